@@ -1,0 +1,282 @@
+//! Aliases: the names an agent has elsewhere, each brought to one canonical form, so that two spellings of one name
+//! cannot become two agents. They lead to an [`EntityId`](crate::EntityId) through the ledger only.
+//!
+//! | kind | accepted | canonical |
+//! |---|---|---|
+//! | `did:web` | `did:web:Example.com%3a8443:agents:a` | host in lower case, `%3A` before a port |
+//! | `did:key` | base58btc (`z`) or base64url (`u`) multikeys | the `z` form |
+//! | web | `https://Example.com:443/a/../b` | URL-normalised, no credentials, no fragment, no trailing slash of a bare host |
+//! | UAID (HCS-14) | parameters in any order | `uid;registry;proto;nativeId;domain`, `uid=0` when absent |
+//! | ERC-8004 | `eip155:1:0xAb…/22`, `eip155:1:0xAb…:22`, `eip155:1/erc721:0xAb…/22` | `eip155:1:0xab…/22` |
+
+use std::{fmt, str::FromStr};
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+
+use crate::{Error, limits::MAX_ALIAS_BYTES};
+
+/// An alias in canonical form.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Alias(String);
+
+impl Alias {
+    /// Recognises the kind of `input` and normalises it.
+    pub fn parse(input: &str) -> Result<Self, Error> {
+        let canonical = if input.len() > MAX_ALIAS_BYTES {
+            Err("longer than 512 bytes")
+        } else if input.bytes().any(|b| b.is_ascii_control() || b == b' ') {
+            Err("it has a space or a control character")
+        } else if let Some(rest) = input.strip_prefix("did:web:") {
+            did_web(rest)
+        } else if let Some(rest) = input.strip_prefix("did:key:") {
+            did_key(rest)
+        } else if let Some(rest) = input.strip_prefix("uaid:") {
+            uaid(rest)
+        } else if let Some(rest) = input.strip_prefix("eip155:") {
+            erc8004(rest)
+        } else if input.get(..8).is_some_and(|scheme| scheme.eq_ignore_ascii_case("https://")) {
+            web(input)
+        } else {
+            Err("expected did:web:…, did:key:…, https://…, uaid:… or eip155:CHAIN:REGISTRY/TOKEN")
+        };
+        canonical.map(Self).map_err(|why| Error::Alias { input: input.chars().take(160).collect(), why })
+    }
+
+    /// The canonical form.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// Whether this is an on-chain identity.
+    pub fn is_on_chain(&self) -> bool {
+        self.0.starts_with("eip155:")
+    }
+}
+
+type Normalised = Result<String, &'static str>;
+
+fn did_web(rest: &str) -> Normalised {
+    let (host_and_port, path) = rest.split_once(':').map_or((rest, None), |(h, p)| (h, Some(p)));
+    let lower = host_and_port.to_ascii_lowercase();
+    let (host, port) = lower.split_once("%3a").map_or((lower.as_str(), None), |(h, p)| (h, Some(p)));
+    let label = |l: &str| {
+        !l.is_empty()
+            && l.len() <= 63
+            && !l.starts_with('-')
+            && !l.ends_with('-')
+            && l.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-')
+    };
+    if !host.split('.').all(label) {
+        return Err("the host is not a domain name (write other scripts in punycode)");
+    }
+    if host.split('.').all(|l| l.bytes().all(|b| b.is_ascii_digit())) {
+        return Err("did:web does not allow IP addresses");
+    }
+    let mut out = format!("did:web:{host}");
+    if let Some(port) = port {
+        let port: u16 = port.parse().map_err(|_| "the port is not a number")?;
+        out += &format!("%3A{port}");
+    }
+    for segment in path.into_iter().flat_map(|path| path.split(':')) {
+        let legal = |b: u8| b.is_ascii_alphanumeric() || b"._~-%".contains(&b);
+        if segment.is_empty() || segment == "." || segment == ".." || !segment.bytes().all(legal) {
+            return Err("a path segment is empty or has an illegal character");
+        }
+        out += ":";
+        out += segment;
+    }
+    Ok(out)
+}
+
+/// Multicodec prefixes (varint) of the public keys a did:key may carry, with the key's length.
+const MULTIKEYS: [(&[u8], usize); 5] = [
+    (&[0xed, 0x01], 32), // Ed25519
+    (&[0xec, 0x01], 32), // X25519
+    (&[0xe7, 0x01], 33), // secp256k1
+    (&[0x80, 0x24], 33), // P-256
+    (&[0x81, 0x24], 49), // P-384
+];
+
+fn did_key(rest: &str) -> Normalised {
+    let bytes = match rest.split_at_checked(1) {
+        Some(("z", text)) => bs58::decode(text).into_vec().map_err(|_| "not base58")?,
+        Some(("u", text)) => data_encoding::BASE64URL_NOPAD.decode(text.as_bytes()).map_err(|_| "not base64url")?,
+        _ => return Err("a did:key value starts with z (base58btc) or u (base64url)"),
+    };
+    let known = |(prefix, len): &(&[u8], usize)| bytes.starts_with(prefix) && bytes.len() == prefix.len() + len;
+    if !MULTIKEYS.iter().any(known) {
+        return Err("not a public key of a known kind");
+    }
+    Ok(format!("did:key:z{}", bs58::encode(bytes).into_string()))
+}
+
+fn web(input: &str) -> Normalised {
+    let url = url::Url::parse(input).map_err(|_| "not a URL")?;
+    if !url.username().is_empty() || url.password().is_some() {
+        return Err("a URL with credentials in it");
+    }
+    if url.fragment().is_some() {
+        return Err("a URL with a fragment");
+    }
+    let text = String::from(url.clone());
+    let bare = url.path() == "/" && url.query().is_none();
+    Ok(if bare { text.trim_end_matches('/').to_owned() } else { text })
+}
+
+const UAID_PARAMETERS: [&str; 5] = ["uid", "registry", "proto", "nativeId", "domain"];
+
+fn uaid(rest: &str) -> Normalised {
+    let mut parts = rest.split(';');
+    let (method, id) =
+        parts.next().and_then(|head| head.split_once(':')).ok_or("expected uaid:aid:ID or uaid:did:ID")?;
+    if !matches!(method, "aid" | "did") || id.is_empty() {
+        return Err("expected uaid:aid:ID or uaid:did:ID");
+    }
+    let mut values: [Option<&str>; UAID_PARAMETERS.len()] = [None; _];
+    for part in parts {
+        let (name, value) = part.split_once('=').ok_or("a parameter without '='")?;
+        let slot = UAID_PARAMETERS.iter().position(|known| *known == name);
+        let slot = slot.ok_or("a parameter other than uid, registry, proto, nativeId, domain")?;
+        if value.is_empty() {
+            return Err("a parameter without a value");
+        }
+        if values[slot].replace(value).is_some() {
+            return Err("a parameter given twice");
+        }
+    }
+    values[0].get_or_insert("0");
+    let mut out = format!("uaid:{method}:{id}");
+    for (name, value) in UAID_PARAMETERS.iter().zip(values) {
+        if let Some(value) = value {
+            out += &format!(";{name}={value}");
+        }
+    }
+    Ok(out)
+}
+
+fn erc8004(rest: &str) -> Normalised {
+    const SHAPE: &str = "expected eip155:CHAIN:0xREGISTRY/TOKEN";
+    let at = rest.find([':', '/']).ok_or(SHAPE)?;
+    let (chain, tail) = (&rest[..at], &rest[at + 1..]);
+    let tail = if rest.as_bytes()[at] == b'/' { tail.strip_prefix("erc721:").ok_or(SHAPE)? } else { tail };
+    let (address, token) = tail.split_once(['/', ':']).ok_or(SHAPE)?;
+    let decimal = |text: &str| {
+        !text.is_empty()
+            && text.len() <= 78
+            && text.bytes().all(|b| b.is_ascii_digit())
+            && (text == "0" || !text.starts_with('0'))
+    };
+    if !decimal(chain) || !decimal(token) {
+        return Err("chain and token are decimal numbers without leading zeros");
+    }
+    let hex = address.strip_prefix("0x").unwrap_or_default();
+    if hex.len() != 40 || !hex.bytes().all(|b| b.is_ascii_hexdigit()) {
+        return Err("the registry is not 0x and 40 hex digits");
+    }
+    Ok(format!("eip155:{chain}:0x{}/{token}", hex.to_ascii_lowercase()))
+}
+
+impl FromStr for Alias {
+    type Err = Error;
+    fn from_str(s: &str) -> Result<Self, Error> {
+        Self::parse(s)
+    }
+}
+
+impl fmt::Display for Alias {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&self.0)
+    }
+}
+
+impl fmt::Debug for Alias {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}", self.0)
+    }
+}
+
+impl Serialize for Alias {
+    fn serialize<S: Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
+        s.serialize_str(&self.0)
+    }
+}
+
+impl<'de> Deserialize<'de> for Alias {
+    fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
+        let text = std::borrow::Cow::<'de, str>::deserialize(d)?;
+        Self::parse(&text).map_err(de::Error::custom)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KEY: &str = "z6MkrJVnaZkeFzdQyMZu1cgjg7k1pZZ6pvBQ7XJPt4swbTQ2";
+
+    #[test]
+    fn spellings_of_one_name_become_one_form() {
+        for (input, canonical) in [
+            ("did:web:Example.COM", "did:web:example.com"),
+            ("did:web:example.com%3a8443:agents:A", "did:web:example.com%3A8443:agents:A"),
+            (&format!("did:key:{KEY}"), &format!("did:key:{KEY}")),
+            ("https://Example.com:443/", "https://example.com"),
+            ("HTTPS://example.com/a/../b?x=1", "https://example.com/b?x=1"),
+            ("uaid:did:abc;proto=mcp;uid=7", "uaid:did:abc;uid=7;proto=mcp"),
+            ("uaid:aid:abc", "uaid:aid:abc;uid=0"),
+            (
+                "eip155:8453:0x8004A169FB4a3325136EB29fA0ceB6D2e539a432/22",
+                "eip155:8453:0x8004a169fb4a3325136eb29fa0ceb6d2e539a432/22",
+            ),
+            (
+                "eip155:8453:0x8004A169FB4a3325136EB29fA0ceB6D2e539a432:22",
+                "eip155:8453:0x8004a169fb4a3325136eb29fa0ceb6d2e539a432/22",
+            ),
+            (
+                "eip155:8453/erc721:0x8004A169FB4a3325136EB29fA0ceB6D2e539a432/22",
+                "eip155:8453:0x8004a169fb4a3325136eb29fa0ceb6d2e539a432/22",
+            ),
+        ] {
+            let alias = Alias::parse(input).unwrap();
+            assert_eq!(alias.as_str(), canonical);
+            assert_eq!(Alias::parse(canonical).unwrap(), alias, "canonical forms are fixed points");
+        }
+    }
+
+    #[test]
+    fn a_base64url_did_key_is_rewritten_as_base58() {
+        let bytes = bs58::decode(&KEY[1..]).into_vec().unwrap();
+        let u = format!("did:key:u{}", data_encoding::BASE64URL_NOPAD.encode(&bytes));
+        assert_eq!(Alias::parse(&u).unwrap().as_str(), format!("did:key:{KEY}"));
+    }
+
+    #[test]
+    fn refuses_what_is_none() {
+        for bad in [
+            "",
+            "weather-bot",
+            "http://example.com",
+            "https://u:p@example.com",
+            "https://example.com/#x",
+            "did:web:",
+            "did:web:127.0.0.1",
+            "did:web:a..b",
+            "did:web:example.com:..",
+            "did:web:example.com%3Ax",
+            "did:key:z",
+            "did:key:zabc",
+            "did:key:f00",
+            "uaid:x:y",
+            "uaid:aid:",
+            "uaid:aid:a;b=c",
+            "uaid:aid:a;uid=1;uid=2",
+            "eip155:1:0x12/3",
+            "eip155:01:0x8004A169FB4a3325136EB29fA0ceB6D2e539a432/1",
+            "eip155:1:0x8004A169FB4a3325136EB29fA0ceB6D2e539a432",
+            "https://exa mple.com",
+            &format!("https://example.com/{}", "a".repeat(600)),
+        ] {
+            assert!(Alias::parse(bad).is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,49 @@
+//! What a trust signal is and who may issue one (seed 4, "Anatomy of a signal"; DESIGN, *Signals*).
+//!
+//! - [`EntityId`] and [`Alias`]: who is spoken of, in one canonical form;
+//! - [`SecretKey`], [`PublicKey`], [`KeyId`]: Ed25519, with JWK, `did:key` and key-id forms;
+//! - [`canonical`]: RFC 8785 canonical JSON, the bytes that are signed and hashed;
+//! - [`strict`]: JSON parsing that refuses what canonical JSON would merge or drop in silence;
+//! - [`Signal`]: the signed measurement;
+//! - [`TagRegistry`]: the closed registry of an open vocabulary.
+//!
+//! No I/O, no clock: key files, the environment and the time of day belong to the callers.
+//!
+//! ```
+//! use credence_protocol::{SecretKey, Signal, SignalDraft};
+//!
+//! let key = SecretKey::generate()?;
+//! let draft = SignalDraft::parse(br#"{
+//!   "id": "01932c07-8f4b-7cc3-8a5e-0242ac120002", "agent": "weather-bot", "source": "uptime-lab",
+//!   "tags": ["rel_uptime"], "value": 99.2, "stddev": 0.5, "observed_at": "2026-11-15T12:00:00Z"
+//! }"#)?;
+//! let signal: Signal = draft.sign(&key)?;
+//! let received = Signal::parse(signal.canonical().as_bytes())?;
+//! received.verify(&key.public())?;
+//! # Ok::<(), credence_protocol::Error>(())
+//! ```
+
+mod alias;
+pub mod canonical;
+mod error;
+mod id;
+pub mod jwk;
+mod key;
+pub mod limits;
+mod signal;
+pub mod strict;
+mod tag;
+mod time;
+
+pub use alias::Alias;
+pub use canonical::Canonical;
+pub use error::Error;
+pub use id::EntityId;
+pub use key::{KeyId, PublicKey, SecretKey, Signature};
+pub use signal::{Signal, SignalDraft, SignedTime, verify_batch};
+pub use tag::{Emitter, Tag, TagDefinition, TagRegistry};
+pub use time::Timestamp;
+pub use uuid::Uuid;
+
+/// The source under which everything the authority measures itself is counted.
+pub const AUTHORITY_SOURCE: &str = "credence";

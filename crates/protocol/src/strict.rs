@@ -1,0 +1,162 @@
+//! Strict JSON: what canonical JSON would merge or drop in silence is refused before anything is signed or checked.
+//!
+//! Refused: duplicate keys (a parser keeps one of them, and two documents share a signature), numbers beyond ±(2^53 − 1)
+//! (they collide as doubles; send them as strings, RFC 7493 §2.2), nesting deeper than [`limits::MAX_JSON_DEPTH`],
+//! trailing text, invalid UTF-8.
+
+use std::fmt;
+
+use serde::{
+    Deserialize, Deserializer,
+    de::{self, DeserializeOwned, DeserializeSeed, MapAccess, SeqAccess, Visitor},
+};
+use serde_json::{Map, Number, Value};
+
+use crate::{Error, limits};
+
+/// Parses any JSON value strictly.
+pub fn value(bytes: &[u8]) -> Result<Value, Error> {
+    typed::<StrictValue>(bytes).map(|strict| strict.0)
+}
+
+/// Parses a typed document strictly. Structs refuse duplicate fields by themselves; free-form parts must be
+/// [`StrictValue`].
+pub fn typed<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Error> {
+    serde_json::from_slice(bytes).map_err(|e| Error::Malformed(e.to_string()))
+}
+
+/// For `#[serde(default, deserialize_with)]`: an optional field is present or absent, never `null`, because `null` would
+/// vanish from the canonical form while its author signed it.
+pub fn present<'de, D: Deserializer<'de>, T: Deserialize<'de>>(d: D) -> Result<Option<T>, D::Error> {
+    T::deserialize(d).map(Some)
+}
+
+/// A JSON value that went through the strict rules.
+#[derive(Debug, Clone, PartialEq, serde::Serialize)]
+#[serde(transparent)]
+pub struct StrictValue(pub Value);
+
+impl<'de> Deserialize<'de> for StrictValue {
+    fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
+        Strict { depth: 0 }.deserialize(d).map(StrictValue)
+    }
+}
+
+#[derive(Clone, Copy)]
+struct Strict {
+    depth: usize,
+}
+
+impl Strict {
+    fn deeper<E: de::Error>(self) -> Result<Self, E> {
+        if self.depth == limits::MAX_JSON_DEPTH {
+            return Err(E::custom(format!("nested deeper than {} levels", limits::MAX_JSON_DEPTH)));
+        }
+        Ok(Self { depth: self.depth + 1 })
+    }
+}
+
+fn unsafe_number<E: de::Error>(number: impl fmt::Display) -> E {
+    E::custom(format!("number {number} is beyond ±(2^53 − 1) and would not survive as a double: send it as a string"))
+}
+
+impl<'de> DeserializeSeed<'de> for Strict {
+    type Value = Value;
+    fn deserialize<D: Deserializer<'de>>(self, d: D) -> Result<Value, D::Error> {
+        d.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Strict {
+    type Value = Value;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a JSON value")
+    }
+    fn visit_unit<E>(self) -> Result<Value, E> {
+        Ok(Value::Null)
+    }
+    fn visit_bool<E>(self, v: bool) -> Result<Value, E> {
+        Ok(Value::Bool(v))
+    }
+    fn visit_u64<E: de::Error>(self, v: u64) -> Result<Value, E> {
+        if v > limits::MAX_SAFE_INTEGER {
+            return Err(unsafe_number(v));
+        }
+        Ok(Value::Number(v.into()))
+    }
+    fn visit_i64<E: de::Error>(self, v: i64) -> Result<Value, E> {
+        if v.unsigned_abs() > limits::MAX_SAFE_INTEGER {
+            return Err(unsafe_number(v));
+        }
+        Ok(Value::Number(v.into()))
+    }
+    fn visit_f64<E: de::Error>(self, v: f64) -> Result<Value, E> {
+        // Integers past u64 arrive here as doubles.
+        if v.abs() > limits::MAX_SAFE_INTEGER as f64 {
+            return Err(unsafe_number(v));
+        }
+        let number = Number::from_f64(v).ok_or_else(|| E::custom("a number that is not finite"))?;
+        Ok(Value::Number(number))
+    }
+    fn visit_str<E>(self, v: &str) -> Result<Value, E> {
+        Ok(Value::String(v.to_owned()))
+    }
+    fn visit_string<E>(self, v: String) -> Result<Value, E> {
+        Ok(Value::String(v))
+    }
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Value, A::Error> {
+        let deeper = self.deeper()?;
+        let mut items = Vec::new();
+        while let Some(item) = seq.next_element_seed(deeper)? {
+            items.push(item);
+        }
+        Ok(Value::Array(items))
+    }
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Value, A::Error> {
+        let deeper = self.deeper()?;
+        let mut members = Map::new();
+        while let Some(key) = map.next_key::<String>()? {
+            if members.contains_key(&key) {
+                return Err(de::Error::custom(format!("duplicate key \"{key}\"")));
+            }
+            let member = map.next_value_seed(deeper)?;
+            members.insert(key, member);
+        }
+        Ok(Value::Object(members))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn refuses_what_canonical_json_would_hide() {
+        for (bad, why) in [
+            (r#"{"a":1,"a":2}"#, "duplicate key \"a\""),
+            (r#"{"x":{"b":1,"\u0062":2}}"#, "duplicate key \"b\""),
+            ("9007199254740993", "2^53"),
+            ("-9007199254740993", "2^53"),
+            ("36893488147419103232", "2^53"),
+            ("1e300", "2^53"),
+            ("{\"a\":1} x", "trailing"),
+            ("{\"a\":", "EOF"),
+            ("\"\\ud800\"", "hex escape"),
+            ("NaN", "expected"),
+        ] {
+            let error = value(bad.as_bytes()).unwrap_err().to_string();
+            assert!(error.contains(why), "{bad}: {error}");
+        }
+        assert!(value(b"\"\xff\"").is_err());
+        assert!(value(b"9007199254740991").is_ok());
+    }
+
+    #[test]
+    fn depth_is_bounded() {
+        let nested = |n: usize| format!("{}{}", "[".repeat(n), "]".repeat(n));
+        assert!(value(nested(limits::MAX_JSON_DEPTH).as_bytes()).is_ok());
+        assert!(value(nested(limits::MAX_JSON_DEPTH + 1).as_bytes()).is_err());
+        assert!(value(nested(100_000).as_bytes()).is_err());
+    }
+}
