@@ -1,1 +1,32 @@
-//! x
+//! Pure scoring (seed 4): signals in, numbers out. No I/O, no clock, no randomness.
+//!
+//! - [`universal`]: the Universal Trust Score, formula `uts/1`, from [`mixture`], [`coverage`] and [`tiers`];
+//! - [`certification`]: which tier's requirements are met, and what is missing for the next;
+//! - [`contribution`]: what each source did to a score;
+//! - [`custom`]: a consumer's own source weights; sees signals only, never the universal score (seed 4, R07).
+//!
+//! Determinism is a promise to auditors: sums run in the order of the input, `erfc` comes from `libm` and not from the
+//! platform, nothing iterates a hash map.
+//!
+//! ```
+//! use credence_engine::universal::{self, Outcome, Weighted};
+//!
+//! let signals = [
+//!     Weighted { source: "uptime-lab", value: 92.0, stddev: 2.0, weight: 1.0 },
+//!     Weighted { source: "red-team", value: 88.0, stddev: 3.0, weight: 0.8 },
+//! ];
+//! let Outcome::Rated(score) = universal::score(&signals, universal::DEFAULT_COVERAGE_FLOOR)? else { panic!("rated") };
+//! assert_eq!(score.to_string(), "45 ± 1.6 (Silver, 100% confidence)");
+//! # Ok::<(), credence_engine::Error>(())
+//! ```
+
+pub mod certification;
+pub mod contribution;
+pub mod coverage;
+pub mod custom;
+mod error;
+pub mod mixture;
+pub mod tiers;
+pub mod universal;
+
+pub use error::Error;

@@ -1,0 +1,37 @@
+//! What a caller can get wrong.
+
+/// Why numbers or data were refused.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A value outside 0..=100 or not finite.
+    #[error("signal {index}: value {value} is outside 0..=100")]
+    Value {
+        /// Position in the input, from 0.
+        index: usize,
+        /// What was given.
+        value: f64,
+    },
+    /// A standard deviation outside 0..=50 or not finite.
+    #[error("signal {index}: stddev {stddev} is outside 0..=50")]
+    Stddev {
+        /// Position in the input, from 0.
+        index: usize,
+        /// What was given.
+        stddev: f64,
+    },
+    /// A weight that is negative or not finite.
+    #[error("signal {index}: weight {weight} is not a number of at least 0")]
+    Weight {
+        /// Position in the input, from 0.
+        index: usize,
+        /// What was given.
+        weight: f64,
+    },
+    /// A coverage floor outside 0..=1.
+    #[error("coverage floor {0} is outside 0..=1")]
+    Floor(f64),
+    /// Certification requirements that do not parse or do not make sense.
+    #[error("certification requirements: {0}")]
+    Requirements(String),
+}

@@ -1,0 +1,195 @@
+//! The Universal Trust Score, formula [`FORMULA`] (seed 4, "Six steps from signal to score"; DESIGN, *Universal score*).
+//!
+//! ```text
+//! mean  = μ · coverage(n)      stddev = σ · coverage(n)      score = round half up(mean)
+//! ```
+//!
+//! over current, applicable signals, where μ, σ are those of their [`mixture`] and n counts
+//! distinct sources. No constant scale factor: a good agent with thin coverage gets a thin score.
+//! n = 0 is [`Outcome::Unrated`]; coverage below the floor is computed but [`Status::Partial`], and not published.
+
+use std::fmt;
+
+use serde::{Serialize, Serializer};
+
+pub use crate::mixture::Weighted;
+use crate::{
+    Error,
+    coverage::coverage,
+    mixture::mix,
+    tiers::{Tier, TierDistribution},
+};
+
+/// The formula's id, recorded with every score.
+pub const FORMULA: &str = "uts/1";
+/// Coverage below which a score is not published.
+pub const DEFAULT_COVERAGE_FLOOR: f64 = 0.10;
+
+/// Whether a score may be shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Status {
+    /// Computed from enough sources.
+    Published,
+    /// Coverage is below the floor: computed, recorded, not published.
+    Partial,
+    /// No signal counts.
+    Unrated,
+}
+
+/// What scoring gives.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Outcome {
+    /// No signal counts.
+    Unrated,
+    /// A score.
+    Rated(Score),
+}
+
+/// A score with its uncertainty.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Score {
+    /// 0..=100.
+    pub score: u8,
+    /// μ, before coverage.
+    pub weighted_mean: f64,
+    /// μ · coverage, before rounding.
+    pub mean: f64,
+    /// σ · coverage.
+    pub stddev: f64,
+    /// 0..=1.
+    pub coverage: f64,
+    /// Distinct sources.
+    pub sources: usize,
+    /// The band of the score.
+    pub tier: Tier,
+    /// The probability of that band.
+    pub tier_confidence: f64,
+    /// The probability of every band.
+    pub tier_distribution: TierDistribution,
+    /// Whether it may be shown.
+    pub status: Status,
+}
+
+/// Scores `signals`, summing in the order given. Callers that must agree to the last bit sort by (source, tag) first.
+pub fn score<S: Ord + Copy>(signals: &[Weighted<S>], floor: f64) -> Result<Outcome, Error> {
+    if !(0.0..=1.0).contains(&floor) {
+        return Err(Error::Floor(floor));
+    }
+    let Some(mixture) = mix(signals)? else {
+        return Ok(Outcome::Unrated);
+    };
+    let coverage = coverage(mixture.sources);
+    let mean = mixture.mean * coverage;
+    let stddev = mixture.stddev * coverage;
+    // 0 ≤ mean ≤ 100, so the cast is exact.
+    let score = libm::floor(mean + 0.5) as u8;
+    let tier = Tier::of(score);
+    let tier_distribution = TierDistribution::of(mean, stddev);
+    Ok(Outcome::Rated(Score {
+        score,
+        weighted_mean: mixture.mean,
+        mean,
+        stddev,
+        coverage,
+        sources: mixture.sources,
+        tier,
+        tier_confidence: tier_distribution.of_tier(tier),
+        tier_distribution,
+        status: if coverage < floor { Status::Partial } else { Status::Published },
+    }))
+}
+
+impl Outcome {
+    /// The score, when there is one.
+    pub fn rated(&self) -> Option<&Score> {
+        match self {
+            Outcome::Unrated => None,
+            Outcome::Rated(score) => Some(score),
+        }
+    }
+
+    /// Whether it may be shown.
+    pub fn status(&self) -> Status {
+        self.rated().map_or(Status::Unrated, |score| score.status)
+    }
+}
+
+impl Serialize for Outcome {
+    fn serialize<S: Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
+        /// What is defined without a signal; means and spreads are not.
+        #[derive(Serialize)]
+        struct Unrated {
+            score: u8,
+            coverage: f64,
+            sources: usize,
+            tier: Tier,
+            status: Status,
+        }
+        match self {
+            Outcome::Rated(score) => score.serialize(s),
+            Outcome::Unrated => {
+                Unrated { score: 0, coverage: 0.0, sources: 0, tier: Tier::Unrated, status: Status::Unrated }
+                    .serialize(s)
+            }
+        }
+    }
+}
+
+/// `66 ± 5.6 (Gold, 74% confidence)`
+impl fmt::Display for Score {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Score { score, stddev, tier, tier_confidence, .. } = self;
+        write!(f, "{score} ± {stddev:.1} ({tier}, {:.0}% confidence)", tier_confidence * 100.0)
+    }
+}
+
+impl fmt::Display for Outcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Outcome::Unrated => f.write_str("unrated (no signal counts yet)"),
+            Outcome::Rated(score) => score.fmt(f),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn rounds_half_up() {
+        let eight: Vec<_> = (0..8).map(|s| Weighted { source: s, value: 83.5, stddev: 0.0, weight: 1.0 }).collect();
+        assert_eq!(score(&eight, 0.1).unwrap().rated().unwrap().score, 84);
+    }
+
+    #[test]
+    fn below_the_floor_is_partial() {
+        let one = [Weighted { source: "a", value: 90.0, stddev: 1.0, weight: 1.0 }];
+        assert_eq!(score(&one, 0.32).unwrap().status(), Status::Partial);
+        assert_eq!(score(&one, 0.31).unwrap().status(), Status::Published);
+        assert_eq!(score::<&str>(&[], 0.0).unwrap().status(), Status::Unrated);
+        assert_eq!(score(&one, 1.5), Err(Error::Floor(1.5)));
+    }
+
+    proptest! {
+        #[test]
+        fn stays_within_bounds(signals in prop::collection::vec((0u32..12, 0.0..=100.0, 0.0..=50.0, 0.0..2.0), 0..60)) {
+            let signals: Vec<_> = signals.into_iter()
+                .map(|(source, value, stddev, weight)| Weighted { source, value, stddev, weight }).collect();
+            if let Outcome::Rated(s) = score(&signals, 0.1).unwrap() {
+                prop_assert!(s.score <= 100 && s.stddev >= 0.0 && s.mean <= s.weighted_mean);
+                prop_assert!((0.0..=1.0).contains(&s.tier_confidence));
+                prop_assert_eq!(s.tier, Tier::of(s.score));
+            }
+        }
+
+        #[test]
+        fn another_source_never_lowers_coverage(n in 1usize..12) {
+            let all: Vec<_> = (0..n).map(|source| Weighted { source, value: 50.0, stddev: 1.0, weight: 1.0 }).collect();
+            let of = |signals: &[Weighted<usize>]| score(signals, 0.1).unwrap().rated().map_or(0.0, |s| s.coverage);
+            prop_assert!(of(&all) >= of(&all[1..]));
+        }
+    }
+}
