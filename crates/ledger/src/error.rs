@@ -1,0 +1,87 @@
+//! What can go wrong with a ledger, and what to do about it.
+
+use std::path::PathBuf;
+
+/// A ledger error. Each message says what was wrong, where, and what to do.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// There is no ledger at the path.
+    #[error("no ledger at {0}: create one with `credence init`, or name another with --data")]
+    Missing(PathBuf),
+    /// The file exists and is something else.
+    #[error("{0} is not a Credence ledger ({1}): name another file, nothing was changed")]
+    NotOurs(PathBuf, String),
+    /// Creating over an existing ledger.
+    #[error("{0} exists already: nothing was changed")]
+    Exists(PathBuf),
+    /// Written by a newer version.
+    #[error("{path} has schema version {found}, this program knows versions up to {known}: use a newer `credence`")]
+    Newer {
+        /// The database.
+        path: PathBuf,
+        /// Its version.
+        found: i64,
+        /// The newest version known here.
+        known: i64,
+    },
+    /// Another process holds the write lock.
+    #[error(
+        "another process (pid {pid}) is writing to {path}: wait for it or stop it, then try again; nothing was written"
+    )]
+    Locked {
+        /// The database.
+        path: PathBuf,
+        /// The other process, as far as it said.
+        pid: String,
+    },
+    /// The disk or the size limit is full.
+    #[error("no space left for {0}: nothing of this transaction was written; free some space and try again")]
+    Full(PathBuf),
+    /// An entry over the log format's limit.
+    #[error("an entry of {bytes} bytes, the limit is {limit}: nothing was written")]
+    EntryTooLarge {
+        /// Its size.
+        bytes: usize,
+        /// The limit.
+        limit: usize,
+    },
+    /// A stored entry is not what it should be.
+    #[error("entry {seq} is damaged: {why}; run `credence audit`")]
+    Entry {
+        /// Its sequence number.
+        seq: u64,
+        /// What is wrong.
+        why: String,
+    },
+    /// The tree, its tiles and its checkpoint do not agree.
+    #[error("the log is damaged: {0}; run `credence audit`")]
+    Log(String),
+    /// The ledger does not extend the checkpoint kept outside the database.
+    #[error(
+        "this ledger does not extend the checkpoint kept outside it: {why}. If an old copy was restored on purpose, \
+         `credence log accept-restore` says what is lost and takes it; otherwise restore the right database"
+    )]
+    DoesNotExtend {
+        /// In which way.
+        why: String,
+    },
+    /// A checkpoint or proof that does not parse or verify.
+    #[error("{0}")]
+    Proof(String),
+    /// A log key or its origin that cannot be used.
+    #[error("log key: {0}")]
+    LogKey(String),
+    /// The ledger was opened for reading only, or its writer has stopped after an error.
+    #[error("the ledger's writer is not running: {0}")]
+    NoWriter(String),
+    /// From the operating system.
+    #[error("{0}: {1}")]
+    Io(PathBuf, std::io::Error),
+    /// From SQLite.
+    #[error("SQLite: {0}")]
+    Sqlite(#[from] rusqlite::Error),
+    /// From the protocol.
+    #[error(transparent)]
+    Protocol(#[from] credence_protocol::Error),
+}

@@ -1,0 +1,210 @@
+//! The embedded ledger: SQLite in WAL mode, one writer thread with group commit, any number of readers.
+//!
+//! - `entries(seq, entry)`: triggers refuse UPDATE, DELETE and any INSERT but the next seq;
+//! - `tiles`, `checkpoint`: the Merkle log, written in the same transaction as the entries;
+//! - `p_…(key, value)`: projections.
+//!
+//! An append is acknowledged after a commit with `synchronous = FULL`. One process writes at a time, held by a lock file.
+
+mod connection;
+mod scratch;
+mod view;
+mod writer;
+
+use std::{
+    fs::{self, File, OpenOptions, TryLockError},
+    io::{Read, Seek, Write},
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, PoisonError},
+    time::{Duration, Instant},
+};
+
+use credence_protocol::Timestamp;
+use rusqlite::Connection;
+
+pub use scratch::Scratch;
+
+use crate::{
+    Checkpoint, Error, Ledger, LogKey, LogVerifier, OutsideCheckpoint, Result, Table, Ticket, View, Work, outside,
+};
+use view::{Pooled, SqliteView};
+use writer::Writer;
+
+/// Where the time of day comes from.
+pub type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
+
+/// How long a second writer waits for the first: a command that follows another should not fail, a service should.
+const LOCK_PATIENCE: Duration = Duration::from_secs(2);
+
+/// How to open a ledger.
+#[derive(Clone)]
+pub struct Options {
+    /// The database file.
+    pub path: PathBuf,
+    /// The projections' tables, created when missing.
+    pub tables: &'static [Table],
+    /// Where the last checkpoint is kept outside the database.
+    pub outside: OutsideCheckpoint,
+}
+
+/// An embedded ledger.
+pub struct SqliteLedger {
+    options: Options,
+    log: LogVerifier,
+    idle_readers: Mutex<Vec<Connection>>,
+    writer: Option<Writer>,
+    /// Held while this process may write.
+    _lock: Option<File>,
+}
+
+impl SqliteLedger {
+    /// Creates a new, empty ledger.
+    pub fn create(options: Options, key: LogKey, clock: Clock) -> Result<Self> {
+        if options.path.exists() {
+            return Err(Error::Exists(options.path));
+        }
+        let lock = lock(&options.path)?;
+        connection::create(&options)?;
+        Self::start(options, key, clock, lock)
+    }
+
+    /// Opens for writing and reading. Refuses a database that is not ours, is damaged at its edge, is written by another
+    /// process, or does not extend the checkpoint kept outside it.
+    pub fn open(options: Options, key: LogKey, clock: Clock) -> Result<Self> {
+        require(&options.path)?;
+        let lock = lock(&options.path)?;
+        Self::start(options, key, clock, lock)
+    }
+
+    fn start(options: Options, key: LogKey, clock: Clock, lock: File) -> Result<Self> {
+        let connection = connection::open_writer(&options)?;
+        let log = key.verifier().clone();
+        let mut ledger = Self { options, log, idle_readers: Mutex::default(), writer: None, _lock: Some(lock) };
+        ledger.check()?;
+        ledger.writer = Some(Writer::start(connection, &ledger.options, key, clock)?);
+        Ok(ledger)
+    }
+
+    /// Opens for reading, beside a writer in this or another process.
+    pub fn open_read_only(options: Options, log: LogVerifier) -> Result<Self> {
+        let ledger = Self::open_unchecked(options, log)?;
+        ledger.check()?;
+        Ok(ledger)
+    }
+
+    /// Opens for reading without any check, for audits that report what is wrong instead of refusing.
+    pub fn open_unchecked(options: Options, log: LogVerifier) -> Result<Self> {
+        require(&options.path)?;
+        let reader = connection::open_reader(&options)?;
+        Ok(Self { options, log, idle_readers: Mutex::new(vec![reader]), writer: None, _lock: None })
+    }
+
+    /// Checks that the newest entries, the tiles and both checkpoints agree.
+    fn check(&self) -> Result<()> {
+        // The file first: the database may grow in between, never shrink.
+        let outside = self.options.outside.read(&self.log)?;
+        let view = self.view()?;
+        match (view.size()?, view.checkpoint()?) {
+            (0, None) => {}
+            (size, Some(note)) => {
+                let inside = Checkpoint::open(&note, &self.log)?;
+                if inside.size != size {
+                    return Err(Error::Log(format!("{size} entries, but the checkpoint is of {}", inside.size)));
+                }
+                outside::extends(&inside, &*view).map_err(|e| Error::Log(e.to_string()))?;
+            }
+            (size, None) => return Err(Error::Log(format!("{size} entries and no checkpoint"))),
+        }
+        outside.map_or(Ok(()), |outside| outside::extends(&outside, &*view))
+    }
+
+    /// Takes the database as it is for the truth from now on, although the checkpoint outside says otherwise.
+    /// Gives back what that checkpoint said.
+    pub fn accept_restore(options: &Options, key: &LogKey) -> Result<(Option<Checkpoint>, u64)> {
+        require(&options.path)?;
+        let _lock = lock(&options.path)?;
+        let ledger = Self::open_unchecked(options.clone(), key.verifier().clone())?;
+        let former = options.outside.read(key.verifier()).unwrap_or_default();
+        let view = ledger.view()?;
+        let size = view.size()?;
+        let note = view.checkpoint()?.ok_or_else(|| Error::Log("the database has no checkpoint".into()))?;
+        Checkpoint::open(&note, key.verifier())?;
+        options.outside.write(&note)?;
+        Ok((former, size))
+    }
+
+    /// The key that verifies this log's checkpoints.
+    pub fn verifier(&self) -> &LogVerifier {
+        &self.log
+    }
+
+    /// How this ledger was opened.
+    pub fn options(&self) -> &Options {
+        &self.options
+    }
+
+    /// Waits until everything submitted is durable and the checkpoint outside is up to date, and stops writing.
+    pub fn close(mut self) -> Result<()> {
+        self.writer.take().map_or(Ok(()), Writer::stop)
+    }
+}
+
+/// Whoever forgets to close still loses nothing: the queue is emptied before the lock is released.
+impl Drop for SqliteLedger {
+    fn drop(&mut self) {
+        if let Some(writer) = self.writer.take() {
+            let _ = writer.stop();
+        }
+    }
+}
+
+impl Ledger for SqliteLedger {
+    fn view(&self) -> Result<Box<dyn View + '_>> {
+        let idle = self.idle_readers.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        let connection = idle.map_or_else(|| connection::open_reader(&self.options), Ok)?;
+        Ok(Box::new(SqliteView::begin(Pooled::new(connection, &self.idle_readers))?))
+    }
+
+    fn submit(&self, work: Work) -> Result<Ticket> {
+        match &self.writer {
+            Some(writer) => writer.submit(work),
+            None => Err(Error::NoWriter("the ledger is open for reading only".into())),
+        }
+    }
+}
+
+fn require(path: &Path) -> Result<()> {
+    if path.exists() { Ok(()) } else { Err(Error::Missing(path.to_owned())) }
+}
+
+/// Takes the write lock: an advisory lock on `<database>.lock`, which the system releases when the process ends,
+/// however it ends.
+fn lock(database: &Path) -> Result<File> {
+    let mut path = database.as_os_str().to_owned();
+    path.push(".lock");
+    let path = PathBuf::from(path);
+    let io = |e| Error::Io(path.clone(), e);
+    if let Some(folder) = database.parent() {
+        fs::create_dir_all(folder).map_err(io)?;
+    }
+    let mut file = OpenOptions::new().create(true).truncate(false).read(true).write(true).open(&path).map_err(io)?;
+    let since = Instant::now();
+    loop {
+        match file.try_lock() {
+            Ok(()) => break,
+            Err(TryLockError::WouldBlock) if since.elapsed() < LOCK_PATIENCE => {
+                std::thread::sleep(Duration::from_millis(20));
+            }
+            Err(TryLockError::WouldBlock) => {
+                let mut pid = String::new();
+                file.read_to_string(&mut pid).map_err(io)?;
+                let pid = if pid.is_empty() { "unknown".into() } else { pid.trim().to_owned() };
+                return Err(Error::Locked { path: database.to_owned(), pid });
+            }
+            Err(TryLockError::Error(e)) => return Err(io(e)),
+        }
+    }
+    // Who holds it, for the other's error message. Best effort: a full disk must not stop a reader of this message.
+    let _ = file.set_len(0).and_then(|()| file.rewind()).and_then(|()| write!(file, "{}", std::process::id()));
+    Ok(file)
+}

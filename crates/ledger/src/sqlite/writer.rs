@@ -1,0 +1,330 @@
+//! The single writer: a thread that owns the writing connection. Works that wait together share one transaction.
+
+use std::{
+    sync::mpsc::{self, Receiver, RecvTimeoutError, Sender},
+    thread::JoinHandle,
+    time::{Duration, Instant},
+};
+
+use credence_protocol::Timestamp;
+use rusqlite::Connection;
+use tlog_tiles::Hash;
+
+use super::{Clock, Options, connection, view};
+use crate::{
+    Appended, Entry, Error, LogKey, NewEntry, OutsideCheckpoint, Result, Scan, Table, Ticket, Transaction, View, Work,
+    merkle::{self, Edge},
+    store::{EntryVisitor, RowVisitor},
+};
+
+/// A transaction takes in further works until it is this old.
+const GROUP_FOR: Duration = Duration::from_millis(25);
+/// The checkpoint outside the database lags behind by at most this.
+const OUTSIDE_EVERY: Duration = Duration::from_secs(1);
+/// Works that may wait before submitters do.
+const QUEUE: usize = 1024;
+
+type Done = mpsc::SyncSender<Result<()>>;
+
+pub(super) struct Writer {
+    jobs: Sender<(Work, Done)>,
+    slots: std::sync::Arc<Slots>,
+    thread: JoinHandle<Result<()>>,
+}
+
+/// Bounds the queue without making the channel rendezvous.
+#[derive(Default)]
+struct Slots {
+    used: std::sync::Mutex<usize>,
+    freed: std::sync::Condvar,
+}
+
+impl Slots {
+    fn take(&self) {
+        let used = self.used.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut used =
+            self.freed.wait_while(used, |used| *used >= QUEUE).unwrap_or_else(std::sync::PoisonError::into_inner);
+        *used += 1;
+    }
+    fn free(&self) {
+        *self.used.lock().unwrap_or_else(std::sync::PoisonError::into_inner) -= 1;
+        self.freed.notify_one();
+    }
+}
+
+impl Writer {
+    pub(super) fn start(connection: Connection, options: &Options, key: LogKey, clock: Clock) -> Result<Self> {
+        let size = view::size(&connection)?;
+        let edge = Edge::load(size, &Tiles(&connection))?;
+        let last_recorded = match size.checked_sub(1) {
+            None => None,
+            Some(seq) => {
+                let bytes = view::entry(&connection, seq)?.unwrap_or_default();
+                Some(Entry::parse(seq, &bytes)?.recorded_at)
+            }
+        };
+        let slots = std::sync::Arc::new(Slots::default());
+        let mut state = State {
+            connection,
+            path: options.path.clone(),
+            outside: options.outside.clone(),
+            outside_due: None,
+            outside_written: Instant::now(),
+            key,
+            clock,
+            edge,
+            last_recorded,
+        };
+        let (jobs, queue) = mpsc::channel();
+        let freed = std::sync::Arc::clone(&slots);
+        let thread = std::thread::Builder::new()
+            .name("ledger-writer".into())
+            .spawn(move || state.run(&queue, &freed))
+            .map_err(|e| Error::NoWriter(e.to_string()))?;
+        Ok(Self { jobs, slots, thread })
+    }
+
+    pub(super) fn submit(&self, work: Work) -> Result<Ticket> {
+        self.slots.take();
+        let (done, ticket) = mpsc::sync_channel(1);
+        self.jobs.send((work, done)).map_err(|_| Error::NoWriter("it stopped".into()))?;
+        Ok(Ticket(ticket))
+    }
+
+    pub(super) fn stop(self) -> Result<()> {
+        drop(self.jobs);
+        self.thread.join().unwrap_or_else(|_| Err(Error::NoWriter("it panicked".into())))
+    }
+}
+
+struct State {
+    connection: Connection,
+    path: std::path::PathBuf,
+    outside: OutsideCheckpoint,
+    /// A checkpoint newer than the one outside.
+    outside_due: Option<String>,
+    outside_written: Instant,
+    key: LogKey,
+    clock: Clock,
+    edge: Edge,
+    last_recorded: Option<Timestamp>,
+}
+
+impl State {
+    fn run(&mut self, queue: &Receiver<(Work, Done)>, slots: &Slots) -> Result<()> {
+        loop {
+            let wait = OUTSIDE_EVERY.saturating_sub(self.outside_written.elapsed());
+            let first = if self.outside_due.is_some() {
+                queue.recv_timeout(wait)
+            } else {
+                queue.recv().map_err(|_| RecvTimeoutError::Disconnected)
+            };
+            match first {
+                Ok(first) => self.group(first, queue, slots),
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return self.write_outside(),
+            }
+            if self.outside_due.is_some() && self.outside_written.elapsed() >= OUTSIDE_EVERY {
+                // Kept due and tried again: a full disk may pass.
+                let _ = self.write_outside();
+            }
+        }
+    }
+
+    fn write_outside(&mut self) -> Result<()> {
+        self.outside_written = Instant::now();
+        if let Some(note) = &self.outside_due {
+            self.outside.write(note)?;
+            self.outside_due = None;
+        }
+        Ok(())
+    }
+
+    /// Runs `first` and whatever else is waiting in one transaction, then tells everyone.
+    fn group(&mut self, first: (Work, Done), queue: &Receiver<(Work, Done)>, slots: &Slots) {
+        let mut waiting = Vec::new();
+        let outcome = self.transaction(first, queue, slots, &mut waiting);
+        if outcome.is_err() && !self.connection.is_autocommit() {
+            let _ = self.connection.execute_batch("ROLLBACK");
+        }
+        for done in waiting {
+            let result = outcome.as_ref().map_err(|error| again(&self.path, error)).copied();
+            // A submitter that no longer waits is no concern here.
+            let _ = done.send(result);
+        }
+    }
+
+    fn transaction(
+        &mut self,
+        first: (Work, Done),
+        queue: &Receiver<(Work, Done)>,
+        slots: &Slots,
+        waiting: &mut Vec<Done>,
+    ) -> Result<()> {
+        let path = self.path.clone();
+        let translate = |e: Error| connection::translate(&path, e);
+        let mut next = Some(first);
+        let since = Instant::now();
+        let begun = self.connection.execute_batch("BEGIN IMMEDIATE").map_err(|e| translate(e.into()));
+        let size = begun.and_then(|()| view::size(&self.connection));
+        let expected = self.edge.size();
+        let size = size.and_then(|size| {
+            let foreign =
+                format!("{size} entries where this process left {expected}: something else wrote to the database");
+            if size == expected { Ok(size) } else { Err(Error::Log(foreign)) }
+        });
+        let mut tx = WriterTransaction {
+            connection: &self.connection,
+            clock: &self.clock,
+            size: expected,
+            leaves: Vec::new(),
+            last_recorded: self.last_recorded,
+            failed: None,
+        };
+        while let Some((work, done)) = next {
+            slots.free();
+            waiting.push(done);
+            if size.is_ok() {
+                tx.run(work).map_err(translate)?;
+            }
+            next = (since.elapsed() < GROUP_FOR).then(|| queue.try_recv().ok()).flatten();
+        }
+        size?;
+        let WriterTransaction { leaves, last_recorded, .. } = tx;
+        let mut edge = self.edge.clone();
+        let mut note = None;
+        if !leaves.is_empty() {
+            for tile in edge.extend(&leaves) {
+                let sql = "INSERT INTO tiles VALUES (?1, ?2, ?3) ON CONFLICT DO UPDATE SET hashes = excluded.hashes";
+                let index = tile.index as i64; // Below 2^55: there are 256 leaves to a tile.
+                self.connection
+                    .prepare_cached(sql)?
+                    .execute((tile.level, index, tile.hashes))
+                    .map_err(|e| translate(e.into()))?;
+            }
+            let signed = self.key.sign(edge.size(), edge.root()?)?;
+            let sql = "INSERT INTO checkpoint VALUES (0, ?1) ON CONFLICT DO UPDATE SET note = excluded.note";
+            self.connection.prepare_cached(sql)?.execute([&signed]).map_err(|e| translate(e.into()))?;
+            note = Some(signed);
+        }
+        self.connection.execute_batch("COMMIT").map_err(|e| translate(e.into()))?;
+        self.edge = edge;
+        self.last_recorded = last_recorded;
+        if note.is_some() {
+            self.outside_due = note;
+        }
+        Ok(())
+    }
+}
+
+/// Says the same error again, to everyone who shared the transaction.
+fn again(path: &std::path::Path, error: &Error) -> Error {
+    match error {
+        Error::Full(path) => Error::Full(path.clone()),
+        Error::Locked { path, pid } => Error::Locked { path: path.clone(), pid: pid.clone() },
+        Error::Log(why) => Error::Log(why.clone()),
+        other => Error::Io(path.to_owned(), std::io::Error::other(other.to_string())),
+    }
+}
+
+struct WriterTransaction<'a> {
+    connection: &'a Connection,
+    clock: &'a Clock,
+    size: u64,
+    leaves: Vec<Hash>,
+    last_recorded: Option<Timestamp>,
+    /// The first error that a statement of the current work met, whatever the work made of it.
+    failed: Option<Error>,
+}
+
+impl WriterTransaction<'_> {
+    /// Runs one work in a savepoint of its own. An error here fails the whole transaction.
+    fn run(&mut self, work: Work) -> Result<()> {
+        let before = (self.size, self.leaves.len(), self.last_recorded);
+        self.connection.prepare_cached("SAVEPOINT work")?.execute([])?;
+        let keep = work(self);
+        if let Some(error) = self.failed.take() {
+            return Err(error);
+        }
+        if !keep {
+            self.connection.prepare_cached("ROLLBACK TO work")?.execute([])?;
+            self.size = before.0;
+            self.leaves.truncate(before.1);
+            self.last_recorded = before.2;
+        }
+        self.connection.prepare_cached("RELEASE work")?.execute([])?;
+        Ok(())
+    }
+
+    fn execute(&mut self, sql: &str, params: impl rusqlite::Params) -> Result<()> {
+        let done = self.connection.prepare_cached(sql).and_then(|mut statement| statement.execute(params));
+        match done {
+            Ok(_) => Ok(()),
+            Err(error) => {
+                // A full disk may have rolled the transaction back already: no work may continue in it.
+                let text = error.to_string();
+                self.failed.get_or_insert(error.into());
+                Err(Error::NoWriter(text))
+            }
+        }
+    }
+}
+
+impl View for WriterTransaction<'_> {
+    fn size(&self) -> Result<u64> {
+        Ok(self.size)
+    }
+    fn entry(&self, seq: u64) -> Result<Option<Vec<u8>>> {
+        view::entry(self.connection, seq)
+    }
+    fn entries(&self, from: u64, visit: EntryVisitor<'_>) -> Result<()> {
+        view::entries(self.connection, from, visit)
+    }
+    fn get(&self, table: Table, key: &str) -> Result<Option<Vec<u8>>> {
+        view::get(self.connection, table, key)
+    }
+    fn scan(&self, table: Table, scan: Scan<'_>, visit: RowVisitor<'_>) -> Result<()> {
+        view::scan(self.connection, table, scan, visit)
+    }
+    fn tile(&self, level: u8, index: u64) -> Result<Option<Vec<u8>>> {
+        view::tile(self.connection, level, index)
+    }
+    fn checkpoint(&self) -> Result<Option<String>> {
+        view::checkpoint(self.connection)
+    }
+}
+
+impl Transaction for WriterTransaction<'_> {
+    fn append(&mut self, entry: &NewEntry) -> Result<Appended> {
+        // A clock that jumps back must not reorder what was recorded.
+        let now = (self.clock)();
+        let recorded_at = self.last_recorded.map_or(now, |last| last.max(now));
+        let bytes = entry.encode(recorded_at)?;
+        let leaf = merkle::leaf(&bytes);
+        let seq = self.size;
+        let text = std::str::from_utf8(&bytes).map_err(|e| Error::Entry { seq, why: e.to_string() })?;
+        self.execute("INSERT INTO entries VALUES (?1, ?2)", (seq, text))?;
+        self.leaves.push(leaf);
+        self.size += 1;
+        self.last_recorded = Some(recorded_at);
+        Ok(Appended { seq, recorded_at })
+    }
+
+    fn put(&mut self, table: Table, key: &str, value: &str) -> Result<()> {
+        let name = connection::sql_name(table);
+        let sql = format!("INSERT INTO {name} VALUES (?1, ?2) ON CONFLICT DO UPDATE SET value = excluded.value");
+        self.execute(&sql, (key, value))
+    }
+
+    fn delete(&mut self, table: Table, key: &str) -> Result<()> {
+        self.execute(&format!("DELETE FROM {} WHERE key = ?1", connection::sql_name(table)), [key])
+    }
+}
+
+struct Tiles<'a>(&'a Connection);
+
+impl merkle::TileSource for Tiles<'_> {
+    fn tile(&self, level: u8, index: u64) -> Result<Option<Vec<u8>>> {
+        view::tile(self.0, level, index)
+    }
+}
