@@ -1,1 +1,30 @@
-//! x
+//! Orchestration: signals are admitted into the ledger, scores follow, and anyone can replay and audit both
+//! (seed 4, "pipeline"; DESIGN, *Signals*, *The ledger*).
+//!
+//! - [`Authority`]: the ledger with everything that writes to it;
+//! - [`admit`]: from bytes to an entry, or a [`Rejection`] with nothing written;
+//! - [`projection`]: the fold from entries to the tables that answer questions, the same online and in replay;
+//! - [`filter`], [`score`], [`recompute`]: which signals count, and the score events that record what they add up to;
+//! - [`query`]: scores now and then, explanations, history;
+//! - [`replay`], [`audit`]: everything rebuilt from seq 0 and compared.
+
+pub mod admit;
+pub mod audit;
+mod authority;
+mod error;
+pub mod filter;
+pub mod projection;
+pub mod query;
+pub mod recompute;
+pub mod record;
+mod registry;
+mod rejection;
+pub mod replay;
+pub mod score;
+pub mod tables;
+
+pub use authority::{Authority, Settings};
+pub use error::{Error, Result};
+pub use registry::{NewAgent, NewSource};
+pub use rejection::Rejection;
+pub use tables::TABLES;

@@ -1,0 +1,328 @@
+//! Audit: trust nothing that is stored. Every entry's form, hash, time and weight; every signature by the strict rule;
+//! every superseding link; the tree against its tiles, the checkpoint in the database and the one outside it; every
+//! score event and every projection made again. Findings name the entry.
+
+use std::collections::HashMap;
+
+use credence_ledger::{
+    Checkpoint, Entry, Hash, Kind, LogVerifier, OutsideCheckpoint, View,
+    merkle::{self, ChangedTile, Edge, TILE_WIDTH},
+};
+use credence_protocol::{Canonical, KeyId, PublicKey, Signal, TagRegistry, Timestamp, verify_batch};
+use rayon::prelude::*;
+use serde::Serialize;
+
+use crate::{
+    Result,
+    record::{KeyRecord, Record},
+    replay::{Findings, Fold, for_each_chunk},
+    tables::{self, AgentRow, SignalPlace, SourceRow},
+};
+
+/// Signatures checked together in a quick audit.
+const SIGNATURES_PER_BATCH: usize = 64;
+
+/// What to audit against.
+#[derive(Clone, Copy)]
+pub struct Scope<'a> {
+    /// The log's public key.
+    pub log: &'a LogVerifier,
+    /// The checkpoint kept outside the database.
+    pub outside: &'a OutsideCheckpoint,
+    /// The registered tags.
+    pub tags: &'a TagRegistry,
+    /// Check signatures in batches: twice as fast, by a rule a little less strict than admission's.
+    pub quick: bool,
+}
+
+/// What an audit looked at and found.
+#[derive(Debug, Clone, Default, Serialize)]
+pub struct Audited {
+    /// Entries read.
+    pub entries: u64,
+    /// Signatures verified.
+    pub signatures: u64,
+    /// Score events made again.
+    pub score_events: u64,
+    /// Rows of projections compared.
+    pub rows: u64,
+    /// The size of the checkpoint outside the database that the log was found to extend.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub outside_size: Option<u64>,
+    /// What is wrong.
+    pub findings: Findings,
+}
+
+/// Audits everything in `view`; `progress` is told how many entries are done.
+pub fn audit(view: &dyn View, scope: Scope<'_>, progress: &mut dyn FnMut(u64)) -> Result<Audited> {
+    let mut findings = Findings::default();
+    let outside = scope.outside.read(scope.log).unwrap_or_else(|error| {
+        findings.add(None, error.to_string());
+        None
+    });
+    let mut audit = Audit {
+        view,
+        scope,
+        fold: Fold::new(view, scope.tags)?,
+        tree: Edge::default(),
+        outside,
+        keys: HashMap::new(),
+        last_recorded: None,
+        next_seq: 0,
+        report: Audited { findings, ..Audited::default() },
+    };
+    for_each_chunk(view, &mut |chunk| {
+        audit.chunk(chunk)?;
+        progress(audit.report.entries);
+        Ok(())
+    })?;
+    audit.finish()
+}
+
+struct Audit<'a> {
+    view: &'a dyn View,
+    scope: Scope<'a>,
+    fold: Fold<'a>,
+    tree: Edge,
+    outside: Option<Checkpoint>,
+    keys: HashMap<KeyId, KeyRecord>,
+    last_recorded: Option<Timestamp>,
+    next_seq: u64,
+    report: Audited,
+}
+
+/// One entry after the checks that need nothing else.
+struct Examined {
+    seq: u64,
+    leaf: Hash,
+    parsed: std::result::Result<(Entry, Record), String>,
+}
+
+impl Examined {
+    fn new(seq: u64, bytes: &[u8]) -> Self {
+        let parsed = Entry::parse(seq, bytes)
+            .and_then(|entry| Record::of(seq, &entry).map(|record| (entry, record)))
+            .map_err(|error| error.to_string())
+            .and_then(|parsed| if is_canonical(bytes) { Ok(parsed) } else { Err("not canonical JSON".to_owned()) });
+        Self { seq, leaf: merkle::leaf(bytes), parsed }
+    }
+}
+
+fn is_canonical(bytes: &[u8]) -> bool {
+    let value: Option<serde_json::Value> = serde_json::from_slice(bytes).ok();
+    value.is_some_and(|value| Canonical::of(&value).is_ok_and(|canonical| canonical.as_bytes() == bytes))
+}
+
+impl Audit<'_> {
+    fn chunk(&mut self, chunk: &[(u64, Vec<u8>)]) -> Result<()> {
+        let examined: Vec<Examined> = chunk.par_iter().map(|(seq, bytes)| Examined::new(*seq, bytes)).collect();
+        for one in &examined {
+            if let Ok((_, Record::Key(key))) = &one.parsed {
+                self.keys.entry(key.key_id).or_insert_with(|| key.clone());
+            }
+        }
+        self.signatures(&examined);
+        for one in &examined {
+            self.entry(one)?;
+        }
+        let leaves: Vec<Hash> = examined.iter().map(|one| one.leaf).collect();
+        self.grow(&leaves)?;
+        self.report.entries += chunk.len() as u64;
+        Ok(())
+    }
+
+    fn signatures(&mut self, examined: &[Examined]) {
+        let signed: Vec<(u64, &Signal, &PublicKey)> = examined
+            .iter()
+            .filter_map(|one| match &one.parsed {
+                Ok((_, Record::Signal(signal))) => {
+                    self.keys.get(&signal.key_id()).map(|key| (one.seq, &**signal, &key.public_key))
+                }
+                _ => None,
+            })
+            .collect();
+        let bad: Vec<(u64, String)> = signed
+            .par_chunks(SIGNATURES_PER_BATCH)
+            .flat_map_iter(|batch| {
+                let pairs: Vec<_> = batch.iter().map(|(_, signal, key)| (*signal, *key)).collect();
+                let trusted = self.scope.quick && verify_batch(&pairs).is_ok();
+                let strict = move |(seq, signal, key): &(u64, &Signal, &PublicKey)| {
+                    signal.verify(key).err().map(|error| (*seq, error.to_string()))
+                };
+                batch.iter().filter(move |_| !trusted).filter_map(strict)
+            })
+            .collect();
+        self.report.signatures += signed.len() as u64;
+        for (seq, error) in bad {
+            self.report.findings.add(seq, error);
+        }
+    }
+
+    /// The checks that need what came before, then the fold.
+    fn entry(&mut self, one: &Examined) -> Result<()> {
+        for missing in self.next_seq..one.seq {
+            self.report.findings.add(missing, "the entry is missing");
+        }
+        self.next_seq = one.seq + 1;
+        let (entry, record) = match &one.parsed {
+            Ok(parsed) => parsed,
+            Err(damaged) => {
+                self.report.findings.add(one.seq, damaged.clone());
+                return Ok(());
+            }
+        };
+        if self.last_recorded.is_some_and(|last| entry.recorded_at < last) {
+            self.report.findings.add(one.seq, "recorded before the entry before it");
+        }
+        self.last_recorded = Some(entry.recorded_at);
+        if (entry.kind == Kind::Signal) != entry.weight.is_some() {
+            self.report.findings.add(one.seq, "a weight belongs on signals, and on signals only");
+        }
+        let subject = match record {
+            Record::Signal(signal) => Some(&signal.draft().agent),
+            Record::Agent(agent) => Some(&agent.agent),
+            Record::Source(source) => Some(&source.source),
+            Record::Key(key) => Some(&key.source),
+            _ => None,
+        };
+        if subject.is_some_and(|subject| *subject != entry.subject) {
+            self.report.findings.add(one.seq, format!("the subject '{}' is not whom the body is about", entry.subject));
+        }
+        match record {
+            Record::Signal(signal) => self.signal(one.seq, entry, signal)?,
+            Record::Key(key) => self.key(one.seq, key),
+            _ => {}
+        }
+        self.fold.step(one.seq, entry, record)
+    }
+
+    fn signal(&mut self, seq: u64, entry: &Entry, signal: &Signal) -> Result<()> {
+        let draft = signal.draft();
+        let key: Option<tables::KeyRow> = tables::get(&self.fold.scratch, tables::KEYS, &signal.key_id().to_string())?;
+        let source: Option<SourceRow> = tables::get(&self.fold.scratch, tables::SOURCES, draft.source.as_str())?;
+        let agent: Option<AgentRow> = tables::get(&self.fold.scratch, tables::AGENTS, draft.agent.as_str())?;
+        let mut wrong = Vec::new();
+        match &key {
+            None => wrong.push(format!("signed by key {}, which was not registered", signal.key_id())),
+            Some(key) if key.source != draft.source => {
+                wrong.push(format!("signed by a key of source '{}'", key.source))
+            }
+            Some(key) if key.revoked_from.is_some() => wrong.push("signed by a key that was revoked".into()),
+            Some(_) => {}
+        }
+        match source.map(|source| source.weight) {
+            None => wrong.push(format!("source '{}' was not registered", draft.source)),
+            weight if weight != entry.weight => {
+                wrong.push(format!("stamped with weight {:?}, the source had {weight:?}", entry.weight))
+            }
+            Some(_) => {}
+        }
+        if agent.is_none() {
+            wrong.push(format!("agent '{}' was not registered", draft.agent));
+        }
+        if let Some(tag) = draft.tags.iter().find(|tag| self.scope.tags.find(tag.as_str()).is_none()) {
+            wrong.push(format!("tag '{tag}' is not registered"));
+        }
+        if let Some(id) = draft.supersedes {
+            let place: Option<SignalPlace> = tables::get(&self.fold.scratch, tables::SIGNAL_IDS, &id.to_string())?;
+            if !place.is_some_and(|place| place.source == draft.source && place.agent == draft.agent) {
+                wrong.push(format!("supersedes {id}, which is no earlier signal of its source about its agent"));
+            }
+        }
+        if tables::get::<SignalPlace>(&self.fold.scratch, tables::SIGNAL_IDS, &draft.id.to_string())?.is_some() {
+            wrong.push(format!("id {} was used before", draft.id));
+        }
+        wrong.into_iter().for_each(|what| self.report.findings.add(seq, what));
+        Ok(())
+    }
+
+    fn key(&mut self, seq: u64, key: &KeyRecord) {
+        if key.public_key.id() != key.key_id {
+            self.report.findings.add(seq, "the key id is not the key's");
+        }
+        if let Some(former) = key.replaces {
+            let endorsed = self.keys.get(&former).map(|former| key.check_endorsement(&former.public_key));
+            if !matches!(endorsed, Some(Ok(()))) || key.endorsement.is_none() {
+                self.report.findings.add(seq, format!("key {former} did not endorse this rotation"));
+            }
+        }
+    }
+
+    /// Grows the recomputed tree and compares it with what is stored; stops on the way at the size of the checkpoint
+    /// outside.
+    fn grow(&mut self, leaves: &[Hash]) -> Result<()> {
+        let outside = self.outside.as_ref().map(|outside| (outside.size, outside.root));
+        let until = outside.map_or(0, |(size, _)| size.saturating_sub(self.tree.size()));
+        let (before, after) = leaves.split_at((until as usize).min(leaves.len()));
+        for part in [before, after] {
+            if part.is_empty() {
+                continue;
+            }
+            for tile in self.tree.extend(part) {
+                self.tile(&tile)?;
+            }
+            if let Some((size, root)) = outside
+                && size == self.tree.size()
+            {
+                self.report.outside_size = Some(size);
+                if self.tree.root()? != root {
+                    let what = format!(
+                        "the first {size} entries are not those that the checkpoint outside the database was signed over"
+                    );
+                    self.report.findings.add(None, what);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn tile(&mut self, tile: &ChangedTile) -> Result<()> {
+        let ChangedTile { level, index, hashes } = tile;
+        let stored = self.view.tile(*level, *index)?.unwrap_or_default();
+        let differs = |n: usize, hash: &[u8]| stored.get(n * hash.len()..(n + 1) * hash.len()) != Some(hash);
+        let wrong = hashes.chunks(32).enumerate().find(|(n, hash)| differs(*n, hash));
+        match wrong {
+            None => {}
+            Some((n, _)) if *level == 0 => {
+                let seq = index * TILE_WIDTH as u64 + n as u64;
+                self.report
+                    .findings
+                    .add(seq, "the entry is not the one that the log was built over (its hash differs)");
+            }
+            Some((n, _)) => self
+                .report
+                .findings
+                .add(None, format!("hash {n} of tile {level}/{index} does not follow from the entries")),
+        }
+        Ok(())
+    }
+
+    fn finish(mut self) -> Result<Audited> {
+        let size = self.tree.size();
+        match self.view.checkpoint()?.map(|note| Checkpoint::open(&note, self.scope.log)) {
+            None if size == 0 => {}
+            None => self.report.findings.add(None, "the database has no checkpoint"),
+            Some(Err(error)) => self.report.findings.add(None, format!("in the database: {error}")),
+            Some(Ok(inside)) if inside.size != size => {
+                self.report
+                    .findings
+                    .add(None, format!("the checkpoint is of {} entries, there are {size}", inside.size));
+            }
+            Some(Ok(inside)) if inside.root != self.tree.root()? => {
+                self.report.findings.add(None, "the entries do not add up to the checkpoint's root");
+            }
+            Some(Ok(_)) => {}
+        }
+        if let Some(outside) = self.outside.as_ref().filter(|outside| outside.size > size) {
+            let what = format!("the checkpoint outside the database is of {} entries, there are {size}", outside.size);
+            self.report.findings.add(None, what);
+        }
+        let replayed = self.fold.finish()?;
+        self.report.score_events = replayed.score_events;
+        self.report.rows = replayed.rows;
+        for finding in replayed.differences.listed {
+            self.report.findings.add(finding.seq, finding.what);
+        }
+        Ok(self.report)
+    }
+}

@@ -1,0 +1,97 @@
+//! What can go wrong between a caller and the ledger.
+
+use credence_protocol::{Alias, EntityId, KeyId};
+
+/// This crate's result.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// Why something was not done; nothing was written then.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// From the ledger.
+    #[error(transparent)]
+    Ledger(#[from] credence_ledger::Error),
+    /// From the protocol.
+    #[error(transparent)]
+    Protocol(#[from] credence_protocol::Error),
+    /// From the engine.
+    #[error(transparent)]
+    Engine(#[from] credence_engine::Error),
+    /// No agent has this id or alias.
+    #[error("no agent has the id or alias '{0}': register it with `credence agent add`")]
+    UnknownAgent(String),
+    /// The alias already leads to another agent.
+    #[error("{alias} is already an alias of agent '{agent}'")]
+    AliasTaken {
+        /// The alias.
+        alias: Alias,
+        /// Whose it is.
+        agent: EntityId,
+    },
+    /// The agent is registered already and nothing new was said.
+    #[error("agent '{0}' is registered already, and nothing new was said of it")]
+    NothingNew(EntityId),
+    /// No such source.
+    #[error("no source '{0}': add it with `credence source add`")]
+    UnknownSource(String),
+    /// The source is registered already.
+    #[error("source '{0}' is registered already: change its weight with `credence source weight`")]
+    SourceExists(EntityId),
+    /// A weight that is negative or not finite.
+    #[error("a weight is a number of at least 0, not {0}")]
+    Weight(f64),
+    /// The source has this weight already.
+    #[error("source '{source_id}' has weight {weight} already")]
+    SameWeight {
+        /// The source.
+        source_id: EntityId,
+        /// Its weight.
+        weight: f64,
+    },
+    /// No such key.
+    #[error("no key {0} is registered: `credence keys list` shows those that are")]
+    UnknownKey(KeyId),
+    /// The key belongs to a source already.
+    #[error("key {key} is registered already, for source '{source_id}'")]
+    KeyExists {
+        /// The key.
+        key: KeyId,
+        /// Its source.
+        source_id: EntityId,
+    },
+    /// A rotation away from a key that no longer counts.
+    #[error("key {0} is revoked: it cannot hand over to another; register the new key with `credence keys add`")]
+    RevokedKey(KeyId),
+    /// Revoking again, no earlier than before.
+    #[error("key {key} is revoked from entry {from} on already")]
+    AlreadyRevoked {
+        /// The key.
+        key: KeyId,
+        /// From which entry on.
+        from: u64,
+    },
+    /// A revocation from an entry that does not exist yet.
+    #[error(
+        "the ledger has {size} entries: a key can be revoked from entry {size} (now) or an earlier one, not from {from}"
+    )]
+    FutureSeq {
+        /// What was asked.
+        from: u64,
+        /// The ledger's size.
+        size: u64,
+    },
+    /// A row of a projection that does not parse: dropped projections can be rebuilt.
+    #[error("table {table}, row '{key}': {why}; rebuild the projections with `credence replay --rebuild`")]
+    Row {
+        /// The table.
+        table: &'static str,
+        /// The row's key.
+        key: String,
+        /// What is wrong.
+        why: String,
+    },
+    /// Nothing was recorded at that time.
+    #[error("{0}")]
+    NotThen(String),
+}

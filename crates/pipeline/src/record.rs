@@ -1,0 +1,241 @@
+//! The bodies of entries, by kind.
+
+use credence_engine::universal::{self, Outcome};
+use credence_ledger::{Entry, Kind, NewEntry};
+use credence_protocol::{
+    Alias, Canonical, EntityId, KeyId, PublicKey, SecretKey, Signal, Signature, Tag, strict::present,
+};
+use data_encoding::HEXLOWER;
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+use crate::Result;
+
+/// Inputs listed in a score event; a longer list is stored by its count and digest.
+pub const MAX_LISTED_INPUTS: usize = 256;
+
+/// A source and its weight, from then on.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SourceRecord {
+    /// The source.
+    pub source: EntityId,
+    /// Its weight; 0 silences it.
+    pub weight: f64,
+    /// Who it is, in the operator's words.
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "present")]
+    pub description: Option<String>,
+}
+
+/// An agent. A later record of the same agent adds to the former.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct AgentRecord {
+    /// The agent.
+    pub agent: EntityId,
+    /// A display name.
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "present")]
+    pub name: Option<String>,
+    /// Its names elsewhere.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub aliases: Vec<Alias>,
+}
+
+/// A key and the source it belongs to.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct KeyRecord {
+    /// The key's id.
+    pub key_id: KeyId,
+    /// The key.
+    pub public_key: PublicKey,
+    /// Whose it is.
+    pub source: EntityId,
+    /// The key that handed over to this one.
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "present")]
+    pub replaces: Option<KeyId>,
+    /// The former key's signature over this record without the endorsement: the hand-over was its own.
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "present")]
+    pub endorsement: Option<Signature>,
+}
+
+impl KeyRecord {
+    /// A key of `source`.
+    pub fn new(key: &PublicKey, source: EntityId) -> Self {
+        Self { key_id: key.id(), public_key: *key, source, replaces: None, endorsement: None }
+    }
+
+    /// The same, handed over and endorsed by `former`.
+    pub fn endorsed_by(mut self, former: &SecretKey) -> Result<Self> {
+        self.replaces = Some(former.public().id());
+        self.endorsement = Some(former.sign(Canonical::of(&self)?.as_bytes()));
+        Ok(self)
+    }
+
+    /// Checks the endorsement under the former key.
+    pub fn check_endorsement(&self, former: &PublicKey) -> Result<()> {
+        let Some(endorsement) = self.endorsement else { return Ok(()) };
+        let unendorsed = Self { endorsement: None, ..self.clone() };
+        Ok(former.verify(Canonical::of(&unendorsed)?.as_bytes(), &endorsement)?)
+    }
+}
+
+/// From `from_seq` on, what the key signed stops counting.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RevocationRecord {
+    /// The key.
+    pub key_id: KeyId,
+    /// The first entry that no longer counts.
+    pub from_seq: u64,
+    /// Why.
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "present")]
+    pub reason: Option<String>,
+}
+
+/// One input of a score: a current, applicable signal under one of its tags.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Input {
+    /// The signal's entry.
+    pub seq: u64,
+    /// Who signed it: found in that entry, not repeated in the event.
+    #[serde(skip)]
+    pub source: EntityId,
+    /// The tag.
+    pub tag: Tag,
+    /// 0..=100.
+    pub value: f64,
+    /// 0..=50.
+    pub stddev: f64,
+    /// The source's weight when the score was made.
+    pub weight: f64,
+}
+
+/// The inputs in a score event.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(untagged)]
+pub enum InputList {
+    /// All of them, in the order of (source, tag).
+    Listed(Vec<Input>),
+    /// Too many to list: derivable from the ledger, and bound by their digest.
+    Digest {
+        /// How many.
+        count: usize,
+        /// `sha256:` and the hex digest of the canonical JSON of the list.
+        digest: String,
+    },
+}
+
+impl InputList {
+    /// Lists `inputs`, or digests them.
+    pub fn of(inputs: &[Input]) -> Result<Self> {
+        if inputs.len() <= MAX_LISTED_INPUTS {
+            return Ok(Self::Listed(inputs.to_vec()));
+        }
+        let digest = Sha256::digest(Canonical::of(&inputs)?.as_bytes());
+        Ok(Self::Digest { count: inputs.len(), digest: format!("sha256:{}", HEXLOWER.encode(&digest)) })
+    }
+}
+
+/// A score with everything it was made from.
+#[derive(Debug, Clone, Serialize)]
+pub struct ScoreRecord {
+    /// The agent.
+    pub agent: EntityId,
+    /// The ledger's size that the score saw.
+    pub as_of: u64,
+    /// The formula.
+    pub formula: &'static str,
+    /// The coverage floor then.
+    pub coverage_floor: f64,
+    /// The inputs.
+    pub inputs: InputList,
+    /// Every output number.
+    #[serde(flatten)]
+    pub outcome: Outcome,
+}
+
+impl ScoreRecord {
+    /// The score of `inputs`.
+    pub fn compute(agent: EntityId, as_of: u64, inputs: &[Input], coverage_floor: f64) -> Result<Self> {
+        let weighted: Vec<_> = crate::filter::weighted(inputs).collect();
+        let outcome = universal::score(&weighted, coverage_floor)?;
+        Ok(Self { agent, as_of, formula: universal::FORMULA, coverage_floor, inputs: InputList::of(inputs)?, outcome })
+    }
+}
+
+/// What is read back from a score event: enough to list, show and recompute it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RecordedScore {
+    /// The ledger's size that the score saw.
+    pub as_of: u64,
+    /// The formula.
+    pub formula: String,
+    /// The coverage floor then.
+    pub coverage_floor: f64,
+    /// `published`, `partial` or `unrated`.
+    pub status: String,
+    /// 0..=100.
+    pub score: u8,
+    /// The band of the score.
+    pub tier: String,
+    /// 0..=1.
+    pub coverage: f64,
+    /// Distinct sources.
+    pub sources: usize,
+    /// Before rounding; absent when unrated, as are those that follow.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mean: Option<f64>,
+    /// Before coverage.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub weighted_mean: Option<f64>,
+    /// The uncertainty.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stddev: Option<f64>,
+    /// The probability of the tier.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tier_confidence: Option<f64>,
+}
+
+/// A parsed entry body.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Record {
+    /// A key.
+    Key(KeyRecord),
+    /// A source.
+    Source(SourceRecord),
+    /// An agent.
+    Agent(AgentRecord),
+    /// A signal.
+    Signal(Box<Signal>),
+    /// A score.
+    Score(RecordedScore),
+    /// A revocation.
+    Revocation(RevocationRecord),
+    /// A kind this version records but does not interpret.
+    Other(Kind),
+}
+
+impl Record {
+    /// Parses the body of entry `seq`.
+    pub fn of(seq: u64, entry: &Entry) -> credence_ledger::Result<Self> {
+        Ok(match entry.kind {
+            Kind::Key => Record::Key(entry.record(seq)?),
+            Kind::Source => Record::Source(entry.record(seq)?),
+            Kind::Agent => Record::Agent(entry.record(seq)?),
+            Kind::Signal => {
+                let damaged = |e: credence_protocol::Error| credence_ledger::Error::Entry { seq, why: e.to_string() };
+                Record::Signal(Box::new(Signal::parse(entry.body().as_bytes()).map_err(damaged)?))
+            }
+            Kind::Score => Record::Score(entry.record(seq)?),
+            Kind::Revocation => Record::Revocation(entry.record(seq)?),
+            other => Record::Other(other),
+        })
+    }
+}
+
+/// An entry of `kind` about `subject`.
+pub(crate) fn entry(kind: Kind, subject: &EntityId, body: &impl Serialize) -> Result<NewEntry> {
+    Ok(NewEntry { kind, subject: subject.clone(), body: Canonical::of(body)?, weight: None })
+}

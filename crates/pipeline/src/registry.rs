@@ -1,0 +1,165 @@
+//! Agents, sources and keys: who is spoken of, who may speak and how much it counts. Every change is an entry.
+
+use credence_ledger::{Kind, Transaction, write};
+use credence_protocol::{Alias, EntityId, KeyId, PublicKey, SecretKey};
+
+use crate::{
+    Authority, Error, Result, projection,
+    record::{self, AgentRecord, KeyRecord, Record, RevocationRecord, SourceRecord},
+    tables::{self, AgentRow, KeyRow, SourceRow},
+};
+
+/// An agent to register, or more about one.
+#[derive(Debug, Clone)]
+pub struct NewAgent {
+    /// Its id.
+    pub agent: EntityId,
+    /// A display name.
+    pub name: Option<String>,
+    /// Its names elsewhere.
+    pub aliases: Vec<Alias>,
+}
+
+/// A source to register.
+#[derive(Debug, Clone)]
+pub struct NewSource {
+    /// Its id.
+    pub source: EntityId,
+    /// Its weight.
+    pub weight: f64,
+    /// Who it is.
+    pub description: Option<String>,
+}
+
+impl Authority {
+    /// Registers an agent, or adds a name or aliases to it. Gives the entry's seq.
+    pub fn add_agent(&self, new: NewAgent) -> Result<u64> {
+        write(self.ledger(), move |tx| {
+            let former: Option<AgentRow> = tables::get(tx, tables::AGENTS, new.agent.as_str())?;
+            for alias in &new.aliases {
+                match tables::get::<EntityId>(tx, tables::ALIASES, alias.as_str())? {
+                    Some(agent) if agent != new.agent => {
+                        return Err(Error::AliasTaken { alias: alias.clone(), agent });
+                    }
+                    _ => {}
+                }
+            }
+            if let Some(former) = &former {
+                let renamed = new.name.is_some() && new.name != former.name;
+                if !renamed && new.aliases.iter().all(|alias| former.aliases.contains(alias)) {
+                    return Err(Error::NothingNew(new.agent));
+                }
+            }
+            let record = AgentRecord { agent: new.agent.clone(), name: new.name, aliases: new.aliases };
+            append(tx, Kind::Agent, &new.agent, Record::Agent(record))
+        })
+    }
+
+    /// Registers a source with its weight.
+    pub fn add_source(&self, new: NewSource) -> Result<u64> {
+        check_weight(new.weight)?;
+        write(self.ledger(), move |tx| {
+            if tables::get::<SourceRow>(tx, tables::SOURCES, new.source.as_str())?.is_some() {
+                return Err(Error::SourceExists(new.source));
+            }
+            let NewSource { source, weight, description } = new;
+            let record = SourceRecord { source: source.clone(), weight, description };
+            append(tx, Kind::Source, &source, Record::Source(record))
+        })
+    }
+
+    /// Gives a source another weight, from now on. Every agent is scored again.
+    pub fn set_weight(&self, source: EntityId, weight: f64) -> Result<u64> {
+        check_weight(weight)?;
+        let seq = write(self.ledger(), move |tx| {
+            let row = require_source(tx, &source)?;
+            if row.weight == weight {
+                return Err(Error::SameWeight { source_id: source, weight });
+            }
+            let record = SourceRecord { source: source.clone(), weight, description: None };
+            append(tx, Kind::Source, &source, Record::Source(record))
+        })?;
+        self.wake_scorer();
+        Ok(seq)
+    }
+
+    /// Registers a key for a source.
+    pub fn add_key(&self, key: &PublicKey, source: EntityId) -> Result<u64> {
+        let record = KeyRecord::new(key, source);
+        write(self.ledger(), move |tx| add_key(tx, record))
+    }
+
+    /// Hands over from `former` to `key`: the new key is endorsed by the former, which is revoked from then on.
+    pub fn rotate_key(&self, former: &SecretKey, key: &PublicKey) -> Result<u64> {
+        let former_id = former.public().id();
+        let former = former.clone();
+        let key = *key;
+        write(self.ledger(), move |tx| {
+            let row = require_key(tx, former_id)?;
+            if row.revoked_from.is_some() {
+                return Err(Error::RevokedKey(former_id));
+            }
+            let seq = add_key(tx, KeyRecord::new(&key, row.source).endorsed_by(&former)?)?;
+            revoke(tx, former_id, None, Some("rotated".into()))?;
+            Ok(seq)
+        })
+    }
+
+    /// Revokes a key from entry `from` on (from now on when not given). What it signed from there on stops counting.
+    pub fn revoke_key(&self, key: KeyId, from: Option<u64>, reason: Option<String>) -> Result<u64> {
+        let seq = write(self.ledger(), move |tx| revoke(tx, key, from, reason))?;
+        self.wake_scorer();
+        Ok(seq)
+    }
+}
+
+fn check_weight(weight: f64) -> Result<()> {
+    if weight >= 0.0 && weight.is_finite() { Ok(()) } else { Err(Error::Weight(weight)) }
+}
+
+fn require_source(tx: &dyn Transaction, source: &EntityId) -> Result<SourceRow> {
+    tables::get(tx, tables::SOURCES, source.as_str())?.ok_or_else(|| Error::UnknownSource(source.to_string()))
+}
+
+fn require_key(tx: &dyn Transaction, key: KeyId) -> Result<KeyRow> {
+    tables::get(tx, tables::KEYS, &key.to_string())?.ok_or(Error::UnknownKey(key))
+}
+
+fn add_key(tx: &mut dyn Transaction, record: KeyRecord) -> Result<u64> {
+    require_source(tx, &record.source)?;
+    if let Some(row) = tables::get::<KeyRow>(tx, tables::KEYS, &record.key_id.to_string())? {
+        return Err(Error::KeyExists { key: record.key_id, source_id: row.source });
+    }
+    let source = record.source.clone();
+    append(tx, Kind::Key, &source, Record::Key(record))
+}
+
+fn revoke(tx: &mut dyn Transaction, key: KeyId, from: Option<u64>, reason: Option<String>) -> Result<u64> {
+    let row = require_key(tx, key)?;
+    let size = tx.size()?;
+    let from_seq = from.unwrap_or(size);
+    if from_seq > size {
+        return Err(Error::FutureSeq { from: from_seq, size });
+    }
+    match row.revoked_from {
+        Some(from) if from <= from_seq => return Err(Error::AlreadyRevoked { key, from }),
+        _ => {}
+    }
+    let record = RevocationRecord { key_id: key, from_seq, reason };
+    append(tx, Kind::Revocation, &row.source, Record::Revocation(record))
+}
+
+fn append(tx: &mut dyn Transaction, kind: Kind, subject: &EntityId, record: Record) -> Result<u64> {
+    let entry = match &record {
+        Record::Agent(body) => record::entry(kind, subject, body)?,
+        Record::Source(body) => record::entry(kind, subject, body)?,
+        Record::Key(body) => record::entry(kind, subject, body)?,
+        Record::Revocation(body) => record::entry(kind, subject, body)?,
+        Record::Signal(_) | Record::Score(_) | Record::Other(_) => {
+            return Err(credence_ledger::Error::Log("signals and scores have their own way in".into()).into());
+        }
+    };
+    let at = tx.append(&entry)?;
+    projection::apply(tx, at, subject, &record)?;
+    Ok(at.seq)
+}

@@ -1,0 +1,213 @@
+//! The projections: ordered tables derived from the entries. Rows are JSON, so that a person with `sqlite3` can read
+//! them. Keys of per-agent tables start with the agent.
+//!
+//! | table | key | row |
+//! |---|---|---|
+//! | `agents` | agent | name, aliases |
+//! | `aliases` | alias | agent |
+//! | `sources` | source | weight |
+//! | `keys` | key id | source, public key, revocation |
+//! | `signals` | agent/source/seq | every signal, as an index |
+//! | `signal_ids` | id | where the signal is |
+//! | `current` | agent/source/tag | the current signal of each slot |
+//! | `scores` | agent | the newest score |
+//! | `score_events` | agent/seq | every score |
+//! | `pending` | agent, or `*` for all | agents to be scored: a queue, not a projection, and not compared by replay |
+
+use std::ops::ControlFlow;
+
+use credence_ledger::{Scan, Table, Transaction, View};
+use credence_protocol::{Alias, EntityId, KeyId, PublicKey, Tag, Timestamp, Uuid};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+
+use crate::{Error, Result, record::RecordedScore};
+
+/// agent → [`AgentRow`]
+pub const AGENTS: Table = Table("agents");
+/// alias → [`EntityId`]
+pub const ALIASES: Table = Table("aliases");
+/// source → [`SourceRow`]
+pub const SOURCES: Table = Table("sources");
+/// key id → [`KeyRow`]
+pub const KEYS: Table = Table("keys");
+/// agent/source/seq → [`SignalRow`]
+pub const SIGNALS: Table = Table("signals");
+/// id → [`SignalPlace`]
+pub const SIGNAL_IDS: Table = Table("signal_ids");
+/// agent/source/tag → [`CurrentRow`]
+pub const CURRENT: Table = Table("current");
+/// agent → [`ScoreRow`]
+pub const SCORES: Table = Table("scores");
+/// agent/seq → [`ScoreRow`]
+pub const SCORE_EVENTS: Table = Table("score_events");
+/// agent or [`EVERYONE`] → the seq that asked
+pub const PENDING: Table = Table("pending");
+/// In [`PENDING`]: every agent is to be scored.
+pub const EVERYONE: &str = "*";
+
+/// Every table.
+pub const TABLES: &[Table] =
+    &[AGENTS, ALIASES, SOURCES, KEYS, SIGNALS, SIGNAL_IDS, CURRENT, SCORES, SCORE_EVENTS, PENDING];
+
+/// An agent.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct AgentRow {
+    /// The entry that registered it.
+    pub seq: u64,
+    /// When.
+    pub registered_at: Timestamp,
+    /// A display name.
+    pub name: Option<String>,
+    /// Its names elsewhere.
+    pub aliases: Vec<Alias>,
+}
+
+/// A source.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct SourceRow {
+    /// The entry that set the weight.
+    pub seq: u64,
+    /// The weight.
+    pub weight: f64,
+    /// Who it is.
+    pub description: Option<String>,
+}
+
+/// A key.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct KeyRow {
+    /// The entry that registered it.
+    pub seq: u64,
+    /// Whose it is.
+    pub source: EntityId,
+    /// The key.
+    pub public_key: PublicKey,
+    /// The key it replaced.
+    pub replaces: Option<KeyId>,
+    /// From this entry on it does not count.
+    pub revoked_from: Option<u64>,
+}
+
+impl KeyRow {
+    /// Whether what the key signed at `seq` counts.
+    pub fn counts_at(&self, seq: u64) -> bool {
+        self.revoked_from.is_none_or(|from| seq < from)
+    }
+}
+
+/// A signal in the index.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct SignalRow {
+    /// Its id.
+    pub id: Uuid,
+    /// Who signed.
+    pub key: KeyId,
+    /// Its tags.
+    pub tags: Vec<Tag>,
+    /// Microseconds since 1970.
+    pub observed_at: i64,
+    /// 0..=100.
+    pub value: f64,
+    /// 0..=50.
+    pub stddev: f64,
+    /// What it corrects.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub supersedes: Option<Uuid>,
+}
+
+/// Where a signal is.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct SignalPlace {
+    /// Its entry.
+    pub seq: u64,
+    /// About whom.
+    pub agent: EntityId,
+    /// Who measured.
+    pub source: EntityId,
+}
+
+/// The current signal of one (agent, source, tag).
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct CurrentRow {
+    /// Its entry.
+    pub seq: u64,
+    /// Microseconds since 1970.
+    pub observed_at: i64,
+    /// 0..=100.
+    pub value: f64,
+    /// 0..=50.
+    pub stddev: f64,
+}
+
+/// A recorded score.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ScoreRow {
+    /// Its entry.
+    pub seq: u64,
+    /// When it was recorded.
+    pub recorded_at: Timestamp,
+    /// The numbers.
+    #[serde(flatten)]
+    pub recorded: RecordedScore,
+}
+
+/// `agent/seq`, with the seq in a form that sorts.
+pub fn agent_seq(agent: &EntityId, seq: u64) -> String {
+    format!("{agent}/{seq:016}")
+}
+
+/// `agent/source/last`.
+pub fn agent_source(agent: &EntityId, source: &EntityId, last: impl std::fmt::Display) -> String {
+    format!("{agent}/{source}/{last}")
+}
+
+/// The three parts of an `agent/source/tag` key.
+pub fn split_slot(key: &str) -> Option<(&str, &str, &str)> {
+    let (agent, rest) = key.split_once('/')?;
+    let (source, tag) = rest.split_once('/')?;
+    Some((agent, source, tag))
+}
+
+/// Reads a row.
+pub fn get<T: DeserializeOwned>(view: &(impl View + ?Sized), table: Table, key: &str) -> Result<Option<T>> {
+    view.get(table, key)?.map(|bytes| parse(table, key, &bytes)).transpose()
+}
+
+/// Writes a row.
+pub fn put(tx: &mut dyn Transaction, table: Table, key: &str, row: &impl Serialize) -> credence_ledger::Result<()> {
+    let text = serde_json::to_string(row).map_err(|e| credence_ledger::Error::Log(format!("{}: {e}", table.0)))?;
+    tx.put(table, key, &text)
+}
+
+/// Parses a row.
+pub fn parse<T: DeserializeOwned>(table: Table, key: &str, bytes: &[u8]) -> Result<T> {
+    serde_json::from_slice(bytes).map_err(|e| Error::Row { table: table.0, key: key.to_owned(), why: e.to_string() })
+}
+
+/// Visits parsed rows until `visit` breaks or fails.
+pub fn scan<T: DeserializeOwned>(
+    view: &(impl View + ?Sized),
+    table: Table,
+    range: Scan<'_>,
+    mut visit: impl FnMut(&str, T) -> Result<ControlFlow<()>>,
+) -> Result<()> {
+    let mut failed = None;
+    view.scan(table, range, &mut |key, bytes| match parse(table, key, bytes).and_then(|row| visit(key, row)) {
+        Ok(flow) => flow,
+        Err(error) => {
+            failed = Some(error);
+            ControlFlow::Break(())
+        }
+    })?;
+    failed.map_or(Ok(()), Err)
+}
+
+/// All rows of a small table.
+pub fn all<T: DeserializeOwned>(view: &(impl View + ?Sized), table: Table) -> Result<Vec<(String, T)>> {
+    let mut rows = Vec::new();
+    scan(view, table, Scan::all(), |key, row| {
+        rows.push((key.to_owned(), row));
+        Ok(ControlFlow::Continue(()))
+    })?;
+    Ok(rows)
+}

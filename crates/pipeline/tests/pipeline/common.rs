@@ -1,0 +1,181 @@
+//! An authority in a temporary folder, with sources and agents.
+
+use std::{
+    path::PathBuf,
+    sync::{
+        Arc,
+        atomic::{AtomicI64, Ordering},
+    },
+};
+
+use credence_ledger::{Ledger, LogKey, OutsideCheckpoint, SqliteLedger, sqlite::Options};
+use credence_pipeline::{
+    Authority, NewAgent, NewSource, Rejection, Settings, TABLES,
+    admit::Admitted,
+    audit::{self, Audited, Scope},
+    query::{self, Reading},
+    record::RecordedScore,
+    replay::{self, Replayed},
+    tables::{self, CurrentRow, ScoreRow},
+};
+use credence_protocol::{EntityId, SecretKey, Signal, SignalDraft, Tag, TagRegistry, Timestamp};
+
+pub struct House {
+    pub folder: tempfile::TempDir,
+    pub authority: Authority,
+    pub clock: Arc<AtomicI64>,
+}
+
+pub const START: &str = "2026-11-15T12:00:00Z";
+
+pub fn id(text: &str) -> EntityId {
+    EntityId::new(text).unwrap()
+}
+
+pub fn tag(text: &str) -> Tag {
+    Tag::new(text).unwrap()
+}
+
+/// The key of a source, the same in every test.
+pub fn key(source: &str) -> SecretKey {
+    let mut seed = [1; 32];
+    seed[..source.len().min(32)].copy_from_slice(&source.as_bytes()[..source.len().min(32)]);
+    SecretKey::from_seed(&seed)
+}
+
+pub fn log_key() -> LogKey {
+    LogKey::new("example.org/log", &SecretKey::from_seed(&[3; 32])).unwrap()
+}
+
+fn options(folder: &tempfile::TempDir) -> Options {
+    Options {
+        path: folder.path().join("ledger.db"),
+        tables: TABLES,
+        outside: OutsideCheckpoint::at(folder.path().join("checkpoint")),
+    }
+}
+
+impl House {
+    pub fn new(sources: &[(&str, f64)], agents: &[&str]) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let clock = Arc::new(AtomicI64::new(START.parse::<Timestamp>().unwrap().micros()));
+        let authority = Self::start(&folder, &clock, true);
+        let house = Self { folder, authority, clock };
+        for (source, weight) in sources {
+            house.add_source(source, *weight);
+        }
+        for agent in agents {
+            house.authority.add_agent(NewAgent { agent: id(agent), name: None, aliases: vec![] }).unwrap();
+        }
+        house
+    }
+
+    fn start(folder: &tempfile::TempDir, clock: &Arc<AtomicI64>, create: bool) -> Authority {
+        let read = Arc::clone(clock);
+        let clock: credence_ledger::sqlite::Clock =
+            Arc::new(move || Timestamp::from_micros(read.fetch_add(1, Ordering::Relaxed)).unwrap());
+        let ledger = if create { SqliteLedger::create } else { SqliteLedger::open };
+        let ledger = ledger(options(folder), log_key(), Arc::clone(&clock)).unwrap();
+        Authority::open(Arc::new(ledger), &Settings::default(), clock).unwrap()
+    }
+
+    pub fn reopen(self) -> Self {
+        let Self { folder, authority, clock } = self;
+        drop(authority);
+        let authority = Self::start(&folder, &clock, false);
+        Self { folder, authority, clock }
+    }
+
+    /// Closes the ledger; gives the folder, which lives on.
+    pub fn close(self) -> tempfile::TempDir {
+        drop(self.authority);
+        self.folder
+    }
+
+    pub fn database(&self) -> PathBuf {
+        self.folder.path().join("ledger.db")
+    }
+
+    pub fn advance(&self, seconds: i64) {
+        self.clock.fetch_add(seconds * 1_000_000, Ordering::Relaxed);
+    }
+
+    pub fn now(&self) -> Timestamp {
+        Timestamp::from_micros(self.clock.load(Ordering::Relaxed)).unwrap()
+    }
+
+    pub fn add_source(&self, source: &str, weight: f64) {
+        self.authority.add_source(NewSource { source: id(source), weight, description: None }).unwrap();
+        self.authority.add_key(&key(source).public(), id(source)).unwrap();
+    }
+
+    pub fn draft(&self, agent: &str, source: &str, tags: &[&str], value: f64) -> SignalDraft {
+        SignalDraft::new(id(agent), id(source), tags.iter().map(|t| tag(t)).collect(), value, 1.0, self.now())
+    }
+
+    pub fn send(&self, signal: &Signal) -> Result<Admitted, Rejection> {
+        self.authority.submit(signal.canonical().as_bytes()).unwrap()
+    }
+
+    /// Signs and submits; must be admitted.
+    pub fn admit(&self, draft: SignalDraft) -> (Signal, u64) {
+        let signal = draft.clone().sign(&key(draft.source.as_str())).unwrap();
+        let admitted = self.send(&signal).unwrap();
+        (signal, admitted.seq)
+    }
+
+    pub fn measure(&self, agent: &str, source: &str, tag: &str, value: f64) -> (Signal, u64) {
+        self.admit(self.draft(agent, source, &[tag], value))
+    }
+
+    pub fn size(&self) -> u64 {
+        self.authority.ledger().view().unwrap().size().unwrap()
+    }
+
+    pub fn current(&self) -> Vec<(String, CurrentRow)> {
+        tables::all(&*self.authority.ledger().view().unwrap(), tables::CURRENT).unwrap()
+    }
+
+    pub fn recorded(&self, agent: &str) -> Option<RecordedScore> {
+        self.authority.settle_scores().unwrap();
+        let view = self.authority.ledger().view().unwrap();
+        tables::get::<ScoreRow>(&*view, tables::SCORES, agent).unwrap().map(|row| row.recorded)
+    }
+
+    pub fn live(&self, agent: &str) -> query::LiveScore {
+        let view = self.authority.ledger().view().unwrap();
+        let scoring = self.authority.scoring();
+        let reading = Reading {
+            tags: &scoring.tags,
+            requirements: self.authority.requirements(),
+            coverage_floor: scoring.coverage_floor,
+        };
+        reading.live(&*view, &id(agent)).unwrap()
+    }
+
+    pub fn replay(&self) -> Replayed {
+        let view = self.authority.ledger().view().unwrap();
+        replay::replay(&*view, &TagRegistry::standard().unwrap(), &mut |_| {}).unwrap()
+    }
+
+    pub fn assert_sound(&self) {
+        self.authority.settle_scores().unwrap();
+        let view = self.authority.ledger().view().unwrap();
+        let audited = audit_view(&*view, &self.folder, false);
+        assert_eq!(audited.findings.count, 0, "{:#?}", audited.findings);
+    }
+}
+
+pub fn audit_view(view: &dyn credence_ledger::View, folder: &tempfile::TempDir, quick: bool) -> Audited {
+    let tags = TagRegistry::standard().unwrap();
+    let outside = options(folder).outside;
+    let key = log_key();
+    let scope = Scope { log: key.verifier(), outside: &outside, tags: &tags, quick };
+    audit::audit(view, scope, &mut |_| {}).unwrap()
+}
+
+/// Audits a closed ledger, whatever state it is in.
+pub fn audit_folder(folder: &tempfile::TempDir) -> Audited {
+    let ledger = SqliteLedger::open_unchecked(options(folder), log_key().verifier().clone()).unwrap();
+    audit_view(&*ledger.view().unwrap(), folder, false)
+}

@@ -1,0 +1,112 @@
+//! Laws that hold for any sequence of admissions, corrections and revocations.
+
+use std::collections::BTreeMap;
+
+use crate::common::{House, id, key};
+use credence_protocol::{SecretKey, SignalDraft, Timestamp};
+use proptest::prelude::*;
+
+const TAGS: [&str; 3] = ["rel_uptime", "rel_error_rate", "user_feedback"];
+
+#[derive(Debug, Clone)]
+struct Measurement {
+    source: usize,
+    tags: Vec<&'static str>,
+    value: u8,
+    /// Minutes before now; few distinct ones, so that ties occur.
+    age: i64,
+}
+
+fn measurement() -> impl Strategy<Value = Measurement> {
+    (0usize..2, prop::sample::subsequence(TAGS.to_vec(), 1..=3), 0u8..=100, 0i64..6)
+        .prop_map(|(source, tags, value, age)| Measurement { source, tags, value, age })
+}
+
+const SOURCES: [&str; 2] = ["lab", "rival"];
+
+fn house() -> House {
+    House::new(&[("lab", 1.0), ("rival", 0.5)], &["bot"])
+}
+
+fn draft(house: &House, start: Timestamp, m: &Measurement) -> SignalDraft {
+    let mut draft = house.draft("bot", SOURCES[m.source], &m.tags, f64::from(m.value));
+    draft.observed_at = start.plus_seconds(-60 * m.age).into();
+    draft
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+
+    /// Two orders of admission differ only where `observed_at` ties and `seq` decides.
+    #[test]
+    fn order_of_admission_matters_only_between_equal_times(
+        list in prop::collection::vec(measurement(), 1..14),
+        shuffle in prop::collection::vec(any::<prop::sample::Index>(), 14),
+    ) {
+        let (one, two) = (house(), house());
+        let start = one.now();
+        let drafts: Vec<SignalDraft> = list.iter().map(|m| draft(&one, start, m)).collect();
+        let mut shuffled = drafts.clone();
+        for (n, pick) in shuffle.iter().enumerate().take(drafts.len()) {
+            let other = pick.index(drafts.len());
+            shuffled.swap(n, other);
+        }
+        drafts.iter().for_each(|d| { one.admit(d.clone()); });
+        shuffled.iter().for_each(|d| { two.admit(d.clone()); });
+        let summary = |house: &House| house.current().into_iter().collect::<BTreeMap<_, _>>();
+        let (first, second) = (summary(&one), summary(&two));
+        prop_assert_eq!(first.keys().collect::<Vec<_>>(), second.keys().collect::<Vec<_>>());
+        for (slot, row) in &first {
+            prop_assert_eq!(row.observed_at, second[slot].observed_at);
+            let (source, tag) = slot.strip_prefix("bot/").unwrap().split_once('/').unwrap();
+            let tied = drafts.iter().filter(|d| {
+                d.source == id(source) && d.tags.iter().any(|t| t.as_str() == tag) && d.observed_at.at().micros() == row.observed_at
+            }).count();
+            if tied == 1 {
+                prop_assert_eq!(row.value, second[slot].value);
+            }
+        }
+        one.assert_sound();
+    }
+
+    /// The incremental tables equal a naive reading of the whole history, with corrections and a revoked key.
+    #[test]
+    fn current_signals_equal_a_naive_reading(
+        list in prop::collection::vec((measurement(), prop::option::of(any::<prop::sample::Index>()), any::<bool>()), 1..16),
+        revoke_at in any::<prop::sample::Index>(),
+    ) {
+        let house = house();
+        let start = house.now();
+        let second = SecretKey::from_seed(&[77; 32]);
+        let own_keys = SOURCES.map(key);
+        house.authority.add_key(&second.public(), id("lab")).unwrap();
+        let mut admitted: Vec<(SignalDraft, u64, bool)> = Vec::new();
+        for (m, correct, with_second) in &list {
+            let mut draft = draft(&house, start, m);
+            let own: Vec<_> = admitted.iter().filter(|(d, ..)| d.source == draft.source).map(|(d, ..)| d.id).collect();
+            draft.supersedes = correct.filter(|_| !own.is_empty()).map(|pick| own[pick.index(own.len())]);
+            let with_second = *with_second && m.source == 0;
+            let signal = draft.clone().sign(if with_second { &second } else { &own_keys[m.source] }).unwrap();
+            let seq = house.send(&signal).unwrap().seq;
+            admitted.push((draft, seq, with_second));
+        }
+        let from = admitted[revoke_at.index(admitted.len())].1;
+        house.authority.revoke_key(second.public().id(), Some(from), None).unwrap();
+
+        let counting: Vec<_> = admitted.iter().filter(|(_, seq, second)| !second || *seq < from).collect();
+        let mut expected: BTreeMap<String, (i64, u64)> = BTreeMap::new();
+        for (draft, seq, _) in &counting {
+            if counting.iter().any(|(other, ..)| other.supersedes == Some(draft.id)) {
+                continue;
+            }
+            for tag in &draft.tags {
+                let new = (draft.observed_at.at().micros(), *seq);
+                let slot = expected.entry(format!("bot/{}/{tag}", draft.source)).or_insert(new);
+                *slot = (*slot).max(new);
+            }
+        }
+        let actual: BTreeMap<_, _> = house.current().into_iter().map(|(slot, row)| (slot, (row.observed_at, row.seq))).collect();
+        prop_assert_eq!(actual, expected);
+        house.assert_sound();
+    }
+}
