@@ -1,1 +1,106 @@
-fn main() {}
+//! `credence`: the open trust authority for AI agents, on the command line.
+//!
+//! Exit codes: 0 done; 1 it could not be done, and nothing was; 2 done, and the answer is "no" (lines were rejected, an
+//! audit has findings, a check failed); 64 the command line was wrong.
+
+mod commands;
+mod home;
+mod keyfile;
+mod output;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+use crate::{commands as run, home::Home, output::Output};
+
+/// The open trust authority for AI agents: signed signals in, a replayable and provable trust score out.
+#[derive(Parser)]
+#[command(version, max_term_width = 110)]
+struct Cli {
+    /// The authority's folder
+    #[arg(long, global = true, env = "CREDENCE_DATA", value_name = "DIR", default_value = "credence-data")]
+    data: std::path::PathBuf,
+    /// Print JSON for machines
+    #[arg(long, global = true)]
+    json: bool,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Create an authority: its folder, keys and empty ledger
+    Init(run::init::Args),
+    /// Keys: make, register, rotate, revoke, list
+    #[command(subcommand)]
+    Keys(run::keys::Command),
+    /// Sources: who may send signals, and how much they count
+    #[command(subcommand)]
+    Source(run::source::Command),
+    /// Agents: who is scored
+    #[command(subcommand)]
+    Agent(run::agent::Command),
+    /// Signals: sign and submit measurements
+    #[command(subcommand)]
+    Signal(run::signal::Command),
+    /// An agent's score, now or at a time
+    Score(run::score::Args),
+    /// Why an agent's score is what it is
+    Explain(run::score::ExplainArgs),
+    /// An agent's scores over time
+    History(run::score::HistoryArgs),
+    /// Score every agent again under the current weights
+    Recompute,
+    /// Rebuild every projection and score event from the first entry on, and compare
+    Replay(run::audit::ReplayArgs),
+    /// Check everything: signatures, hashes, links, checkpoints, scores
+    Audit(run::audit::AuditArgs),
+    /// The transparency log: checkpoints and proofs
+    #[command(subcommand)]
+    Log(run::log::Command),
+    /// Verify a signed signal or a proof offline, with a public key alone
+    Check(run::check::Args),
+    /// The pure models: JSON on standard input, JSON on standard output, no ledger
+    #[command(subcommand)]
+    Compute(run::compute::Command),
+    /// The registered tags
+    Tags,
+}
+
+fn main() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => {
+            let _ = error.print();
+            return if error.use_stderr() { ExitCode::from(64) } else { ExitCode::SUCCESS };
+        }
+    };
+    let out = Output { json: cli.json };
+    let home = Home::at(cli.data);
+    let done = match cli.command {
+        Command::Init(args) => run::init::run(&home, &out, args),
+        Command::Keys(command) => run::keys::run(&home, &out, command),
+        Command::Source(command) => run::source::run(&home, &out, command),
+        Command::Agent(command) => run::agent::run(&home, &out, command),
+        Command::Signal(command) => run::signal::run(&home, &out, command),
+        Command::Score(args) => run::score::score(&home, &out, args),
+        Command::Explain(args) => run::score::explain(&home, &out, args),
+        Command::History(args) => run::score::history(&home, &out, args),
+        Command::Recompute => run::audit::recompute(&home, &out),
+        Command::Replay(args) => run::audit::replay(&home, &out, args),
+        Command::Audit(args) => run::audit::audit(&home, &out, args),
+        Command::Log(command) => run::log::run(&home, &out, command),
+        Command::Check(args) => run::check::run(&out, args),
+        Command::Compute(command) => run::compute::run(command),
+        Command::Tags => run::tags::run(&out),
+    };
+    match done {
+        Ok(code) => code,
+        Err(error) if output::is_closed_pipe(&error) => ExitCode::SUCCESS,
+        Err(error) => {
+            out.error(&error);
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,4 +1,5 @@
 //! The embedded ledger seen from outside.
+#![allow(clippy::unwrap_used, missing_docs, reason = "helpers of tests: a failing unwrap is how a test says no")]
 
 use std::{
     ops::ControlFlow,

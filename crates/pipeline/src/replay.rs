@@ -81,11 +81,11 @@ pub fn replay(view: &dyn View, tags: &TagRegistry, progress: &mut dyn FnMut(u64)
     fold.finish()
 }
 
+/// Stored entries with their seq.
+type Chunk = [(u64, Vec<u8>)];
+
 /// Reads all entries, a chunk at a time.
-pub(crate) fn for_each_chunk(
-    view: &(impl View + ?Sized),
-    visit: &mut dyn FnMut(&[(u64, Vec<u8>)]) -> Result<()>,
-) -> Result<()> {
+pub(crate) fn for_each_chunk(view: &(impl View + ?Sized), visit: &mut dyn FnMut(&Chunk) -> Result<()>) -> Result<()> {
     let mut from = 0;
     loop {
         let mut chunk = Vec::with_capacity(ENTRIES_PER_CHUNK);

@@ -1,4 +1,5 @@
 //! The pipeline seen from outside, on a real ledger in a temporary folder.
+#![allow(clippy::unwrap_used, missing_docs, reason = "helpers of tests: a failing unwrap is how a test says no")]
 
 mod admission;
 mod audit;

@@ -1,0 +1,104 @@
+use std::process::ExitCode;
+
+use credence_pipeline::{
+    audit::{self, Scope},
+    replay::{self, Findings},
+};
+use serde_json::json;
+
+use super::{Done, answer};
+use crate::{
+    home::Home,
+    output::{self, Output},
+};
+
+#[derive(clap::Args)]
+pub struct ReplayArgs {
+    /// Replace the projections by what the entries give
+    #[arg(long)]
+    rebuild: bool,
+}
+
+#[derive(clap::Args)]
+pub struct AuditArgs {
+    /// Check signatures in batches: faster, by a rule slightly less strict than admission's
+    #[arg(long)]
+    quick: bool,
+}
+
+pub fn recompute(home: &Home, out: &Output) -> Done {
+    let authority = home.authority()?;
+    let bar = out.progress(None, "agents scored");
+    let done = authority.recompute(&mut |agents| bar.set_position(agents as u64))?;
+    authority.settle_scores()?;
+    bar.finish_and_clear();
+    out.show(&done, || {
+        format!(
+            "Scored {} from {}; {} changed and recorded.",
+            output::count(done.agents, "agent"),
+            output::count(done.signals, "signal"),
+            output::count(done.events, "score")
+        )
+    })?;
+    Ok(ExitCode::SUCCESS)
+}
+
+pub fn replay(home: &Home, out: &Output, args: ReplayArgs) -> Done {
+    if args.rebuild {
+        let authority = home.authority()?;
+        let entries = replay::rebuild(authority.ledger())?;
+        authority.settle_scores()?;
+        out.show(&json!({ "rebuilt_from": entries }), || format!("Rebuilt every projection from {entries} entries."))?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let reader = home.auditor()?;
+    let view = reader.view()?;
+    let bar = out.progress(Some(view.size()?), "replay");
+    let done = replay::replay(&*view, &reader.tags, &mut |entries| bar.set_position(entries))?;
+    bar.finish_and_clear();
+    out.show(&done, || {
+        let summary = format!(
+            "Replayed {} entries: {} score events and {} rows compared",
+            done.entries, done.score_events, done.rows
+        );
+        verdict(summary, "all the same, byte for byte", &done.differences)
+    })?;
+    Ok(answer(done.differences.count > 0))
+}
+
+pub fn audit(home: &Home, out: &Output, args: AuditArgs) -> Done {
+    let reader = home.auditor()?;
+    let view = reader.view()?;
+    let options = home.options();
+    let bar = out.progress(Some(view.size()?), "audit");
+    let scope =
+        Scope { log: reader.ledger.verifier(), outside: &options.outside, tags: &reader.tags, quick: args.quick };
+    let done = audit::audit(&*view, scope, &mut |entries| bar.set_position(entries))?;
+    bar.finish_and_clear();
+    out.show(&done, || {
+        let outside = done.outside_size.map_or("no checkpoint outside the database".to_owned(), |size| {
+            format!("extends the checkpoint kept outside at {size}")
+        });
+        let summary = format!(
+            "Audited {} entries: {} signatures, {} score events, {} rows; {outside}",
+            done.entries, done.signatures, done.score_events, done.rows
+        );
+        verdict(summary, "nothing is wrong", &done.findings)
+    })?;
+    Ok(answer(done.findings.count > 0))
+}
+
+fn verdict(summary: String, all_well: &str, findings: &Findings) -> String {
+    if findings.count == 0 {
+        return format!("{summary}; {all_well}.");
+    }
+    let mut text = format!("{summary}; {} findings:", findings.count);
+    for finding in &findings.listed {
+        let place = finding.seq.map_or(String::new(), |seq| format!("entry {seq}: "));
+        text += &format!("\n  {place}{}", finding.what);
+    }
+    if findings.count > findings.listed.len() {
+        text += &format!("\n  and {} more", findings.count - findings.listed.len());
+    }
+    text
+}

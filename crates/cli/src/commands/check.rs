@@ -1,0 +1,108 @@
+use std::{
+    fs,
+    io::{self, Read},
+};
+
+use anyhow::{Context, bail};
+use credence_ledger::{
+    LogVerifier,
+    proof::{ConsistencyProof, InclusionProof},
+};
+use credence_protocol::Signal;
+use serde_json::{Value, json};
+
+use super::{Done, answer};
+use crate::{keyfile, output::Output};
+
+#[derive(clap::Args)]
+pub struct Args {
+    /// A signed signal, an inclusion proof or a consistency proof; - for standard input
+    file: String,
+    /// For a signal its source's public key (did:key:…, base64url, a JWK or JWKS file); for a proof the log's key
+    /// (name+hash+key, or a file with it)
+    #[arg(long, allow_hyphen_values = true)]
+    key: String,
+}
+
+/// Uses nothing but the file and the key.
+pub fn run(out: &Output, args: Args) -> Done {
+    let bytes = if args.file == "-" {
+        let mut bytes = Vec::new();
+        io::stdin().read_to_end(&mut bytes)?;
+        bytes
+    } else {
+        fs::read(&args.file).with_context(|| format!("cannot read {}", args.file))?
+    };
+    let text = String::from_utf8_lossy(&bytes);
+    let (what, outcome) = if InclusionProof::recognises(&text) {
+        ("inclusion proof", inclusion(&text, &log_key(&args.key)?))
+    } else if ConsistencyProof::recognises(&text) {
+        ("consistency proof", consistency(&text, &log_key(&args.key)?))
+    } else if text.trim_start().starts_with('{') {
+        ("signal", signal(&bytes, &args.key))
+    } else {
+        bail!("{} is neither a signed signal nor a proof", args.file);
+    };
+    let bad = outcome.is_err();
+    let shown = match &outcome {
+        Ok((_, details)) => json!({ "kind": what, "valid": true, "details": details }),
+        Err(error) => json!({ "kind": what, "valid": false, "error": format!("{error:#}") }),
+    };
+    out.show(&shown, || match &outcome {
+        Ok((sentence, _)) => format!("valid {what}: {sentence}"),
+        Err(error) => format!("NOT valid {what}: {error:#}"),
+    })?;
+    Ok(answer(bad))
+}
+
+type Checked = anyhow::Result<(String, Value)>;
+
+fn log_key(text: &str) -> anyhow::Result<LogVerifier> {
+    if let Ok(key) = LogVerifier::parse(text) {
+        return Ok(key);
+    }
+    let line = fs::read_to_string(text)
+        .with_context(|| format!("'{text}' is neither a log key (name+hash+key) nor a readable file"))?;
+    Ok(LogVerifier::parse(line.trim())?)
+}
+
+fn inclusion(text: &str, log: &LogVerifier) -> Checked {
+    let proof = InclusionProof::parse(text)?;
+    let checkpoint = proof.verify(log)?;
+    let entry: Value = serde_json::from_slice(&proof.entry).context("the entry is in the log but is not JSON")?;
+    let sentence = format!(
+        "entry {} is in log {} of {} entries\n{}",
+        proof.seq,
+        checkpoint.origin,
+        checkpoint.size,
+        serde_json::to_string_pretty(&entry)?
+    );
+    Ok((sentence, json!({ "seq": proof.seq, "origin": checkpoint.origin, "size": checkpoint.size, "entry": entry })))
+}
+
+fn consistency(text: &str, log: &LogVerifier) -> Checked {
+    let (older, newer) = ConsistencyProof::parse(text)?.verify(log)?;
+    let sentence = format!("log {} of {} entries extends itself at {}", newer.origin, newer.size, older.size);
+    Ok((sentence, json!({ "origin": newer.origin, "older": older.size, "newer": newer.size })))
+}
+
+fn signal(bytes: &[u8], key: &str) -> Checked {
+    let signal = Signal::parse(bytes)?;
+    let keys = keyfile::public_keys(key)?;
+    let named = signal.key_id();
+    let key = keyfile::find(&keys, named)
+        .with_context(|| format!("it is signed by key {named}, which is not the one given"))?;
+    signal.verify(key)?;
+    let draft = signal.draft();
+    let tags: Vec<_> = draft.tags.iter().map(ToString::to_string).collect();
+    let sentence = format!(
+        "{} says {} of {} is {} ± {}, observed at {}",
+        draft.source,
+        tags.join(", "),
+        draft.agent,
+        draft.value,
+        draft.stddev,
+        draft.observed_at.at()
+    );
+    Ok((sentence, json!({ "id": draft.id, "source": draft.source, "agent": draft.agent, "key_id": named })))
+}

@@ -1,0 +1,143 @@
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
+
+use anyhow::{Context, ensure};
+use clap::Subcommand;
+use credence_ledger::{
+    Checkpoint, SqliteLedger, View, merkle,
+    proof::{self, ConsistencyProof, InclusionProof},
+    tiles::Resource,
+};
+use serde_json::json;
+
+use super::Done;
+use crate::{
+    home::{Home, Reader},
+    output::Output,
+};
+
+#[derive(Subcommand)]
+pub enum Command {
+    /// The newest signed checkpoint
+    Checkpoint,
+    /// Prove that an entry is in the log; the proof holds the entry
+    Prove {
+        seq: u64,
+        /// Write the proof here instead of printing it
+        #[arg(long, value_name = "FILE")]
+        out: Option<PathBuf>,
+    },
+    /// Prove that the log extends an earlier state of itself
+    Consistency {
+        /// An earlier signed checkpoint (a file), or an earlier size (signed anew; needs the log's private key)
+        older: String,
+        /// Write the proof here instead of printing it
+        #[arg(long, value_name = "FILE")]
+        out: Option<PathBuf>,
+    },
+    /// Write the whole log as static files at C2SP tlog-tiles paths
+    Export { folder: PathBuf },
+    /// Take a restored, older database for the truth although the checkpoint outside says otherwise
+    AcceptRestore,
+}
+
+pub fn run(home: &Home, out: &Output, command: Command) -> Done {
+    if matches!(command, Command::AcceptRestore) {
+        return accept_restore(home, out);
+    }
+    let reader = home.reader()?;
+    let view = reader.view()?;
+    match command {
+        Command::Checkpoint => {
+            let newest = newest(&reader, &*view)?;
+            let root = data_encoding::BASE64.encode(&newest.root.0);
+            let shown = json!({ "origin": newest.origin, "size": newest.size, "root": root, "note": newest.note, "log_key": reader.ledger.verifier().as_str() });
+            out.show(&shown, || newest.note.clone())?;
+        }
+        Command::Prove { seq, out: file } => {
+            let checkpoint = newest(&reader, &*view)?;
+            let hashes = proof::inclusion(checkpoint.size, seq, &*view)?;
+            let entry = view.entry(seq)?.with_context(|| format!("there is no entry {seq}"))?;
+            let text = InclusionProof { entry, seq, hashes, checkpoint: checkpoint.note }.to_text();
+            deliver(out, file.as_deref(), &text, &format!("that entry {seq} is in the log of {}", checkpoint.size))?;
+        }
+        Command::Consistency { older, out: file } => {
+            let newer = newest(&reader, &*view)?;
+            let older = match older.parse::<u64>() {
+                Ok(size) => {
+                    ensure!(
+                        (1..=newer.size).contains(&size),
+                        "size {size} is not between 1 and the log's {}",
+                        newer.size
+                    );
+                    home.log_key(&home.config()?)?.sign(size, merkle::root(size, &*view)?)?
+                }
+                Err(_) => fs::read_to_string(&older)
+                    .with_context(|| format!("'{older}' is neither a size nor a readable checkpoint"))?,
+            };
+            let opened = Checkpoint::open(&older, reader.ledger.verifier())?;
+            let hashes = proof::consistency(opened.size, newer.size, &*view)?;
+            proof::check_consistency(&hashes, (newer.size, newer.root), (opened.size, opened.root))?;
+            let text = ConsistencyProof { hashes, older, newer: newer.note }.to_text();
+            deliver(
+                out,
+                file.as_deref(),
+                &text,
+                &format!("that the log of {} entries extends the one of {}", newer.size, opened.size),
+            )?;
+        }
+        Command::Export { folder } => export(out, &*view, &folder)?,
+        Command::AcceptRestore => {}
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn newest(reader: &Reader, view: &dyn View) -> anyhow::Result<Checkpoint> {
+    let note = view.checkpoint()?.context("the log is empty")?;
+    Ok(Checkpoint::open(&note, reader.ledger.verifier())?)
+}
+
+fn deliver(out: &Output, file: Option<&Path>, proof: &str, what: &str) -> anyhow::Result<()> {
+    match file {
+        Some(path) => {
+            fs::write(path, proof).with_context(|| format!("cannot write {}", path.display()))?;
+            out.show(&json!({ "file": path }), || format!("Proof {what}, in {}", path.display()))
+        }
+        None => out.show(&json!({ "proof": proof }), || proof.to_owned()),
+    }
+}
+
+fn export(out: &Output, view: &dyn View, folder: &Path) -> anyhow::Result<()> {
+    let resources = Resource::all(view.size()?);
+    let bar = out.progress(Some(resources.len() as u64), "export");
+    // The checkpoint last: it promises the tiles.
+    for resource in resources.iter().chain([&Resource::Checkpoint]) {
+        let path = folder.join(resource.path());
+        let bytes = resource.read(view)?.with_context(|| format!("{} is missing", resource.path()))?;
+        path.parent()
+            .map_or(Ok(()), fs::create_dir_all)
+            .and_then(|()| fs::write(&path, bytes))
+            .with_context(|| format!("cannot write {}", path.display()))?;
+        bar.inc(1);
+    }
+    bar.finish_and_clear();
+    out.show(&json!({ "folder": folder, "files": resources.len() + 1 }), || {
+        format!("Wrote {} files to {}", resources.len() + 1, folder.display())
+    })
+}
+
+fn accept_restore(home: &Home, out: &Output) -> Done {
+    let key = home.log_key(&home.config()?)?;
+    let (former, size) = SqliteLedger::accept_restore(&home.options(), &key)?;
+    let lost = former.as_ref().map_or(0, |former| former.size.saturating_sub(size));
+    out.show(&json!({ "size": size, "former_size": former.as_ref().map(|f| f.size), "entries_lost": lost }), || {
+        format!(
+            "The log is taken to have {size} entries. {lost} entries that a signed checkpoint promised are gone: \
+             whoever kept that checkpoint can prove it."
+        )
+    })?;
+    Ok(ExitCode::SUCCESS)
+}

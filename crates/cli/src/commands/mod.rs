@@ -1,0 +1,25 @@
+//! One module per command.
+
+pub mod agent;
+pub mod audit;
+pub mod check;
+pub mod compute;
+pub mod init;
+pub mod keys;
+pub mod log;
+pub mod score;
+pub mod signal;
+pub mod source;
+pub mod tags;
+
+use std::process::ExitCode;
+
+/// Done, and the answer is "no".
+pub const ANSWER_IS_NO: u8 = 2;
+
+pub type Done = anyhow::Result<ExitCode>;
+
+/// Exit code 0, or 2 when `bad`.
+pub fn answer(bad: bool) -> ExitCode {
+    if bad { ExitCode::from(ANSWER_IS_NO) } else { ExitCode::SUCCESS }
+}

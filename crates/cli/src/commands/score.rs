@@ -1,0 +1,202 @@
+use std::{collections::BTreeMap, fs, path::PathBuf, process::ExitCode};
+
+use anyhow::{Context, bail};
+use credence_engine::{
+    certification::Certification,
+    tiers::Tier,
+    universal::{Outcome, Status},
+};
+use credence_pipeline::{
+    query::{self, Explanation, LiveScore},
+    record::RecordedScore,
+    tables::ScoreRow,
+};
+use credence_protocol::Timestamp;
+use serde_json::{Value, json};
+
+use super::Done;
+use crate::{
+    home::Home,
+    output::{self, Output},
+};
+
+#[derive(clap::Args)]
+pub struct Args {
+    /// An agent's id or alias
+    agent: String,
+    /// The score in force at this time (RFC 3339), with the weights of then
+    #[arg(long, value_name = "TIME")]
+    at: Option<Timestamp>,
+    /// Your own source weights: a JSON or TOML file such as {"lab": 1, "*": 0.2}; nothing is recorded
+    #[arg(long, value_name = "FILE", conflicts_with = "at")]
+    weights: Option<PathBuf>,
+}
+
+#[derive(clap::Args)]
+pub struct ExplainArgs {
+    /// An agent's id or alias
+    agent: String,
+}
+
+#[derive(clap::Args)]
+pub struct HistoryArgs {
+    /// An agent's id or alias
+    agent: String,
+    /// The newest so many
+    #[arg(long, default_value_t = 50)]
+    limit: usize,
+}
+
+pub fn score(home: &Home, out: &Output, args: Args) -> Done {
+    let reader = home.reader()?;
+    let view = reader.view()?;
+    let agent = reader.agent(&*view, &args.agent)?;
+    if let Some(at) = args.at {
+        let recorded = query::score_at(&*view, &agent, at)?;
+        let numbers: RecordedScore = serde_json::from_value(recorded.event.clone())?;
+        let listed = &recorded.event["inputs"];
+        let inputs = listed.as_array().map_or_else(|| listed["count"].to_string(), |list| list.len().to_string());
+        let sources = output::count(numbers.sources, "source");
+        out.show(&recorded, || {
+            let mut text = format!("{agent}  {}", display(&numbers));
+            text += &format!("\n  recorded   {} (entry {})", recorded.recorded_at, recorded.seq);
+            text +=
+                &format!("\n  made from  {inputs} inputs of {sources}, when the ledger had {} entries", numbers.as_of);
+            text + &format!("\n  formula    {}", numbers.formula)
+        })?;
+    } else if let Some(file) = args.weights {
+        let weights = read_weights(&file)?;
+        let custom = reader.reading().custom(&*view, &agent, &weights)?;
+        let shown = json!({ "agent": agent, "custom": custom, "weights": weights });
+        out.show(&shown, || match &custom {
+            None => format!("{agent}  nothing counts under these weights"),
+            Some(view) => {
+                let sources = output::count(view.sources, "source");
+                let mut text =
+                    format!("{agent}  {:.1} ± {:.1} under your weights, from {sources}", view.mean, view.stddev);
+                if !view.left_out.is_empty() {
+                    text += &format!("; left out: {}", view.left_out.join(", "));
+                }
+                text + "\n  (your own view, not the universal score; nothing was recorded)"
+            }
+        })?;
+    } else {
+        let live = reader.reading().live(&*view, &agent)?;
+        out.show(&live, || live_score(&live))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn live_score(live: &LiveScore) -> String {
+    let LiveScore { agent, outcome, certification, as_of, .. } = live;
+    let Outcome::Rated(score) = outcome else {
+        return format!("{agent}  {outcome}");
+    };
+    let unpublished = if score.status == Status::Partial {
+        "\n  partial: coverage is below the floor, so this score is not published"
+    } else {
+        ""
+    };
+    format!(
+        "{agent}  {score}{unpublished}\n  certification  {}\n  coverage       {:.3} from {}; weighted mean {:.2}\n  as of          {as_of} entries",
+        certified(certification),
+        score.coverage,
+        output::count(score.sources, "source"),
+        score.weighted_mean
+    )
+}
+
+fn certified(certification: &Certification) -> String {
+    let name = if certification.tier == Tier::Unrated { "none yet".to_owned() } else { certification.tier.to_string() };
+    match (certification.next, certification.missing.len()) {
+        (Some(next), missing) => format!("{name}; {missing} missing for {next}"),
+        (None, _) => name,
+    }
+}
+
+/// The recorded score in the display form.
+fn display(recorded: &RecordedScore) -> String {
+    match (recorded.stddev, recorded.tier_confidence) {
+        (Some(stddev), Some(confidence)) => {
+            let tier = Tier::of(recorded.score);
+            format!("{} ± {stddev:.1} ({tier}, {:.0}% confidence)", recorded.score, confidence * 100.0)
+        }
+        _ => "unrated".to_owned(),
+    }
+}
+
+fn read_weights(path: &std::path::Path) -> anyhow::Result<BTreeMap<String, f64>> {
+    let text = fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+    let json: Result<BTreeMap<String, f64>, _> = serde_json::from_str(&text);
+    match json {
+        Ok(weights) => Ok(weights),
+        Err(json) => match toml::from_str(&text) {
+            Ok(weights) => Ok(weights),
+            Err(_) if text.trim_start().starts_with('{') => bail!("{}: {json}", path.display()),
+            Err(toml) => bail!("{}: {toml}", path.display()),
+        },
+    }
+}
+
+pub fn explain(home: &Home, out: &Output, args: ExplainArgs) -> Done {
+    let reader = home.reader()?;
+    let view = reader.view()?;
+    let agent = reader.agent(&*view, &args.agent)?;
+    let explanation = reader.reading().explain(&*view, &agent)?;
+    out.show(&explanation, || explained(&explanation))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn explained(explanation: &Explanation) -> String {
+    let Explanation { score: live, contributions } = explanation;
+    let mut text = live_score(live);
+    if live.outcome.rated().is_some() {
+        let lines = contributions.iter().map(|part| {
+            let measured: Vec<String> = part.signals.iter().map(|s| format!("{} {}", s.tag, s.value)).collect();
+            vec![
+                part.source.clone(),
+                part.weight.to_string(),
+                format!("{:.0}%", part.share * 100.0),
+                format!("{:.1}", part.mean),
+                format!("{:+.1}", part.pull),
+                part.without.rated().map_or("unrated".into(), |s| s.score.to_string()),
+                measured.join(", "),
+            ]
+        });
+        let header = ["source", "weight", "share", "mean", "pull", "without it", "signals"];
+        text += "\n\n";
+        text += &output::table(&header, &header[1..6], lines);
+        text += "\n\npull: points by which the source moves the score; without it: the score if it had said nothing";
+    }
+    let Certification { next, missing, .. } = &live.certification;
+    if let Some(next) = next {
+        text += &format!("\n\nMissing for {next} certification:");
+        for unmet in missing {
+            text += &format!("\n  {}: needs {}, has {}", unmet.requirement, unmet.needed, unmet.have);
+        }
+    }
+    text
+}
+
+pub fn history(home: &Home, out: &Output, args: HistoryArgs) -> Done {
+    let reader = home.reader()?;
+    let view = reader.view()?;
+    let agent = reader.agent(&*view, &args.agent)?;
+    let rows = query::history(&*view, &agent, args.limit)?;
+    let json: Vec<Value> = rows.iter().map(|row| json!(row)).collect();
+    out.show(&json, || {
+        if rows.is_empty() {
+            return format!("{agent} has no score yet");
+        }
+        let line = |row: &ScoreRow| {
+            vec![
+                row.recorded_at.to_string(),
+                display(&row.recorded),
+                row.recorded.sources.to_string(),
+                row.seq.to_string(),
+            ]
+        };
+        output::table(&["recorded", "score", "sources", "entry"], &["sources", "entry"], rows.iter().map(line))
+    })?;
+    Ok(ExitCode::SUCCESS)
+}

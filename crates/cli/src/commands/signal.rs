@@ -1,0 +1,297 @@
+use std::{
+    collections::BTreeMap,
+    fs::File,
+    io::{self, BufRead, BufReader, Read, Write},
+    path::PathBuf,
+    process::ExitCode,
+};
+
+use anyhow::{Context, bail};
+use clap::Subcommand;
+use credence_pipeline::admit::Verdict;
+use credence_protocol::{EntityId, SignalDraft, Tag, Timestamp, Uuid, limits, strict};
+use serde_json::json;
+
+use super::{Done, answer};
+use crate::{
+    home::{Home, now},
+    keyfile,
+    output::{self, Output},
+};
+
+/// Holds the private key that signs, instead of a key file.
+const SIGNING_KEY_VARIABLE: &str = "CREDENCE_SIGNING_KEY";
+/// A line longer than this is not read whole: it is rejected as too large.
+const MAX_LINE_BYTES: usize = 8 * limits::MAX_SIGNAL_INPUT_BYTES;
+
+#[derive(Subcommand)]
+pub enum Command {
+    /// Sign a measurement: given by flags, or as JSON (one object, or one a line)
+    Sign(SignArgs),
+    /// Submit signed signals: a file with one, or one a line in a file or on standard input.
+    /// Entries are public: evidence holds public facts or digests, nothing secret
+    Submit {
+        /// A file; - for standard input
+        #[arg(default_value = "-")]
+        file: String,
+    },
+}
+
+#[derive(clap::Args)]
+pub struct SignArgs {
+    /// Measurements without key_id and signature, one a line; - for standard input
+    #[arg(conflicts_with_all = ["agent", "tags", "value"])]
+    file: Option<String>,
+    /// The private key [default: the environment's CREDENCE_SIGNING_KEY, else keys/SOURCE.jwk]
+    #[arg(long, value_name = "FILE")]
+    key: Option<PathBuf>,
+    /// Who measured
+    #[arg(long)]
+    source: Option<EntityId>,
+    /// Whom
+    #[arg(long, requires = "source")]
+    agent: Option<EntityId>,
+    /// What; may be repeated
+    #[arg(long = "tag")]
+    tags: Vec<Tag>,
+    /// 0 to 100; 100 is always best
+    #[arg(long)]
+    value: Option<f64>,
+    /// Its uncertainty, 0 to 50
+    #[arg(long, default_value_t = 0.0)]
+    stddev: f64,
+    /// When it was measured [default: now]
+    #[arg(long, value_name = "TIME")]
+    observed_at: Option<Timestamp>,
+    /// The id of the earlier signal that this one corrects
+    #[arg(long, value_name = "ID")]
+    supersedes: Option<Uuid>,
+    /// Public facts or digests, as a JSON object
+    #[arg(long, value_name = "JSON")]
+    evidence: Option<String>,
+}
+
+pub fn run(home: &Home, out: &Output, command: Command) -> Done {
+    match command {
+        Command::Sign(args) => sign(home, args),
+        Command::Submit { file } => submit(home, out, &file),
+    }
+}
+
+fn sign(home: &Home, args: SignArgs) -> Done {
+    let drafts: Vec<SignalDraft> = match &args.file {
+        Some(file) => {
+            let lines = Lines::open(file)?.enumerate();
+            lines
+                .map(|(n, line)| {
+                    SignalDraft::parse(&line?.1).with_context(|| format!("{file}, measurement {}", n + 1))
+                })
+                .collect::<anyhow::Result<_>>()?
+        }
+        None => vec![draft(&args)?],
+    };
+    let mut keys = BTreeMap::new();
+    let mut stdout = io::stdout().lock();
+    for draft in drafts {
+        let source = draft.source.clone();
+        let key = match keys.get(&source) {
+            Some(key) => key,
+            None => {
+                let key = match &args.key {
+                    Some(path) => keyfile::read(path)?,
+                    None => keyfile::from_environment_or(SIGNING_KEY_VARIABLE, &home.key_file(source.as_str()))?,
+                };
+                keys.entry(source).or_insert(key)
+            }
+        };
+        writeln!(stdout, "{}", draft.sign(key)?.canonical())?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn draft(args: &SignArgs) -> anyhow::Result<SignalDraft> {
+    let (Some(agent), Some(source), Some(value)) = (&args.agent, &args.source, args.value) else {
+        bail!("give --source, --agent, --tag and --value, or a file with measurements");
+    };
+    let at = args.observed_at.unwrap_or_else(now);
+    let mut draft = SignalDraft::new(agent.clone(), source.clone(), args.tags.clone(), value, args.stddev, at);
+    draft.supersedes = args.supersedes;
+    if let Some(evidence) = &args.evidence {
+        draft.evidence = Some(strict::typed(evidence.as_bytes()).context("--evidence")?);
+    }
+    Ok(draft)
+}
+
+fn submit(home: &Home, out: &Output, file: &str) -> Done {
+    let authority = home.authority()?;
+    let total = std::fs::metadata(file).ok().map(|meta| meta.len());
+    let mut lines = Lines::open(file)?;
+    let bar = out.progress(None, "signals");
+    if let Some(total) = total {
+        bar.println(format!("reading {total} bytes"));
+    }
+    // The reader runs ahead of the verdicts: remember which line each signal came from.
+    let numbers = std::cell::RefCell::new(std::collections::VecDeque::new());
+    let failed = std::cell::RefCell::new(None);
+    let signals = std::iter::from_fn(|| match lines.next()? {
+        Ok((number, bytes)) => {
+            numbers.borrow_mut().push_back(number);
+            Some(bytes)
+        }
+        Err(error) => {
+            *failed.borrow_mut() = Some(error);
+            None
+        }
+    });
+    let mut summary = Summary::default();
+    let mut stdout = io::BufWriter::new(io::stdout());
+    let mut broken = None;
+    let done = authority.submit_all(signals, &mut |_, verdict| {
+        let line = numbers.borrow_mut().pop_front().unwrap_or_default();
+        bar.inc(1);
+        if let Err(error) = summary.add(out, &mut stdout, line, verdict) {
+            broken.get_or_insert(error);
+        }
+    });
+    stdout.flush()?;
+    bar.finish_and_clear();
+    done?;
+    if let Some(error) = failed.into_inner().or(broken.map(anyhow::Error::from)) {
+        return Err(error);
+    }
+    authority.settle_scores()?;
+    summary.show(out)?;
+    Ok(answer(summary.rejected > 0))
+}
+
+/// What became of the signals.
+#[derive(Default)]
+struct Summary {
+    admitted: u64,
+    known: u64,
+    rejected: u64,
+    by_reason: BTreeMap<&'static str, Reason>,
+    last_seq: Option<u64>,
+}
+
+#[derive(Default)]
+struct Reason {
+    count: u64,
+    /// The first few, with their line.
+    examples: Vec<(u64, String)>,
+}
+
+impl Summary {
+    fn add(&mut self, out: &Output, stdout: &mut impl Write, line: u64, verdict: Verdict) -> io::Result<()> {
+        const EXAMPLES: usize = 3;
+        let shown = match verdict {
+            Ok(admitted) => {
+                *(if admitted.known { &mut self.known } else { &mut self.admitted }) += 1;
+                self.last_seq = Some(admitted.seq);
+                json!({ "line": line, "seq": admitted.seq, "known": admitted.known })
+            }
+            Err(rejection) => {
+                self.rejected += 1;
+                let reason = self.by_reason.entry(rejection.code()).or_default();
+                reason.count += 1;
+                if reason.examples.len() < EXAMPLES {
+                    reason.examples.push((line, rejection.to_string()));
+                }
+                json!({ "line": line, "error": rejection.to_string(), "code": rejection.code() })
+            }
+        };
+        if out.json {
+            // Each is durable by now: whoever reads this line may rely on it.
+            writeln!(stdout, "{shown}")?;
+            stdout.flush()?;
+        }
+        Ok(())
+    }
+
+    fn show(&self, out: &Output) -> anyhow::Result<()> {
+        let Self { admitted, known, rejected, by_reason, last_seq } = self;
+        let reasons: BTreeMap<_, _> = by_reason.iter().map(|(code, reason)| (code, reason.count)).collect();
+        let json =
+            json!({ "summary": { "admitted": admitted, "known": known, "rejected": rejected, "by_reason": reasons } });
+        out.show(&json, || {
+            if let (1, 0, 0, Some(seq)) = (*admitted, *known, *rejected, *last_seq) {
+                return format!("Admitted as entry {seq}.");
+            }
+            let mut text = format!("{admitted} admitted, {known} known already, {rejected} rejected");
+            if !by_reason.is_empty() {
+                let rows = by_reason.iter().flat_map(|(code, reason)| {
+                    reason.examples.iter().enumerate().map(|(n, (line, why))| {
+                        let head = if n == 0 {
+                            [(*code).to_owned(), reason.count.to_string()]
+                        } else {
+                            [String::new(), String::new()]
+                        };
+                        let [code, count] = head;
+                        vec![code, count, line.to_string(), why.clone()]
+                    })
+                });
+                text += "\n\n";
+                text += &output::table(&["reason", "count", "line", "for example"], &["count", "line"], rows);
+            }
+            text
+        })
+    }
+}
+
+/// Signals in a file: one JSON object on its own, or one a line. Blank lines are passed over.
+struct Lines {
+    reader: Box<dyn BufRead>,
+    number: u64,
+    whole: Option<Vec<u8>>,
+}
+
+impl Lines {
+    fn open(file: &str) -> anyhow::Result<Self> {
+        if file == "-" {
+            return Ok(Self { reader: Box::new(BufReader::new(io::stdin())), number: 0, whole: None });
+        }
+        let opened = File::open(file).with_context(|| format!("cannot read {file}"))?;
+        let small = opened.metadata()?.is_file() && opened.metadata()?.len() <= limits::MAX_SIGNAL_INPUT_BYTES as u64;
+        let mut reader = BufReader::with_capacity(1 << 20, opened);
+        if small {
+            let mut bytes = Vec::new();
+            reader.read_to_end(&mut bytes)?;
+            let one_object = serde_json::from_slice::<serde::de::IgnoredAny>(&bytes).is_ok();
+            return Ok(if one_object {
+                Self { reader: Box::new(io::empty()), number: 0, whole: Some(bytes) }
+            } else {
+                Self { reader: Box::new(io::Cursor::new(bytes)), number: 0, whole: None }
+            });
+        }
+        Ok(Self { reader: Box::new(reader), number: 0, whole: None })
+    }
+}
+
+impl Iterator for Lines {
+    /// The line's number and its bytes.
+    type Item = anyhow::Result<(u64, Vec<u8>)>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if let Some(whole) = self.whole.take() {
+            return Some(Ok((1, whole)));
+        }
+        loop {
+            self.number += 1;
+            let mut line = Vec::new();
+            match self.reader.by_ref().take(MAX_LINE_BYTES as u64).read_until(b'\n', &mut line) {
+                Ok(0) => return None,
+                Ok(MAX_LINE_BYTES) if line.last() != Some(&b'\n') => {
+                    // Keep what marks it as too large, drop the rest of the line.
+                    if let Err(error) = self.reader.skip_until(b'\n') {
+                        return Some(Err(error.into()));
+                    }
+                }
+                Ok(_) => {}
+                Err(error) => return Some(Err(error.into())),
+            }
+            if !line.trim_ascii().is_empty() {
+                return Some(Ok((self.number, line)));
+            }
+        }
+    }
+}

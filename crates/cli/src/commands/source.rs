@@ -1,0 +1,67 @@
+use std::process::ExitCode;
+
+use clap::Subcommand;
+use credence_pipeline::{
+    NewSource,
+    tables::{self, SourceRow},
+};
+use credence_protocol::EntityId;
+use serde_json::{Value, json};
+
+use super::Done;
+use crate::{
+    home::Home,
+    output::{self, Output},
+};
+
+#[derive(Subcommand)]
+pub enum Command {
+    /// Register a source
+    Add {
+        source: EntityId,
+        /// How much its signals count, relative to others
+        #[arg(long, default_value_t = 1.0)]
+        weight: f64,
+        /// Who it is (public: it goes into the log)
+        #[arg(long)]
+        description: Option<String>,
+    },
+    /// Give a source another weight, from now on; 0 silences it
+    Weight { source: EntityId, weight: f64 },
+    /// List sources and their weights
+    List,
+}
+
+pub fn run(home: &Home, out: &Output, command: Command) -> Done {
+    match command {
+        Command::Add { source, weight, description } => {
+            let seq = home.authority()?.add_source(NewSource { source: source.clone(), weight, description })?;
+            out.show(&json!({ "source": source, "weight": weight, "seq": seq }), || {
+                format!("Source {source} with weight {weight} (entry {seq}). Next: `credence keys generate {source}`.")
+            })?;
+        }
+        Command::Weight { source, weight } => {
+            let authority = home.authority()?;
+            let seq = authority.set_weight(source.clone(), weight)?;
+            authority.settle_scores()?;
+            out.show(&json!({ "source": source, "weight": weight, "seq": seq }), || {
+                format!("Source {source} has weight {weight} from entry {seq} on. Agents were scored again.")
+            })?;
+        }
+        Command::List => {
+            let reader = home.reader()?;
+            let rows = tables::all::<SourceRow>(&*reader.view()?, tables::SOURCES)?;
+            let list: Vec<Value> = rows
+                .iter()
+                .map(|(source, row)| json!({ "source": source, "weight": row.weight, "description": row.description, "seq": row.seq }))
+                .collect();
+            out.show(&list, || {
+                let described = |row: &SourceRow| row.description.clone().unwrap_or_default();
+                let lines =
+                    rows.iter().map(|(source, row)| vec![source.clone(), row.weight.to_string(), described(row)]);
+                output::table(&["source", "weight", "description"], &["weight"], lines)
+            })?;
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}

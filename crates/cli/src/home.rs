@@ -1,0 +1,161 @@
+//! The authority's folder: `credence.toml`, `ledger.db`, `checkpoint`, `keys/`.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::{SystemTime, UNIX_EPOCH},
+};
+
+use anyhow::{Context, bail};
+use credence_engine::{certification::Requirements, universal::DEFAULT_COVERAGE_FLOOR};
+use credence_ledger::{
+    Ledger, LogKey, LogVerifier, OutsideCheckpoint, SqliteLedger, View,
+    sqlite::{Clock, Options},
+};
+use credence_pipeline::{Authority, Settings, TABLES, query::Reading};
+use credence_protocol::{EntityId, SecretKey, TagRegistry, Timestamp};
+use serde::{Deserialize, Serialize};
+
+use crate::keyfile;
+
+/// Holds the log's private key instead of `keys/log.jwk`.
+pub const LOG_KEY_VARIABLE: &str = "CREDENCE_LOG_KEY";
+
+/// `credence.toml`.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Config {
+    /// The log's public key, as `name+hash+key`: what others verify our checkpoints with.
+    pub log_key: String,
+    /// Coverage below which a score is not published.
+    #[serde(default = "default_floor")]
+    pub coverage_floor: f64,
+}
+
+fn default_floor() -> f64 {
+    DEFAULT_COVERAGE_FLOOR
+}
+
+/// The folder, whether or not it exists yet.
+pub struct Home(PathBuf);
+
+impl Home {
+    pub fn at(path: PathBuf) -> Self {
+        Self(path)
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+
+    pub fn config_file(&self) -> PathBuf {
+        self.0.join("credence.toml")
+    }
+
+    /// Where a source's (or the log's) private key is kept when it is kept here.
+    pub fn key_file(&self, owner: &str) -> PathBuf {
+        self.0.join("keys").join(format!("{owner}.jwk"))
+    }
+
+    pub fn options(&self) -> Options {
+        Options {
+            path: self.0.join("ledger.db"),
+            tables: TABLES,
+            outside: OutsideCheckpoint::at(self.0.join("checkpoint")),
+        }
+    }
+
+    pub fn config(&self) -> anyhow::Result<Config> {
+        let path = self.config_file();
+        let text = match fs::read_to_string(&path) {
+            Ok(text) => text,
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
+                bail!(
+                    "no authority in {}: create one with `credence init`, or name another with --data",
+                    self.0.display()
+                )
+            }
+            Err(e) => return Err(e).with_context(|| format!("cannot read {}", path.display())),
+        };
+        toml::from_str(&text).with_context(|| format!("{} is not valid", path.display()))
+    }
+
+    /// The log's name and private key.
+    pub fn log_key(&self, config: &Config) -> anyhow::Result<LogKey> {
+        let verifier = LogVerifier::parse(&config.log_key)?;
+        let secret: SecretKey = keyfile::from_environment_or(LOG_KEY_VARIABLE, &self.key_file("log"))?;
+        let key = LogKey::new(verifier.origin(), &secret)?;
+        if key.verifier().as_str() != config.log_key {
+            bail!("the log's private key does not belong to log_key in {}", self.config_file().display());
+        }
+        Ok(key)
+    }
+
+    /// Opens for writing.
+    pub fn authority(&self) -> anyhow::Result<Authority> {
+        let config = self.config()?;
+        let ledger = SqliteLedger::open(self.options(), self.log_key(&config)?, clock())?;
+        let settings = Settings { coverage_floor: config.coverage_floor };
+        Ok(Authority::open(Arc::new(ledger), &settings, clock())?)
+    }
+
+    /// Opens for reading.
+    pub fn reader(&self) -> anyhow::Result<Reader> {
+        let config = self.config()?;
+        let ledger = SqliteLedger::open_read_only(self.options(), LogVerifier::parse(&config.log_key)?)?;
+        Reader::new(ledger, config)
+    }
+
+    /// Opens for reading, whatever state the ledger is in.
+    pub fn auditor(&self) -> anyhow::Result<Reader> {
+        let config = self.config()?;
+        let ledger = SqliteLedger::open_unchecked(self.options(), LogVerifier::parse(&config.log_key)?)?;
+        Reader::new(ledger, config)
+    }
+}
+
+/// An authority open for reading.
+pub struct Reader {
+    pub ledger: SqliteLedger,
+    pub tags: TagRegistry,
+    requirements: Requirements,
+    coverage_floor: f64,
+}
+
+impl Reader {
+    fn new(ledger: SqliteLedger, config: Config) -> anyhow::Result<Self> {
+        Ok(Self {
+            ledger,
+            tags: TagRegistry::standard()?,
+            requirements: Requirements::standard()?,
+            coverage_floor: config.coverage_floor,
+        })
+    }
+
+    pub fn view(&self) -> anyhow::Result<Box<dyn View + '_>> {
+        Ok(self.ledger.view()?)
+    }
+
+    pub fn reading(&self) -> Reading<'_> {
+        Reading { tags: &self.tags, requirements: &self.requirements, coverage_floor: self.coverage_floor }
+    }
+
+    /// The agent with this id or alias.
+    pub fn agent(&self, view: &dyn View, name: &str) -> anyhow::Result<EntityId> {
+        Ok(credence_pipeline::query::resolve(view, name)?)
+    }
+}
+
+/// The system's clock.
+pub fn clock() -> Clock {
+    Arc::new(now)
+}
+
+/// The time of day.
+pub fn now() -> Timestamp {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let micros = i64::try_from(since.as_micros()).unwrap_or(i64::MAX);
+    #[allow(clippy::expect_used, reason = "a system clock before the year 10000")]
+    Timestamp::from_micros(micros).expect("the system clock is before the year 10000")
+}

@@ -1,0 +1,84 @@
+//! What people and machines see: tables and sentences, or JSON; progress on standard error.
+
+use std::{
+    io::{self, IsTerminal, Write},
+    time::Duration,
+};
+
+use anstyle::{AnsiColor, Style};
+use comfy_table::{CellAlignment, Table, presets};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use serde::Serialize;
+
+const RED: Style = AnsiColor::Red.on_default().bold();
+
+/// How to print.
+pub struct Output {
+    pub json: bool,
+}
+
+impl Output {
+    /// JSON for machines, or what `human` prints.
+    pub fn show(&self, value: &impl Serialize, human: impl FnOnce() -> String) -> anyhow::Result<()> {
+        let mut text = if self.json { serde_json::to_string(value)? } else { human() };
+        if !text.ends_with('\n') {
+            text.push('\n');
+        }
+        anstream::stdout().write_all(text.as_bytes())?;
+        Ok(())
+    }
+
+    /// The error at the end, with its causes.
+    pub fn error(&self, error: &anyhow::Error) {
+        if self.json {
+            eprintln!("{}", serde_json::json!({ "error": format!("{error:#}") }));
+        } else {
+            anstream::eprintln!("{RED}error:{RED:#} {error:#}");
+        }
+    }
+
+    /// A progress bar over `total` steps (or a counter, when that is not known), on a terminal only.
+    pub fn progress(&self, total: Option<u64>, what: &str) -> ProgressBar {
+        if self.json || !io::stderr().is_terminal() {
+            return ProgressBar::hidden();
+        }
+        let bar = ProgressBar::with_draw_target(total, ProgressDrawTarget::stderr_with_hz(8));
+        let template = match total {
+            Some(_) => "{msg} {wide_bar} {human_pos}/{human_len} {per_sec} {eta}",
+            None => "{spinner} {msg} {human_pos} {per_sec} {elapsed}",
+        };
+        if let Ok(style) = ProgressStyle::with_template(template) {
+            bar.set_style(style);
+        }
+        bar.set_message(what.to_owned());
+        bar.enable_steady_tick(Duration::from_millis(200));
+        bar
+    }
+}
+
+/// A plain table with a header. Columns named in `right` are aligned to the right.
+pub fn table(header: &[&str], right: &[&str], rows: impl IntoIterator<Item = Vec<String>>) -> String {
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING).set_header(header.iter().map(|name| name.to_uppercase()));
+    for row in rows {
+        table.add_row(row);
+    }
+    for (column, name) in table.column_iter_mut().zip(header) {
+        column.set_padding((0, 2));
+        if right.contains(name) {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+    }
+    let lines: Vec<String> = table.lines().map(|line| line.trim_end().to_owned()).collect();
+    lines.join("\n")
+}
+
+/// `1 source`, `2 sources`.
+pub fn count(n: usize, noun: &str) -> String {
+    if n == 1 { format!("1 {noun}") } else { format!("{n} {noun}s") }
+}
+
+/// A reader that closed early (`| head`) is no error of ours.
+pub fn is_closed_pipe(error: &anyhow::Error) -> bool {
+    error.downcast_ref::<io::Error>().is_some_and(|e| e.kind() == io::ErrorKind::BrokenPipe)
+}

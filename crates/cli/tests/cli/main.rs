@@ -1,0 +1,141 @@
+//! `credence` as a user runs it: the real binary, real files.
+#![allow(clippy::unwrap_used, missing_docs, reason = "helpers of tests: a failing unwrap is how a test says no")]
+
+mod bad_input;
+mod compute;
+mod kill;
+mod offline;
+mod tour;
+
+use std::{
+    io::Write,
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+};
+
+use credence_protocol::{EntityId, SecretKey, Signal, SignalDraft, Tag, Timestamp};
+use serde_json::Value;
+
+pub const BINARY: &str = env!("CARGO_BIN_EXE_credence");
+
+/// A folder to run `credence` in.
+pub struct Shell {
+    pub folder: tempfile::TempDir,
+}
+
+/// What a run gave.
+#[derive(Debug)]
+pub struct Ran {
+    pub code: Option<i32>,
+    pub stdout: String,
+    pub stderr: String,
+}
+
+impl Default for Shell {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Shell {
+    pub fn new() -> Self {
+        Self { folder: tempfile::tempdir().unwrap() }
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    pub fn command(&self, args: &[&str]) -> Command {
+        let mut command = Command::new(BINARY);
+        command.args(args).current_dir(self.folder.path()).env_remove("CREDENCE_DATA").env("NO_COLOR", "1");
+        command
+    }
+
+    pub fn run_with(&self, args: &[&str], input: &str) -> Ran {
+        let mut child =
+            self.command(args).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut stdin = child.stdin.take().unwrap();
+        let input = input.to_owned();
+        let writer = std::thread::spawn(move || {
+            let _ = stdin.write_all(input.as_bytes());
+        });
+        let output = child.wait_with_output().unwrap();
+        writer.join().unwrap();
+        Ran {
+            code: output.status.code(),
+            stdout: String::from_utf8(output.stdout).unwrap(),
+            stderr: String::from_utf8(output.stderr).unwrap(),
+        }
+    }
+
+    pub fn run(&self, args: &[&str]) -> Ran {
+        self.run_with(args, "")
+    }
+
+    /// Must succeed.
+    pub fn ok(&self, args: &[&str]) -> String {
+        let ran = self.run(args);
+        assert_eq!(ran.code, Some(0), "{args:?}: {ran:?}");
+        ran.stdout
+    }
+
+    /// Must succeed; gives its JSON.
+    pub fn json(&self, args: &[&str]) -> Value {
+        let mut all = args.to_vec();
+        all.push("--json");
+        serde_json::from_str(&self.ok(&all)).unwrap()
+    }
+
+    /// Must fail with exit code 1 and say `what`, on standard error only.
+    pub fn fails(&self, args: &[&str], what: &str) {
+        let ran = self.run(args);
+        assert_eq!(ran.code, Some(1), "{args:?}: {ran:?}");
+        assert!(ran.stderr.starts_with("error: ") && ran.stderr.contains(what), "{args:?}: {ran:?}");
+        assert_eq!(ran.stdout, "", "{args:?}");
+    }
+
+    pub fn size(&self) -> u64 {
+        self.json(&["log", "checkpoint"])["size"].as_u64().unwrap()
+    }
+
+    pub fn audit_passes(&self) {
+        let ran = self.run(&["audit"]);
+        assert_eq!(ran.code, Some(0), "{ran:?}");
+    }
+}
+
+/// The key of a test source.
+pub fn key(source: &str) -> SecretKey {
+    let mut seed = [1; 32];
+    seed[..source.len()].copy_from_slice(source.as_bytes());
+    SecretKey::from_seed(&seed)
+}
+
+/// An authority with these sources and agents.
+pub fn authority(sources: &[&str], agents: &[&str]) -> Shell {
+    let shell = Shell::new();
+    shell.ok(&["init", "--origin", "example.org/log"]);
+    for source in sources {
+        shell.ok(&["source", "add", source]);
+        shell.ok(&["keys", "add", source, &key(source).public().did_key()]);
+    }
+    for agent in agents {
+        shell.ok(&["agent", "add", agent]);
+    }
+    shell
+}
+
+pub fn draft(agent: &str, source: &str, tag: &str, value: f64) -> SignalDraft {
+    let at: Timestamp = "2026-01-02T03:04:05Z".parse().unwrap();
+    let id = |text: &str| EntityId::new(text).unwrap();
+    SignalDraft::new(id(agent), id(source), vec![Tag::new(tag).unwrap()], value, 1.0, at)
+}
+
+pub fn signed(agent: &str, source: &str, tag: &str, value: f64) -> Signal {
+    draft(agent, source, tag, value).sign(&key(source)).unwrap()
+}
+
+pub fn project_root() -> &'static Path {
+    Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
+}

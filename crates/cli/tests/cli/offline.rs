@@ -1,0 +1,75 @@
+//! `credence check` and `credence log`: proofs that stand on their own.
+
+use std::fs;
+
+use crate::{Shell, authority, key, signed};
+
+/// A folder without any authority in it, holding only what someone was handed.
+fn elsewhere(files: &[(&str, &str)]) -> Shell {
+    let shell = Shell::new();
+    for (name, text) in files {
+        fs::write(shell.path(name), text).unwrap();
+    }
+    shell
+}
+
+#[test]
+fn a_signal_and_proofs_verify_far_from_home_and_changes_are_noticed() {
+    let home = authority(&["lab"], &["bot"]);
+    let signal = signed("bot", "lab", "rel_uptime", 90.0);
+    fs::write(home.path("signal.json"), signal.canonical().as_str()).unwrap();
+    assert_eq!(home.ok(&["signal", "submit", "signal.json"]), "Admitted as entry 5.\n");
+    let before = home.ok(&["log", "checkpoint"]);
+    fs::write(home.path("before"), &before).unwrap();
+    home.ok(&["agent", "add", "later"]);
+    let log_key = home.json(&["log", "checkpoint"])["log_key"].as_str().unwrap().to_owned();
+    let inclusion = home.ok(&["log", "prove", "5"]);
+    let consistency = home.ok(&["log", "consistency", "before"]);
+    assert_eq!(home.ok(&["log", "consistency", "7"]), consistency, "the same checkpoint, signed anew");
+
+    let did = key("lab").public().did_key();
+    let away =
+        elsewhere(&[("s", signal.canonical().as_str()), ("i", &inclusion), ("c", &consistency), ("log.key", &log_key)]);
+    assert!(away.ok(&["check", "s", "--key", &did]).contains("lab says rel_uptime of bot is 90 ± 1"));
+    assert!(away.ok(&["check", "i", "--key", &log_key]).contains("entry 5 is in log example.org/log"));
+    assert!(away.ok(&["check", "c", "--key", "log.key"]).contains("extends itself at 7"));
+    let jwks = home.ok(&["keys", "list", "--jwks"]);
+    fs::write(away.path("jwks"), jwks).unwrap();
+    assert!(away.ok(&["check", "s", "--key", "jwks"]).starts_with("valid signal"));
+
+    for (file, key, from, to) in [
+        ("s", did.as_str(), "\"value\":90", "\"value\":91"),
+        ("i", log_key.as_str(), "index 5", "index 4"),
+        ("c", log_key.as_str(), "\n8\n", "\n9\n"),
+    ] {
+        let text = fs::read_to_string(away.path(file)).unwrap();
+        fs::write(away.path("changed"), text.replacen(from, to, 1)).unwrap();
+        let ran = away.run(&["check", "changed", "--key", key]);
+        assert!(ran.code == Some(2) && ran.stdout.starts_with("NOT valid"), "{file}: {ran:?}");
+    }
+    let other = key("rival").public().did_key();
+    assert_eq!(away.run(&["check", "s", "--key", &other]).code, Some(2));
+    away.fails(&["check", "log.key", "--key", &did], "neither a signed signal nor a proof");
+    away.fails(&["check", "i", "--key", "nonsense"], "neither a log key");
+}
+
+#[test]
+fn the_exported_log_is_complete() {
+    let home = authority(&["lab"], &["bot"]);
+    let lines: String =
+        (0..400).map(|n| format!("{}\n", signed("bot", "lab", "rel_uptime", f64::from(n % 100)).canonical())).collect();
+    assert_eq!(home.run_with(&["signal", "submit"], &lines).code, Some(0));
+    home.ok(&["log", "export", "site"]);
+    let size = home.size();
+    let partial = size - 256;
+    for path in [
+        "checkpoint",
+        "tile/0/000",
+        "tile/entries/000",
+        &format!("tile/0/001.p/{partial}"),
+        &format!("tile/entries/001.p/{partial}"),
+        "tile/1/000.p/1",
+    ] {
+        assert!(home.path("site").join(path).is_file(), "{path}");
+    }
+}
