@@ -20,7 +20,7 @@ use crate::{
 };
 
 /// Signals checked and settled together. Large enough to share an fsync, small enough to answer soon.
-const SIGNALS_PER_BATCH: usize = 512;
+const SIGNALS_PER_BATCH: usize = 4_096;
 /// Batches that may be on their way to the disk while the next is checked.
 const BATCHES_IN_FLIGHT: usize = 3;
 

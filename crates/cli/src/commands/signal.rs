@@ -83,9 +83,7 @@ fn sign(home: &Home, args: SignArgs) -> Done {
         Some(file) => {
             let lines = Lines::open(file)?.enumerate();
             lines
-                .map(|(n, line)| {
-                    SignalDraft::parse(&line?.1).with_context(|| format!("{file}, measurement {}", n + 1))
-                })
+                .map(|(n, line)| SignalDraft::parse(&line?.1).with_context(|| format!("{file}, measurement {}", n + 1)))
                 .collect::<anyhow::Result<_>>()?
         }
         None => vec![draft(&args)?],

@@ -22,8 +22,9 @@ const MIGRATIONS: [&str; 1] = ["
     CREATE TABLE tiles (level INTEGER NOT NULL, idx INTEGER NOT NULL, hashes BLOB NOT NULL, PRIMARY KEY (level, idx)) STRICT, WITHOUT ROWID;
     CREATE TABLE checkpoint (id INTEGER PRIMARY KEY CHECK (id = 0), note TEXT NOT NULL) STRICT;
 "];
-/// Pages in the write-ahead log before they are moved into the database: 16 MiB.
-const WAL_AUTOCHECKPOINT_PAGES: i64 = 4096;
+/// Pages in the write-ahead log before they are moved into the database: 64 MiB. A page that many transactions touch is
+/// moved once.
+const WAL_AUTOCHECKPOINT_PAGES: i64 = 16_384;
 /// Page cache of the writer, in KiB.
 const WRITER_CACHE_KIB: i64 = 64 * 1024;
 /// Prepared statements kept per connection: two for each table and a few more.

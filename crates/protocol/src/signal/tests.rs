@@ -111,3 +111,20 @@ fn new_drafts_carry_the_time_in_their_id() {
     assert_eq!(draft.id.get_timestamp().unwrap().to_unix().0, 1_794_744_000);
     draft.sign(&key()).unwrap();
 }
+
+#[test]
+fn the_signed_bytes_are_the_canonical_form_without_the_signature() {
+    let evidences = [json!({}), json!({"signature": "x", "nested": {"signature": "\"signature\":\"AAAA\","}})];
+    for evidence in evidences {
+        for supersedes in [None, Some("01932c07-8f4b-7cc3-8a5e-0242ac120003")] {
+            let mut all = fields();
+            all["evidence"] = evidence.clone();
+            if let Some(id) = supersedes {
+                all["supersedes"] = json!(id);
+            }
+            let signal = SignalDraft::parse(all.to_string().as_bytes()).unwrap().sign(&key()).unwrap();
+            let signed = Canonical::of(&Signed { draft: signal.draft(), key_id: signal.key_id() }).unwrap();
+            assert_eq!(signal.signed_bytes(), signed.as_bytes());
+        }
+    }
+}
