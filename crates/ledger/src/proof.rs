@@ -177,6 +177,7 @@ mod tests {
     use proptest::prelude::*;
 
     const LARGEST: u64 = 3_000;
+    const EXHAUSTIVE: u64 = 300;
 
     fn tree(size: u64) -> MemoryTree {
         let mut tree = MemoryTree::default();
@@ -184,21 +185,30 @@ mod tests {
         tree
     }
 
-    /// For every size up to [`LARGEST`]: inclusion of the first, last and some entries in between, and consistency with
-    /// the half-sized log.
+    /// For every size up to [`LARGEST`]: inclusion of entries at the edges and in between, consistency with the half-sized
+    /// log. For every size up to [`EXHAUSTIVE`] (all of them in the long mode): every entry, every older size.
     #[test]
     fn proofs_for_every_size_verify() {
+        let exhaustive = if std::env::var_os("CREDENCE_LONG").is_some() { LARGEST } else { EXHAUSTIVE };
         let tree = tree(LARGEST);
+        let roots: Vec<Hash> = (0..=LARGEST).map(|size| merkle::root(size, &tree).unwrap()).collect();
+        let leaves: Vec<Hash> = (0..LARGEST).map(|n| merkle::leaf(&entry(n))).collect();
         for size in 1..=LARGEST {
-            let root = merkle::root(size, &tree).unwrap();
-            for seq in [0, size / 3, size / 2, size - 1] {
+            let root = roots[size as usize];
+            let (seqs, olders): (Vec<u64>, Vec<u64>) = if size <= exhaustive {
+                ((0..size).collect(), (1..=size).collect())
+            } else {
+                (vec![0, size / 3, size / 2, size - 1], vec![1, size.div_ceil(2), size - 1, size])
+            };
+            for seq in seqs {
                 let path = inclusion(size, seq, &tree).unwrap();
-                check_inclusion(&path, size, root, seq, merkle::leaf(&entry(seq))).unwrap();
+                check_inclusion(&path, size, root, seq, leaves[seq as usize]).unwrap();
                 assert!(check_inclusion(&path, size, root, seq, merkle::leaf(b"other")).is_err());
             }
-            let older = size.div_ceil(2);
-            let path = consistency(older, size, &tree).unwrap();
-            check_consistency(&path, (size, root), (older, merkle::root(older, &tree).unwrap())).unwrap();
+            for older in olders {
+                let path = consistency(older, size, &tree).unwrap();
+                check_consistency(&path, (size, root), (older, roots[older as usize])).unwrap();
+            }
         }
     }
 

@@ -7,7 +7,7 @@
 mod support;
 
 use std::{
-    cell::RefCell,
+    cell::{Cell, RefCell},
     time::{Duration, Instant},
 };
 
@@ -76,6 +76,7 @@ fn main() {
     let mut criterion =
         Criterion::default().sample_size(SAMPLES).warm_up_time(Duration::from_millis(1)).configure_from_args();
     let (verifying, ingesting) = (RefCell::new(Vec::new()), RefCell::new(Vec::new()));
+    let stored = Cell::new(0);
     let mut group = criterion.benchmark_group("signed ingest");
     group.throughput(Throughput::Elements(SIGNALS as u64)).measurement_time(Duration::from_secs(1));
     group.bench_function("Ed25519 verify_strict alone, all cores", |bencher| {
@@ -109,6 +110,9 @@ fn main() {
                     let took = began.elapsed();
                     assert_eq!(admitted, SIGNALS);
                     ingesting.borrow_mut().push(took);
+                    let House { folder, authority } = house;
+                    drop(authority);
+                    stored.set(std::fs::metadata(folder.path().join("ledger.db")).unwrap().len());
                     took
                 })
                 .sum()
@@ -125,6 +129,10 @@ fn main() {
         println!("\n{SIGNALS} signals of {} bytes, {} cores, medians:", bytes / SIGNALS, rayon::current_num_threads());
         println!("  verify_strict alone   {verify:>8.0} /s");
         println!("  signed ingest         {ingest:>8.0} /s");
+        println!(
+            "  on disk               {:>8} bytes per signal, scores and proofs included",
+            stored.get() / SIGNALS as u64
+        );
         println!("  ratio                 {:>8.2}   (at least 0.40 wanted)", ingest / verify);
     }
 }

@@ -19,10 +19,21 @@ use crate::{
     score::{self, SCORE_WITHIN, Scoring},
 };
 
-/// Signals checked and settled together. Large enough to share an fsync, small enough to answer soon.
-const SIGNALS_PER_BATCH: usize = 4_096;
+/// Signals checked and settled together at most. Large, because signals that come together often touch the same pages.
+pub const SIGNALS_PER_BATCH: usize = 4_096;
 /// Batches that may be on their way to the disk while the next is checked.
 const BATCHES_IN_FLIGHT: usize = 3;
+
+/// What a feed has to give.
+#[derive(Debug)]
+pub enum Fed {
+    /// Signals.
+    Batch(Vec<Vec<u8>>),
+    /// None at the moment. Only if it was not to wait.
+    NothingYet,
+    /// No more, ever.
+    End,
+}
 
 /// What an operator can set.
 #[derive(Debug, Clone)]
@@ -79,36 +90,47 @@ impl Authority {
         Ok(verdict)
     }
 
-    /// Admits a stream of signals. `each` hears of every one, by its position, in order and only when it is durable.
-    /// Checking runs on all cores while earlier batches are written.
+    /// Admits signals that are all at hand. `each` hears of every one, by its position, in order and only when it is
+    /// durable. Checking runs on all cores while earlier batches are written.
     pub fn submit_all(
         &self,
         signals: impl IntoIterator<Item = Vec<u8>>,
         each: &mut dyn FnMut(usize, Verdict),
     ) -> Result<()> {
         let mut signals = signals.into_iter();
-        let mut in_flight = VecDeque::new();
+        self.submit_feed(
+            &mut |_| {
+                let batch: Vec<_> = signals.by_ref().take(SIGNALS_PER_BATCH).collect();
+                if batch.is_empty() { Fed::End } else { Fed::Batch(batch) }
+            },
+            each,
+        )
+    }
+
+    /// Admits signals as they come. `feed` gives the next batch, of [`SIGNALS_PER_BATCH`] at most; its argument says
+    /// whether it may wait for one. While none is there, what is under way is finished and `each` hears of it.
+    pub fn submit_feed(&self, feed: &mut dyn FnMut(bool) -> Fed, each: &mut dyn FnMut(usize, Verdict)) -> Result<()> {
+        let mut in_flight: VecDeque<InFlight> = VecDeque::new();
         let mut position = 0;
-        let mut finish = |batch: InFlight, each: &mut dyn FnMut(usize, Verdict)| -> Result<()> {
-            for verdict in batch.wait()? {
-                each(position, verdict);
-                position += 1;
+        let mut more = true;
+        while more || !in_flight.is_empty() {
+            let fed = if more { feed(in_flight.is_empty()) } else { Fed::NothingYet };
+            match &fed {
+                Fed::Batch(batch) => in_flight.push_back(self.begin(batch)?),
+                Fed::NothingYet => {}
+                Fed::End => more = false,
             }
-            Ok(())
-        };
-        loop {
-            let batch: Vec<Vec<u8>> = signals.by_ref().take(SIGNALS_PER_BATCH).collect();
-            if batch.is_empty() {
-                break;
-            }
-            in_flight.push_back(self.begin(&batch)?);
-            if in_flight.len() > BATCHES_IN_FLIGHT
+            let idle = !matches!(fed, Fed::Batch(_));
+            if (idle || in_flight.len() > BATCHES_IN_FLIGHT)
                 && let Some(oldest) = in_flight.pop_front()
             {
-                finish(oldest, each)?;
+                for verdict in oldest.wait()? {
+                    each(position, verdict);
+                    position += 1;
+                }
             }
         }
-        in_flight.into_iter().try_for_each(|batch| finish(batch, each))
+        Ok(())
     }
 
     /// Checks a batch and hands it to the writer.

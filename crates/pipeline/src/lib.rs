@@ -23,7 +23,7 @@ pub mod replay;
 pub mod score;
 pub mod tables;
 
-pub use authority::{Authority, Settings};
+pub use authority::{Authority, Fed, SIGNALS_PER_BATCH, Settings};
 pub use error::{Error, Result};
 pub use registry::{NewAgent, NewSource};
 pub use rejection::Rejection;

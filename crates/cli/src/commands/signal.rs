@@ -1,14 +1,16 @@
 use std::{
-    collections::BTreeMap,
+    cell::RefCell,
+    collections::{BTreeMap, VecDeque},
     fs::File,
     io::{self, BufRead, BufReader, Read, Write},
     path::PathBuf,
     process::ExitCode,
+    sync::mpsc::{self, TryRecvError},
 };
 
 use anyhow::{Context, bail};
 use clap::Subcommand;
-use credence_pipeline::admit::Verdict;
+use credence_pipeline::{Fed, SIGNALS_PER_BATCH, admit::Verdict};
 use credence_protocol::{EntityId, SignalDraft, Tag, Timestamp, Uuid, limits, strict};
 use serde_json::json;
 
@@ -122,44 +124,69 @@ fn draft(args: &SignArgs) -> anyhow::Result<SignalDraft> {
 
 fn submit(home: &Home, out: &Output, file: &str) -> Done {
     let authority = home.authority()?;
-    let total = std::fs::metadata(file).ok().map(|meta| meta.len());
-    let mut lines = Lines::open(file)?;
+    let feed = RefCell::new(Feed::start(Lines::open(file)?));
     let bar = out.progress(None, "signals");
-    if let Some(total) = total {
-        bar.println(format!("reading {total} bytes"));
-    }
-    // The reader runs ahead of the verdicts: remember which line each signal came from.
-    let numbers = std::cell::RefCell::new(std::collections::VecDeque::new());
-    let failed = std::cell::RefCell::new(None);
-    let signals = std::iter::from_fn(|| match lines.next()? {
-        Ok((number, bytes)) => {
-            numbers.borrow_mut().push_back(number);
-            Some(bytes)
-        }
-        Err(error) => {
-            *failed.borrow_mut() = Some(error);
-            None
-        }
-    });
     let mut summary = Summary::default();
-    let mut stdout = io::BufWriter::new(io::stdout());
+    let mut stdout = io::stdout().lock();
     let mut broken = None;
-    let done = authority.submit_all(signals, &mut |_, verdict| {
-        let line = numbers.borrow_mut().pop_front().unwrap_or_default();
+    authority.submit_feed(&mut |wait| feed.borrow_mut().next(wait), &mut |_, verdict| {
+        let line = feed.borrow_mut().numbers.pop_front().unwrap_or_default();
         bar.inc(1);
         if let Err(error) = summary.add(out, &mut stdout, line, verdict) {
             broken.get_or_insert(error);
         }
-    });
-    stdout.flush()?;
+    })?;
     bar.finish_and_clear();
-    done?;
-    if let Some(error) = failed.into_inner().or(broken.map(anyhow::Error::from)) {
+    if let Some(error) = feed.into_inner().failed.or(broken.map(anyhow::Error::from)) {
         return Err(error);
     }
     authority.settle_scores()?;
     summary.show(out)?;
     Ok(answer(summary.rejected > 0))
+}
+
+/// Lines read ahead by a thread, so that what has come can be acknowledged while more is awaited.
+struct Feed {
+    lines: mpsc::Receiver<anyhow::Result<(u64, Vec<u8>)>>,
+    /// Where the signals that were fed but not yet heard of came from.
+    numbers: VecDeque<u64>,
+    failed: Option<anyhow::Error>,
+}
+
+impl Feed {
+    fn start(lines: Lines) -> Self {
+        let (sender, receiver) = mpsc::sync_channel(2 * SIGNALS_PER_BATCH);
+        // Not joined: at the end it is done, or waits for input that nobody wants any more.
+        std::thread::spawn(move || lines.into_iter().try_for_each(|line| sender.send(line)));
+        Self { lines: receiver, numbers: VecDeque::new(), failed: None }
+    }
+
+    fn next(&mut self, wait: bool) -> Fed {
+        let first =
+            if wait { self.lines.recv().map_err(|_| TryRecvError::Disconnected) } else { self.lines.try_recv() };
+        let mut line = match first {
+            Ok(line) => line,
+            Err(TryRecvError::Empty) => return Fed::NothingYet,
+            Err(TryRecvError::Disconnected) => return Fed::End,
+        };
+        let mut batch = Vec::new();
+        loop {
+            match line {
+                Ok((number, bytes)) => {
+                    self.numbers.push_back(number);
+                    batch.push(bytes);
+                }
+                Err(error) => self.failed = Some(error),
+            }
+            if batch.len() == SIGNALS_PER_BATCH {
+                return Fed::Batch(batch);
+            }
+            line = match self.lines.try_recv() {
+                Ok(line) => line,
+                Err(_) => return Fed::Batch(batch),
+            };
+        }
+    }
 }
 
 /// What became of the signals.
@@ -238,7 +265,7 @@ impl Summary {
 
 /// Signals in a file: one JSON object on its own, or one a line. Blank lines are passed over.
 struct Lines {
-    reader: Box<dyn BufRead>,
+    reader: Box<dyn BufRead + Send>,
     number: u64,
     whole: Option<Vec<u8>>,
 }
