@@ -1,0 +1,77 @@
+//! What is judged: one tool call with its result.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// How much depends on a result, as the caller sees it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Stake {
+    /// Little.
+    Low,
+    /// Something.
+    Medium,
+    /// Much.
+    High,
+    /// Everything.
+    Critical,
+}
+
+/// One tool call. Only the tool's name and the result are needed; what else is given, more signals can use.
+#[derive(Debug, Clone, Copy)]
+pub struct Call<'a> {
+    pub(crate) tool: &'a str,
+    pub(crate) result: &'a Value,
+    pub(crate) args: Option<&'a Value>,
+    pub(crate) execution_time_ms: Option<f64>,
+    pub(crate) session_id: Option<&'a str>,
+    pub(crate) agent: Option<&'a str>,
+    pub(crate) stake: Option<Stake>,
+    pub(crate) learn: bool,
+}
+
+impl<'a> Call<'a> {
+    /// A call of `tool` that gave `result`.
+    pub fn new(tool: &'a str, result: &'a Value) -> Self {
+        Self {
+            tool,
+            result,
+            args: None,
+            execution_time_ms: None,
+            session_id: None,
+            agent: None,
+            stake: None,
+            learn: true,
+        }
+    }
+
+    /// With these arguments: enables historical consistency.
+    pub fn args(self, args: &'a Value) -> Self {
+        Self { args: Some(args), ..self }
+    }
+
+    /// That took so long: enables the latency signal.
+    pub fn execution_time_ms(self, ms: f64) -> Self {
+        Self { execution_time_ms: Some(ms), ..self }
+    }
+
+    /// In this session: enables session consistency.
+    pub fn session(self, id: &'a str) -> Self {
+        Self { session_id: Some(id), ..self }
+    }
+
+    /// By this agent: carried through to the verdict.
+    pub fn agent(self, agent: &'a str) -> Self {
+        Self { agent: Some(agent), ..self }
+    }
+
+    /// With this much at stake: carried through to the verdict.
+    pub fn stake(self, stake: Stake) -> Self {
+        Self { stake: Some(stake), ..self }
+    }
+
+    /// Whether the engine learns from it. It does by default, unless it blocks; the verdict is the same either way.
+    pub fn learn(self, learn: bool) -> Self {
+        Self { learn, ..self }
+    }
+}

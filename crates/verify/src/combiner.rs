@@ -1,0 +1,75 @@
+//! The Bayesian combiner (seed 2, "How the Bayesian Combiner Works"): log-odds, one term per evaluated signal.
+//!
+//! ```text
+//! fired:  + ln(1 + (LR − 1) · score)          absent:  − ln(max(LR · 0.1, 1.01))
+//! ```
+//!
+//! A signal that could not be evaluated contributes no term at all.
+
+use serde::Deserialize;
+
+/// What one evaluated signal says.
+#[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
+pub struct Evidence {
+    /// Whether it fired.
+    pub fired: bool,
+    /// How strongly, 0..=1.
+    pub score: f64,
+    /// P(fires | fabricated) / P(fires | genuine).
+    pub likelihood_ratio: f64,
+}
+
+/// The share of a ratio that a signal's absence keeps.
+const ABSENT_SHARE: f64 = 0.1;
+/// The least an absent signal says.
+const ABSENT_LEAST: f64 = 1.01;
+
+/// P(fabricated) after the evidence, summed in the order given.
+pub fn posterior(prior: f64, evidence: impl IntoIterator<Item = Evidence>) -> f64 {
+    let log_odds = evidence.into_iter().fold(libm::log(prior / (1.0 - prior)), |sum, signal| sum + signal.log_ratio());
+    // The form that does not overflow, whichever way the odds point.
+    if log_odds >= 0.0 {
+        1.0 / (1.0 + libm::exp(-log_odds))
+    } else {
+        let odds = libm::exp(log_odds);
+        odds / (1.0 + odds)
+    }
+}
+
+impl Evidence {
+    fn log_ratio(self) -> f64 {
+        if self.fired {
+            libm::log(1.0 + (self.likelihood_ratio - 1.0) * self.score)
+        } else {
+            -libm::log((self.likelihood_ratio * ABSENT_SHARE).max(ABSENT_LEAST))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::Value;
+
+    #[test]
+    fn vectors() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../testdata/models.json");
+        let vectors: Value = serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap();
+        let cases = vectors["posterior"].as_array().unwrap();
+        assert!(cases.len() >= 6);
+        for case in cases {
+            let evidence: Vec<Evidence> = serde_json::from_value(case["input"]["signals"].clone()).unwrap();
+            let actual = posterior(case["input"]["prior"].as_f64().unwrap(), evidence);
+            let expected = case["posterior"].as_f64().unwrap();
+            assert!((actual - expected).abs() <= 1e-9, "{actual} ≠ {expected}");
+        }
+    }
+
+    #[test]
+    fn extremes_stay_probabilities() {
+        let strong = |fired| std::iter::repeat_n(Evidence { fired, score: 1.0, likelihood_ratio: 1e9 }, 100);
+        assert!(posterior(0.5, strong(true)) > 0.999_999);
+        let low = posterior(0.5, strong(false));
+        assert!((0.0..1e-9).contains(&low));
+    }
+}

@@ -1,0 +1,52 @@
+//! Is this tool result believable? (seed 2; DESIGN, *Verification engine*.)
+//!
+//! The engine judges one tool result at a time: [`Decision::Accept`], `Flag` or `Block`, with the posterior probability
+//! that the result was fabricated, what each signal said, and a sentence that explains it. It needs no network and no
+//! model; what it knows it learned from the calls before.
+//!
+//! ```
+//! use credence_verify::{Call, Decision, Engine, ToolProfile};
+//! use serde_json::json;
+//!
+//! let engine = Engine::builder().build();
+//! engine.register("get_weather", ToolProfile::builder()
+//!     .expected_latency_ms(100.0, 5000.0)
+//!     .required_fields(["temperature", "humidity"])
+//!     .build()?)?;
+//!
+//! let (args, result) = (json!({"city": "London"}), json!({"temperature": 18, "humidity": 65}));
+//! let verdict = engine.verify(&Call::new("get_weather", &result).args(&args).execution_time_ms(350.0))?;
+//! assert_eq!(verdict.decision, Decision::Accept);
+//! assert!((verdict.posterior - 0.12709710218607015).abs() < 1e-12);
+//! # Ok::<(), credence_verify::Error>(())
+//! ```
+//!
+//! This is the seed's engine to the letter, with the corrections DESIGN settles (a signal that could not be evaluated is
+//! left out, blocked results are not learned, memory is bounded). Eight [signals](Signal) in two tiers feed the
+//! [combiner](posterior); a block by tier 0 skips tier 1.
+
+mod calibration;
+mod call;
+mod combiner;
+mod consistency;
+mod engine;
+mod error;
+mod fields;
+mod profile;
+mod signals;
+mod spc;
+mod state;
+mod stats;
+mod text;
+mod verdict;
+
+pub use calibration::Calibration;
+pub use call::{Call, Stake};
+pub use combiner::{Evidence, posterior};
+pub use engine::{Builder, Engine, Feedback, Memory};
+pub use error::Error;
+pub use profile::{ProfileBuilder, ToolProfile};
+pub use signals::Signal;
+pub use spc::Rule;
+pub use state::Limits;
+pub use verdict::{Decision, SignalResult, Tier, Verdict};

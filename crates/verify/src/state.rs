@@ -1,0 +1,362 @@
+//! What the engine remembers, in bounded memory and without a global lock.
+//!
+//! Everything of a tool lives in one of [`SHARDS`] shards, each under its own lock. Tools, argument histories and sessions
+//! are counted over all shards; past a limit the least recently used of the shard at hand makes room, and what nobody used
+//! for long goes by itself.
+
+use std::{
+    hash::{BuildHasherDefault, Hash, Hasher},
+    sync::{
+        Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed},
+    },
+};
+
+use lru::LruCache;
+use serde_json::Value;
+use siphasher::sip128::{Hasher128, SipHasher13};
+
+use crate::{
+    Error,
+    consistency::Earlier,
+    fields::{MAX_DEPTH, PathId},
+    stats::RunningStats,
+};
+
+const SHARDS: usize = 64;
+
+/// How much the engine may remember.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// Tools with a baseline.
+    pub max_tools: usize,
+    /// Numeric fields per tool; further ones have no baseline.
+    pub max_fields_per_tool: usize,
+    /// Argument sets with a history, over all tools.
+    pub max_histories: usize,
+    /// Sessions, over all tools.
+    pub max_sessions: usize,
+    /// Verified calls after which an unused tool, history or session is forgotten.
+    pub max_idle_calls: u64,
+    /// Values in one result or its arguments; larger ones are refused.
+    pub max_values: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            max_tools: 10_000,
+            max_fields_per_tool: 512,
+            max_histories: 100_000,
+            max_sessions: 20_000,
+            max_idle_calls: 10_000_000,
+            max_values: 200_000,
+        }
+    }
+}
+
+/// The longest tool name, in bytes.
+pub(crate) const MAX_TOOL_NAME: usize = 512;
+
+/// An identity that a caller's text cannot be bent to: keyed SipHash, 128 bits.
+type Id = u128;
+
+/// Ids are uniformly distributed already.
+#[derive(Default)]
+pub(crate) struct Folded(u64);
+
+impl Hasher for Folded {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+    fn write(&mut self, bytes: &[u8]) {
+        for chunk in bytes.chunks(8) {
+            let mut word = [0; 8];
+            word[..chunk.len()].copy_from_slice(chunk);
+            self.0 ^= u64::from_ne_bytes(word);
+        }
+    }
+    fn write_u64(&mut self, word: u64) {
+        self.0 ^= word;
+    }
+}
+
+type Build = BuildHasherDefault<Folded>;
+
+/// A value and when it was last used.
+struct Used<T> {
+    value: T,
+    tick: u64,
+}
+
+type Cache<T> = LruCache<Id, Used<T>, Build>;
+
+/// A tool's baseline.
+#[derive(Debug, Default, Clone)]
+pub(crate) struct ToolState {
+    pub(crate) latency: RunningStats,
+    pub(crate) size: RunningStats,
+    pub(crate) fields: std::collections::HashMap<PathId, RunningStats, Build>,
+    pub(crate) feedback: FeedbackState,
+}
+
+/// What people said of a tool's verdicts (seed 2, "Adaptive Thresholds").
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct FeedbackState {
+    pub(crate) count: u64,
+    /// EMA of the share that was fabricated.
+    pub(crate) rate: f64,
+    /// Sum of squared errors of the confidences that were fed back.
+    pub(crate) squared_error: f64,
+}
+
+impl Default for FeedbackState {
+    fn default() -> Self {
+        Self { count: 0, rate: crate::calibration::DEFAULT_PRIOR, squared_error: 0.0 }
+    }
+}
+
+/// One shard.
+pub(crate) struct Shard {
+    tools: Cache<ToolState>,
+    histories: Cache<Earlier>,
+    sessions: Cache<Earlier>,
+}
+
+/// How many of a kind there are, and how many were forgotten.
+#[derive(Default)]
+pub(crate) struct Counter {
+    pub(crate) kept: AtomicUsize,
+    pub(crate) evicted: AtomicU64,
+}
+
+#[derive(Default)]
+pub(crate) struct Counters {
+    pub(crate) tools: Counter,
+    pub(crate) histories: Counter,
+    pub(crate) sessions: Counter,
+    pub(crate) fields_dropped: AtomicU64,
+}
+
+pub(crate) struct State {
+    shards: Vec<Mutex<Shard>>,
+    pub(crate) limits: Limits,
+    pub(crate) counters: Counters,
+    pub(crate) seed: u64,
+    keys: (u64, u64),
+    ticks: AtomicU64,
+}
+
+/// The identities of one call.
+#[derive(Clone, Copy)]
+pub(crate) struct Ids {
+    tool: Id,
+    history: Option<Id>,
+    session: Option<Id>,
+}
+
+impl State {
+    pub(crate) fn new(limits: Limits, keys: (u64, u64)) -> Self {
+        let shard = || {
+            Mutex::new(Shard {
+                tools: LruCache::unbounded_with_hasher(Build::default()),
+                histories: LruCache::unbounded_with_hasher(Build::default()),
+                sessions: LruCache::unbounded_with_hasher(Build::default()),
+            })
+        };
+        Self {
+            shards: (0..SHARDS).map(|_| shard()).collect(),
+            limits,
+            counters: Counters::default(),
+            seed: keys.0 ^ keys.1,
+            keys,
+            ticks: AtomicU64::new(0),
+        }
+    }
+
+    /// The identities of a call; equal arguments have one, whatever the order of their keys.
+    pub(crate) fn ids(&self, tool: &str, args: Option<&Value>, session: Option<&str>) -> Result<Ids, Error> {
+        let tool_id = self.hash(|hasher| tool.hash(hasher));
+        let limit = self.limits.max_values;
+        let too_large = |()| Error::TooLarge { what: "arguments", limit };
+        let history = args.map(|args| {
+            let mut budget = limit;
+            let args = self.value(args, &mut budget, 0)?;
+            Ok(self.hash(|hasher| (0_u8, tool_id, args).hash(hasher)))
+        });
+        let session = session.map(|session| self.hash(|hasher| (1_u8, tool_id, session).hash(hasher)));
+        Ok(Ids { tool: tool_id, history: history.transpose().map_err(too_large)?, session })
+    }
+
+    fn hash(&self, feed: impl FnOnce(&mut SipHasher13)) -> Id {
+        let mut hasher = SipHasher13::new_with_keys(self.keys.0, self.keys.1);
+        feed(&mut hasher);
+        hasher.finish128().as_u128()
+    }
+
+    fn value(&self, value: &Value, budget: &mut usize, depth: usize) -> Result<Id, ()> {
+        if *budget == 0 || depth > MAX_DEPTH {
+            return Err(());
+        }
+        *budget -= 1;
+        Ok(match value {
+            Value::Null => self.hash(|h| h.write_u8(0)),
+            Value::Bool(flag) => self.hash(|h| (1_u8, flag).hash(h)),
+            Value::Number(number) => match number.as_i64() {
+                Some(integer) => self.hash(|h| (2_u8, integer).hash(h)),
+                None => self.hash(|h| (3_u8, number.as_f64().unwrap_or_default().to_bits()).hash(h)),
+            },
+            Value::String(text) => self.hash(|h| (4_u8, text).hash(h)),
+            Value::Array(items) => {
+                let items =
+                    items.iter().map(|item| self.value(item, budget, depth + 1)).collect::<Result<Vec<_>, _>>()?;
+                self.hash(|h| (5_u8, items).hash(h))
+            }
+            Value::Object(members) => {
+                // A sum does not care for the order of its terms.
+                let mut sum: Id = 0;
+                for (key, member) in members {
+                    let member = self.value(member, budget, depth + 1)?;
+                    sum = sum.wrapping_add(self.hash(|h| (6_u8, key, member).hash(h)));
+                }
+                self.hash(|h| (7_u8, members.len(), sum).hash(h))
+            }
+        })
+    }
+
+    /// Locks the shard of a call.
+    pub(crate) fn lock(&self, ids: Ids) -> Locked<'_> {
+        let shard = &self.shards[(ids.tool as usize) % SHARDS];
+        Locked { shard: shard.lock().unwrap_or_else(PoisonError::into_inner), state: self, ids }
+    }
+}
+
+/// The part of the memory that one call concerns.
+pub(crate) struct Locked<'a> {
+    shard: MutexGuard<'a, Shard>,
+    state: &'a State,
+    ids: Ids,
+}
+
+impl Locked<'_> {
+    pub(crate) fn tool(&self) -> Option<&ToolState> {
+        self.shard.tools.peek(&self.ids.tool).map(|used| &used.value)
+    }
+
+    pub(crate) fn history(&self) -> Option<&Earlier> {
+        self.ids.history.and_then(|id| self.shard.histories.peek(&id)).map(|used| &used.value)
+    }
+
+    pub(crate) fn session(&self) -> Option<&Earlier> {
+        self.ids.session.and_then(|id| self.shard.sessions.peek(&id)).map(|used| &used.value)
+    }
+
+    /// The tool's state, made when missing.
+    pub(crate) fn tool_mut(&mut self) -> &mut ToolState {
+        let Self { shard, state, ids } = self;
+        let tick = state.ticks.fetch_add(1, Relaxed);
+        entry(
+            &mut shard.tools,
+            ids.tool,
+            &state.counters.tools,
+            state.limits.max_tools,
+            state.limits.max_idle_calls,
+            tick,
+        )
+    }
+
+    /// The histories of the call's arguments and session, made when missing.
+    pub(crate) fn remember(&mut self, mut history: impl FnMut(&mut Earlier), mut session: impl FnMut(&mut Earlier)) {
+        let Self { shard, state, ids } = self;
+        let (limits, tick) = (&state.limits, state.ticks.load(Relaxed));
+        if let Some(id) = ids.history {
+            history(entry(
+                &mut shard.histories,
+                id,
+                &state.counters.histories,
+                limits.max_histories,
+                limits.max_idle_calls,
+                tick,
+            ));
+        }
+        if let Some(id) = ids.session {
+            session(entry(
+                &mut shard.sessions,
+                id,
+                &state.counters.sessions,
+                limits.max_sessions,
+                limits.max_idle_calls,
+                tick,
+            ));
+        }
+    }
+}
+
+/// The value of `id`, most recently used now; makes room first where there is none.
+fn entry<'a, T: Default>(
+    cache: &'a mut Cache<T>,
+    id: Id,
+    counter: &Counter,
+    limit: usize,
+    max_idle: u64,
+    tick: u64,
+) -> &'a mut T {
+    if !cache.contains(&id) {
+        let full = counter.kept.load(Relaxed) >= limit.max(1);
+        let idle = cache.peek_lru().is_some_and(|(_, used)| used.tick + max_idle < tick);
+        if (full || idle) && cache.pop_lru().is_some() {
+            counter.evicted.fetch_add(1, Relaxed);
+        } else {
+            counter.kept.fetch_add(1, Relaxed);
+        }
+    }
+    let used = cache.get_or_insert_mut(id, || Used { value: T::default(), tick });
+    used.tick = tick;
+    &mut used.value
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn equal_arguments_have_one_identity_whatever_their_order() {
+        let state = State::new(Limits::default(), (1, 2));
+        let id = |args: &Value| state.ids("t", Some(args), None).unwrap().history;
+        let one: Value = serde_json::from_str(r#"{"a": 1, "b": {"c": [1, 2], "d": null}}"#).unwrap();
+        let two: Value = serde_json::from_str(r#"{"b": {"d": null, "c": [1, 2]}, "a": 1}"#).unwrap();
+        assert_eq!(id(&one), id(&two));
+        for other in [
+            json!({"a": 2}),
+            json!({"a": "1"}),
+            json!([1, 2]),
+            json!([2, 1]),
+            json!({"a": {"b": 1}}),
+            json!(null),
+            json!({}),
+        ] {
+            assert_ne!(id(&one), id(&other), "{other}");
+        }
+        assert_ne!(state.ids("u", Some(&one), None).unwrap().history, id(&one), "another tool");
+    }
+
+    #[test]
+    fn limits_hold_over_all_shards() {
+        let limits = Limits { max_tools: 100, max_histories: 50, max_sessions: 50, ..Limits::default() };
+        let state = State::new(limits, (1, 2));
+        for n in 0..10_000 {
+            let (tool, args) = (format!("tool-{}", n % 500), json!({ "n": n }));
+            let mut locked = state.lock(state.ids(&tool, Some(&args), Some(&tool)).unwrap());
+            locked.tool_mut();
+            locked.remember(|_| {}, |_| {});
+        }
+        let Counters { tools, histories, sessions, .. } = &state.counters;
+        // A shard that holds nothing yet cannot make room: each may exceed the limit by one.
+        for (counter, limit) in [(tools, 100), (histories, 50), (sessions, 50)] {
+            let kept = counter.kept.load(Relaxed);
+            assert!(kept <= limit + SHARDS, "{kept} kept, the limit is {limit}");
+            assert!(counter.evicted.load(Relaxed) > 0);
+        }
+    }
+}

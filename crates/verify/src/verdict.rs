@@ -1,0 +1,143 @@
+//! The answer: a decision, a probability, what each signal said, and a sentence.
+
+use std::fmt;
+
+use serde::{Serialize, Serializer, ser::SerializeMap};
+
+use crate::{Signal, Stake, combiner::Evidence};
+
+/// What to do with the result.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Decision {
+    /// Go ahead.
+    Accept,
+    /// Look twice.
+    Flag,
+    /// Do not use it.
+    Block,
+}
+
+/// How far the pipeline went.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Tier {
+    /// Pre-checks alone decided to block.
+    Zero = 0,
+    /// Everything was looked at.
+    One = 1,
+}
+
+impl Serialize for Tier {
+    fn serialize<S: Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
+        s.serialize_u8(*self as u8)
+    }
+}
+
+/// What one evaluated signal said. A signal that could not be evaluated is not listed.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct SignalResult {
+    /// Which.
+    #[serde(skip)]
+    pub signal: Signal,
+    /// Whether it fired.
+    pub fired: bool,
+    /// How strongly, 0..=1.
+    pub score: f64,
+    /// The ratio it was counted with.
+    pub likelihood_ratio: f64,
+    /// What it saw, where it fired.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub detail: Option<String>,
+}
+
+impl SignalResult {
+    pub(crate) fn evidence(&self) -> Evidence {
+        Evidence { fired: self.fired, score: self.score, likelihood_ratio: self.likelihood_ratio }
+    }
+}
+
+/// The engine's answer on one call.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Verdict {
+    /// The tool.
+    pub tool: String,
+    /// What to do.
+    #[serde(rename = "verdict")]
+    pub decision: Decision,
+    /// P(fabricated).
+    pub posterior: f64,
+    /// P(fabricated) before looking.
+    pub prior: f64,
+    /// How far the pipeline went.
+    pub tier: Tier,
+    /// What each evaluated signal said.
+    #[serde(serialize_with = "by_name")]
+    pub signals: Vec<SignalResult>,
+    /// One plain sentence.
+    pub explanation: String,
+    /// The agent that called, as given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub agent: Option<String>,
+    /// What was at stake, as given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stake: Option<Stake>,
+}
+
+impl Verdict {
+    /// Whether the result is taken for fabricated: the verdict is block.
+    pub fn is_hallucinated(&self) -> bool {
+        self.decision == Decision::Block
+    }
+
+    /// What `signal` said, when it could be evaluated.
+    pub fn signal(&self, signal: Signal) -> Option<&SignalResult> {
+        self.signals.iter().find(|result| result.signal == signal)
+    }
+
+    /// Whether `signal` fired.
+    pub fn fired(&self, signal: Signal) -> bool {
+        self.signal(signal).is_some_and(|result| result.fired)
+    }
+}
+
+fn by_name<S: Serializer>(signals: &[SignalResult], s: S) -> Result<S::Ok, S::Error> {
+    let mut map = s.serialize_map(Some(signals.len()))?;
+    for result in signals {
+        map.serialize_entry(result.signal.name(), result)?;
+    }
+    map.end()
+}
+
+impl fmt::Display for Decision {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Decision::Accept => "accept",
+            Decision::Flag => "flag",
+            Decision::Block => "block",
+        })
+    }
+}
+
+/// The sentence for a verdict.
+pub(crate) fn explain(decision: Decision, posterior: f64, signals: &[SignalResult]) -> String {
+    let mut fired: Vec<&SignalResult> = signals.iter().filter(|result| result.fired).collect();
+    fired.sort_by(|a, b| (b.likelihood_ratio * b.score).total_cmp(&(a.likelihood_ratio * a.score)));
+    let percent = posterior * 100.0;
+    let Some(strongest) = fired.first() else {
+        return match signals.len() {
+            0 => {
+                format!("{decision}: nothing could be checked yet, so P(fabricated) stays at the prior, {percent:.1} %")
+            }
+            n => format!(
+                "{decision}: none of the {n} signals that could be evaluated fired; P(fabricated) {percent:.1} %"
+            ),
+        };
+    };
+    let seen = strongest.detail.as_deref().unwrap_or_default();
+    let others = match fired.len() - 1 {
+        0 => String::new(),
+        1 => " (and one other signal fired)".to_owned(),
+        n => format!(" (and {n} other signals fired)"),
+    };
+    format!("{decision}: {}: {seen}{others}; P(fabricated) {percent:.1} %", strongest.signal)
+}
