@@ -20,8 +20,8 @@ pub enum Error {
         /// What was given.
         stddev: f64,
     },
-    /// A weight that is negative or not finite.
-    #[error("signal {index}: weight {weight} is not a number of at least 0")]
+    /// A weight that is neither 0 nor within its bounds.
+    #[error("signal {index}: weight {weight} is neither 0 nor between 0.000001 and 1000000")]
     Weight {
         /// Position in the input, from 0.
         index: usize,

@@ -55,6 +55,16 @@ pub fn mix<S: Ord + Copy>(signals: &[Weighted<S>]) -> Result<Option<Mixture>, Er
     Ok(Some(Mixture { mean, stddev, weight, sources: distinct_sources(signals) }))
 }
 
+/// The largest weight. Far beyond any use, and far from where sums overflow.
+pub const MAX_WEIGHT: f64 = 1e6;
+/// The smallest weight above 0. Far from where products lose their digits.
+pub const MIN_WEIGHT: f64 = 1e-6;
+
+/// Whether a source can have this weight: 0, or within [`MIN_WEIGHT`]..=[`MAX_WEIGHT`].
+pub fn is_weight(weight: f64) -> bool {
+    weight == 0.0 || (MIN_WEIGHT..=MAX_WEIGHT).contains(&weight)
+}
+
 fn check<S>(index: usize, signal: &Weighted<S>) -> Result<(), Error> {
     let Weighted { value, stddev, weight, .. } = *signal;
     if !(0.0..=100.0).contains(&value) {
@@ -63,7 +73,7 @@ fn check<S>(index: usize, signal: &Weighted<S>) -> Result<(), Error> {
     if !(0.0..=50.0).contains(&stddev) {
         return Err(Error::Stddev { index, stddev });
     }
-    if !(weight >= 0.0 && weight.is_finite()) {
+    if !is_weight(weight) {
         return Err(Error::Weight { index, weight });
     }
     Ok(())
@@ -104,7 +114,9 @@ mod tests {
         assert!(matches!(mix(&[weighted(1, f64::NAN, 0.0, 1.0)]), Err(Error::Value { .. })));
         assert!(matches!(mix(&[weighted(1, 1.0, 51.0, 1.0)]), Err(Error::Stddev { .. })));
         assert!(matches!(mix(&[weighted(1, 1.0, 0.0, -1.0)]), Err(Error::Weight { .. })));
-        assert!(matches!(mix(&[weighted(1, 1.0, 0.0, f64::INFINITY)]), Err(Error::Weight { .. })));
+        for weight in [f64::INFINITY, f64::NAN, 1.7e308, 5e-324] {
+            assert!(matches!(mix(&[weighted(1, 1.0, 0.0, weight)]), Err(Error::Weight { .. })), "{weight}");
+        }
     }
 
     proptest! {

@@ -38,6 +38,14 @@ pub enum Error {
     /// The disk or the size limit is full.
     #[error("no space left for {0}: nothing of this transaction was written; free some space and try again")]
     Full(PathBuf),
+    /// A projection's table is gone.
+    #[error("table {0} is missing: rebuild the projections with `credence replay --rebuild`")]
+    MissingTable(String),
+    /// The database or its folder cannot be written.
+    #[error(
+        "{0} cannot be written (even readers need to, beside the database): check the permissions of the file and its folder"
+    )]
+    ReadOnly(PathBuf),
     /// An entry over the log format's limit.
     #[error("an entry of {bytes} bytes, the limit is {limit}: nothing was written")]
     EntryTooLarge {

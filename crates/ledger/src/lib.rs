@@ -23,7 +23,7 @@ pub use checkpoint::{Checkpoint, LogKey, LogVerifier};
 pub use entry::{Entry, Kind, MAX_ENTRY_BYTES, NewEntry};
 pub use error::Error;
 pub use outside::OutsideCheckpoint;
-pub use sqlite::SqliteLedger;
+pub use sqlite::{Restored, SqliteLedger};
 pub use store::{Appended, EntryVisitor, Ledger, RowVisitor, Scan, Table, Ticket, Transaction, View, Work, write};
 pub use tlog_tiles::Hash;
 

@@ -3,11 +3,14 @@
 
 use std::{
     fs::{self, File},
-    io::{ErrorKind, Write},
+    io::{ErrorKind, Read, Write},
     path::{Path, PathBuf},
 };
 
 use crate::{Checkpoint, Error, LogVerifier, Result, View, merkle};
+
+/// A checkpoint with a few dozen cosignatures is far smaller.
+const MAX_NOTE_BYTES: u64 = 64 * 1024;
 
 /// The file with the last signed checkpoint.
 #[derive(Debug, Clone)]
@@ -24,13 +27,14 @@ impl OutsideCheckpoint {
         &self.0
     }
 
-    /// Reads and verifies it; `None` when there is no such file yet.
-    pub fn read(&self, log: &LogVerifier) -> Result<Option<Checkpoint>> {
-        match fs::read_to_string(&self.0) {
-            Ok(note) => Checkpoint::open(&note, log)
-                .map(Some)
-                .map_err(|e| Error::DoesNotExtend { why: format!("{} cannot be used ({e})", self.0.display()) }),
-            Err(e) if e.kind() == ErrorKind::NotFound => Ok(None),
+    /// Reads and verifies it. It is there from the ledger's creation on: a missing file is as bad as a wrong one.
+    pub fn read(&self, log: &LogVerifier) -> Result<Checkpoint> {
+        let unusable =
+            |why: &dyn std::fmt::Display| Error::DoesNotExtend { why: format!("{} {why}", self.0.display()) };
+        let mut note = String::new();
+        match File::open(&self.0).and_then(|file| file.take(MAX_NOTE_BYTES).read_to_string(&mut note)) {
+            Ok(_) => Checkpoint::open(&note, log).map_err(|e| unusable(&format_args!("cannot be used ({e})"))),
+            Err(e) if e.kind() == ErrorKind::NotFound => Err(unusable(&"is missing")),
             Err(e) => Err(Error::Io(self.0.clone(), e)),
         }
     }
@@ -44,14 +48,6 @@ impl OutsideCheckpoint {
         fs::rename(&next, &self.0).map_err(io)?;
         let folder = self.0.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
         File::open(folder).and_then(|folder| folder.sync_all()).map_err(io)
-    }
-
-    /// Whether `view` extends the checkpoint: at least as long, and the same root at its size.
-    pub fn check(&self, log: &LogVerifier, view: &dyn View) -> Result<()> {
-        match self.read(log)? {
-            Some(outside) => extends(&outside, view),
-            None => Ok(()),
-        }
     }
 }
 

@@ -100,6 +100,8 @@ pub trait Ledger: Send + Sync {
     fn view(&self) -> Result<Box<dyn View + '_>>;
     /// Queues work for the single writer. Works queued together share one transaction and one fsync.
     fn submit(&self, work: Work) -> Result<Ticket>;
+    /// Waits until everything submitted is durable and kept wherever else it is kept (the checkpoint outside).
+    fn flush(&self) -> Result<()>;
 }
 
 /// Runs `work` in the writer and waits until it is durable. An `Err` from `work` undoes what it wrote.

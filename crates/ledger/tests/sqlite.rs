@@ -11,7 +11,8 @@ use std::{
 };
 
 use credence_ledger::{
-    Entry, Error, Kind, Ledger, LogKey, NewEntry, OutsideCheckpoint, Scan, SqliteLedger, Table, merkle, proof,
+    Entry, Error, Kind, Ledger, LogKey, NewEntry, OutsideCheckpoint, Restored, Scan, SqliteLedger, Table, merkle,
+    proof,
     sqlite::{Clock, Options},
     tiles::Resource,
     write,
@@ -236,8 +237,45 @@ fn an_older_copy_is_refused_until_it_is_accepted() {
     std::fs::write(&path, old).unwrap();
     let refused = SqliteLedger::open(options(folder.path()), key(), clock()).map(|_| ()).unwrap_err();
     assert!(refused.to_string().contains("has 5 entries, the checkpoint was made at 10"), "{refused}");
-    let (former, size) = SqliteLedger::accept_restore(&options(folder.path()), &key()).unwrap();
-    assert_eq!((former.unwrap().size, size), (10, 5));
+    let accept = || SqliteLedger::accept_restore(&options(folder.path()), &key()).unwrap();
+    assert_eq!(accept(), Restored::Shorter { size: 5, promised: 10 });
+    assert_eq!(accept(), Restored::NothingToAccept { size: 5 });
+    SqliteLedger::open(options(folder.path()), key(), clock()).unwrap();
+}
+
+#[test]
+fn a_missing_outside_checkpoint_is_refused_and_a_stale_one_refreshed() {
+    let folder = tempfile::tempdir().unwrap();
+    let ledger = create(folder.path());
+    assert!(folder.path().join("checkpoint").exists(), "from the first moment on");
+    append(&ledger, 5).unwrap();
+    ledger.flush().unwrap();
+    let stale = std::fs::read(folder.path().join("checkpoint")).unwrap();
+    append(&ledger, 5).unwrap();
+    ledger.close().unwrap();
+    std::fs::write(folder.path().join("checkpoint"), stale).unwrap();
+    let ledger = SqliteLedger::open(options(folder.path()), key(), clock()).unwrap();
+    let outside = options(folder.path()).outside.read(key().verifier()).unwrap();
+    assert_eq!(outside.size, 10);
+    drop(ledger);
+    std::fs::remove_file(folder.path().join("checkpoint")).unwrap();
+    let refused = SqliteLedger::open(options(folder.path()), key(), clock()).map(|_| ()).unwrap_err();
+    assert!(refused.to_string().contains("is missing"), "{refused}");
+}
+
+#[test]
+fn a_missing_table_is_refused_except_for_repair() {
+    let folder = tempfile::tempdir().unwrap();
+    let ledger = create(folder.path());
+    append(&ledger, 5).unwrap();
+    ledger.close().unwrap();
+    rusqlite::Connection::open(folder.path().join("ledger.db")).unwrap().execute_batch("DROP TABLE p_rows").unwrap();
+    let refused = SqliteLedger::open(options(folder.path()), key(), clock()).map(|_| ()).unwrap_err();
+    assert!(matches!(refused, Error::MissingTable(_)), "{refused}");
+    let refused =
+        SqliteLedger::open_read_only(options(folder.path()), key().verifier().clone()).map(|_| ()).unwrap_err();
+    assert!(matches!(refused, Error::MissingTable(_)), "{refused}");
+    SqliteLedger::open_for_repair(options(folder.path()), key(), clock()).unwrap();
     SqliteLedger::open(options(folder.path()), key(), clock()).unwrap();
 }
 

@@ -4,19 +4,22 @@
 
 use std::collections::HashMap;
 
+use credence_engine::mixture::is_weight;
 use credence_ledger::{
-    Checkpoint, Entry, Hash, Kind, LogVerifier, OutsideCheckpoint, View,
+    Checkpoint, Entry, Hash, Kind, LogVerifier, Table, View,
     merkle::{self, ChangedTile, Edge, TILE_WIDTH},
 };
-use credence_protocol::{Canonical, KeyId, PublicKey, Signal, TagRegistry, Timestamp, verify_batch};
+use credence_protocol::{
+    Canonical, EntityId, KeyId, PublicKey, Signal, TagRegistry, Timestamp, limits::MAX_CLOCK_SKEW_SECONDS, verify_batch,
+};
 use rayon::prelude::*;
-use serde::Serialize;
+use serde::{Serialize, de::DeserializeOwned};
 
 use crate::{
     Result,
-    record::{KeyRecord, Record},
+    record::{AgentRecord, KeyRecord, Record, RevocationRecord},
     replay::{Findings, Fold, for_each_chunk},
-    tables::{self, AgentRow, SignalPlace, SourceRow},
+    tables::{self, AgentRow, KeyRow, SignalPlace, SourceRow},
 };
 
 /// Signatures checked together in a quick audit.
@@ -27,8 +30,9 @@ const SIGNATURES_PER_BATCH: usize = 64;
 pub struct Scope<'a> {
     /// The log's public key.
     pub log: &'a LogVerifier,
-    /// The checkpoint kept outside the database.
-    pub outside: &'a OutsideCheckpoint,
+    /// The checkpoint kept outside the database, or why there is none to go by. Read it before the view: the ledger may
+    /// grow in between, never shrink.
+    pub outside: &'a credence_ledger::Result<Checkpoint>,
     /// The registered tags.
     pub tags: &'a TagRegistry,
     /// Check signatures in batches: twice as fast, by a rule a little less strict than admission's.
@@ -56,18 +60,18 @@ pub struct Audited {
 /// Audits everything in `view`; `progress` is told how many entries are done.
 pub fn audit(view: &dyn View, scope: Scope<'_>, progress: &mut dyn FnMut(u64)) -> Result<Audited> {
     let mut findings = Findings::default();
-    let outside = scope.outside.read(scope.log).unwrap_or_else(|error| {
+    if let Err(error) = scope.outside {
         findings.add(None, error.to_string());
-        None
-    });
+    }
     let mut audit = Audit {
         view,
         scope,
         fold: Fold::new(view, scope.tags)?,
         tree: Edge::default(),
-        outside,
+        outside: scope.outside.as_ref().ok().map(|outside| (outside.size, outside.root)),
         keys: HashMap::new(),
         last_recorded: None,
+        last_change: None,
         next_seq: 0,
         report: Audited { findings, ..Audited::default() },
     };
@@ -84,9 +88,11 @@ struct Audit<'a> {
     scope: Scope<'a>,
     fold: Fold<'a>,
     tree: Edge,
-    outside: Option<Checkpoint>,
+    outside: Option<(u64, Hash)>,
     keys: HashMap<KeyId, KeyRecord>,
     last_recorded: Option<Timestamp>,
+    /// The last entry that was no score.
+    last_change: Option<u64>,
     next_seq: u64,
     report: Audited,
 }
@@ -125,6 +131,7 @@ impl Audit<'_> {
         for one in &examined {
             self.entry(one)?;
         }
+        self.leaves(&examined)?;
         let leaves: Vec<Hash> = examined.iter().map(|one| one.leaf).collect();
         self.grow(&leaves)?;
         self.report.entries += chunk.len() as u64;
@@ -160,8 +167,13 @@ impl Audit<'_> {
 
     /// The checks that need what came before, then the fold.
     fn entry(&mut self, one: &Examined) -> Result<()> {
-        for missing in self.next_seq..one.seq {
-            self.report.findings.add(missing, "the entry is missing");
+        if one.seq > self.next_seq {
+            let what = if one.seq - self.next_seq == 1 {
+                "the entry is missing".to_owned()
+            } else {
+                format!("the entries from here to {} are missing", one.seq - 1)
+            };
+            self.report.findings.add(self.next_seq, what);
         }
         self.next_seq = one.seq + 1;
         let (entry, record) = match &one.parsed {
@@ -183,24 +195,93 @@ impl Audit<'_> {
             Record::Agent(agent) => Some(&agent.agent),
             Record::Source(source) => Some(&source.source),
             Record::Key(key) => Some(&key.source),
-            _ => None,
+            Record::Revocation(revocation) => self.keys.get(&revocation.key_id).map(|key| &key.source),
+            Record::Score(_) | Record::Other(_) => None,
         };
         if subject.is_some_and(|subject| *subject != entry.subject) {
             self.report.findings.add(one.seq, format!("the subject '{}' is not whom the body is about", entry.subject));
         }
-        match record {
-            Record::Signal(signal) => self.signal(one.seq, entry, signal)?,
-            Record::Key(key) => self.key(one.seq, key),
-            _ => {}
+        let wrong = match record {
+            Record::Signal(signal) => self.signal(entry, signal)?,
+            Record::Key(key) => self.key(key)?,
+            Record::Source(source) if !is_weight(source.weight) => vec![format!("{} is no weight", source.weight)],
+            Record::Revocation(revocation) => self.revocation(one.seq, revocation)?,
+            Record::Agent(agent) => self.aliases(agent)?,
+            Record::Score(score) if self.last_change.is_some_and(|change| score.as_of <= change) => {
+                vec![format!("the score saw {} entries, and something changed after those", score.as_of)]
+            }
+            _ => Vec::new(),
+        };
+        wrong.into_iter().for_each(|what| self.report.findings.add(one.seq, what));
+        if entry.kind != Kind::Score {
+            self.last_change = Some(one.seq);
         }
         self.fold.step(one.seq, entry, record)
     }
 
-    fn signal(&mut self, seq: u64, entry: &Entry, signal: &Signal) -> Result<()> {
+    /// The rules of registration, as they were when the entry was written.
+    fn key(&self, key: &KeyRecord) -> Result<Vec<String>> {
+        let mut wrong = Vec::new();
+        if key.public_key.id() != key.key_id {
+            wrong.push("the key id is not the key's".to_owned());
+        }
+        if self.row::<KeyRow>(tables::KEYS, &key.key_id.to_string())?.is_some() {
+            wrong.push("the key was registered before".to_owned());
+        }
+        if self.row::<SourceRow>(tables::SOURCES, key.source.as_str())?.is_none() {
+            wrong.push(format!("source '{}' was not registered", key.source));
+        }
+        let former = match key.replaces {
+            Some(former) => self.row::<KeyRow>(tables::KEYS, &former.to_string())?,
+            None => None,
+        };
+        let endorsed = match (&key.replaces, &former) {
+            (None, _) => key.endorsement.is_none(),
+            (Some(_), Some(former)) => {
+                key.endorsement.is_some()
+                    && former.source == key.source
+                    && former.revoked_from.is_none()
+                    && key.check_endorsement(&former.public_key).is_ok()
+            }
+            (Some(_), None) => false,
+        };
+        if !endorsed {
+            wrong.push("a rotation that no counting key of the source endorsed".to_owned());
+        }
+        Ok(wrong)
+    }
+
+    fn revocation(&self, seq: u64, revocation: &RevocationRecord) -> Result<Vec<String>> {
+        let mut wrong = Vec::new();
+        if self.row::<KeyRow>(tables::KEYS, &revocation.key_id.to_string())?.is_none() {
+            wrong.push(format!("it revokes key {}, which was not registered", revocation.key_id));
+        }
+        if revocation.from_seq > seq {
+            wrong.push(format!("it revokes from entry {}, which did not exist", revocation.from_seq));
+        }
+        Ok(wrong)
+    }
+
+    fn aliases(&self, agent: &AgentRecord) -> Result<Vec<String>> {
+        let mut wrong = Vec::new();
+        for alias in &agent.aliases {
+            match self.row::<EntityId>(tables::ALIASES, alias.as_str())? {
+                Some(owner) if owner != agent.agent => wrong.push(format!("{alias} was an alias of '{owner}'")),
+                _ => {}
+            }
+        }
+        Ok(wrong)
+    }
+
+    /// A row as it was before the entry at hand.
+    fn row<T: DeserializeOwned>(&self, table: Table, key: &str) -> Result<Option<T>> {
+        tables::get(&self.fold.scratch, table, key)
+    }
+
+    fn signal(&self, entry: &Entry, signal: &Signal) -> Result<Vec<String>> {
         let draft = signal.draft();
-        let key: Option<tables::KeyRow> = tables::get(&self.fold.scratch, tables::KEYS, &signal.key_id().to_string())?;
-        let source: Option<SourceRow> = tables::get(&self.fold.scratch, tables::SOURCES, draft.source.as_str())?;
-        let agent: Option<AgentRow> = tables::get(&self.fold.scratch, tables::AGENTS, draft.agent.as_str())?;
+        let key: Option<KeyRow> = self.row(tables::KEYS, &signal.key_id().to_string())?;
+        let source: Option<SourceRow> = self.row(tables::SOURCES, draft.source.as_str())?;
         let mut wrong = Vec::new();
         match &key {
             None => wrong.push(format!("signed by key {}, which was not registered", signal.key_id())),
@@ -213,45 +294,59 @@ impl Audit<'_> {
         match source.map(|source| source.weight) {
             None => wrong.push(format!("source '{}' was not registered", draft.source)),
             weight if weight != entry.weight => {
-                wrong.push(format!("stamped with weight {:?}, the source had {weight:?}", entry.weight))
+                wrong.push(format!("stamped with weight {:?}, the source had {weight:?}", entry.weight));
             }
             Some(_) => {}
         }
-        if agent.is_none() {
+        if self.row::<AgentRow>(tables::AGENTS, draft.agent.as_str())?.is_none() {
             wrong.push(format!("agent '{}' was not registered", draft.agent));
         }
-        if let Some(tag) = draft.tags.iter().find(|tag| self.scope.tags.find(tag.as_str()).is_none()) {
-            wrong.push(format!("tag '{tag}' is not registered"));
+        for tag in &draft.tags {
+            match self.scope.tags.find(tag.as_str()) {
+                None => wrong.push(format!("tag '{tag}' is not registered")),
+                Some(definition) if !definition.may_be_emitted_by(&draft.source) => {
+                    wrong.push(format!("tag '{tag}' is not for '{}' to emit", draft.source));
+                }
+                Some(_) => {}
+            }
+        }
+        if draft.observed_at.at() > entry.recorded_at.plus_seconds(MAX_CLOCK_SKEW_SECONDS) {
+            wrong.push("observed after it was recorded".into());
         }
         if let Some(id) = draft.supersedes {
-            let place: Option<SignalPlace> = tables::get(&self.fold.scratch, tables::SIGNAL_IDS, &id.to_string())?;
+            let place: Option<SignalPlace> = self.row(tables::SIGNAL_IDS, &id.to_string())?;
             if !place.is_some_and(|place| place.source == draft.source && place.agent == draft.agent) {
                 wrong.push(format!("supersedes {id}, which is no earlier signal of its source about its agent"));
             }
         }
-        if tables::get::<SignalPlace>(&self.fold.scratch, tables::SIGNAL_IDS, &draft.id.to_string())?.is_some() {
+        if self.row::<SignalPlace>(tables::SIGNAL_IDS, &draft.id.to_string())?.is_some() {
             wrong.push(format!("id {} was used before", draft.id));
         }
-        wrong.into_iter().for_each(|what| self.report.findings.add(seq, what));
-        Ok(())
+        Ok(wrong)
     }
 
-    fn key(&mut self, seq: u64, key: &KeyRecord) {
-        if key.public_key.id() != key.key_id {
-            self.report.findings.add(seq, "the key id is not the key's");
-        }
-        if let Some(former) = key.replaces {
-            let endorsed = self.keys.get(&former).map(|former| key.check_endorsement(&former.public_key));
-            if !matches!(endorsed, Some(Ok(()))) || key.endorsement.is_none() {
-                self.report.findings.add(seq, format!("key {former} did not endorse this rotation"));
+    /// Compares each entry's hash with the one that the log was built over.
+    fn leaves(&mut self, examined: &[Examined]) -> Result<()> {
+        let mut tile: Option<(u64, Vec<u8>)> = None;
+        for one in examined {
+            let (index, at) = (one.seq / TILE_WIDTH as u64, (one.seq % TILE_WIDTH as u64) as usize * 32);
+            if tile.as_ref().is_none_or(|(loaded, _)| *loaded != index) {
+                tile = Some((index, self.view.tile(0, index)?.unwrap_or_default()));
+            }
+            let stored = tile.as_ref().and_then(|(_, hashes)| hashes.get(at..at + 32));
+            if stored != Some(one.leaf.0.as_slice()) {
+                self.report
+                    .findings
+                    .add(one.seq, "the entry is not the one that the log was built over (its hash differs)");
             }
         }
+        Ok(())
     }
 
     /// Grows the recomputed tree and compares it with what is stored; stops on the way at the size of the checkpoint
     /// outside.
     fn grow(&mut self, leaves: &[Hash]) -> Result<()> {
-        let outside = self.outside.as_ref().map(|outside| (outside.size, outside.root));
+        let outside = self.outside;
         let until = outside.map_or(0, |(size, _)| size.saturating_sub(self.tree.size()));
         let (before, after) = leaves.split_at((until as usize).min(leaves.len()));
         for part in [before, after] {
@@ -281,18 +376,11 @@ impl Audit<'_> {
         let stored = self.view.tile(*level, *index)?.unwrap_or_default();
         let differs = |n: usize, hash: &[u8]| stored.get(n * hash.len()..(n + 1) * hash.len()) != Some(hash);
         let wrong = hashes.chunks(32).enumerate().find(|(n, hash)| differs(*n, hash));
-        match wrong {
-            None => {}
-            Some((n, _)) if *level == 0 => {
-                let seq = index * TILE_WIDTH as u64 + n as u64;
-                self.report
-                    .findings
-                    .add(seq, "the entry is not the one that the log was built over (its hash differs)");
-            }
-            Some((n, _)) => self
-                .report
+        // Leaves have been compared one by one.
+        if let Some((n, _)) = wrong.filter(|_| *level > 0) {
+            self.report
                 .findings
-                .add(None, format!("hash {n} of tile {level}/{index} does not follow from the entries")),
+                .add(None, format!("hash {n} of tile {level}/{index} does not follow from the entries"));
         }
         Ok(())
     }
@@ -313,16 +401,18 @@ impl Audit<'_> {
             }
             Some(Ok(_)) => {}
         }
-        if let Some(outside) = self.outside.as_ref().filter(|outside| outside.size > size) {
-            let what = format!("the checkpoint outside the database is of {} entries, there are {size}", outside.size);
-            self.report.findings.add(None, what);
+        match self.outside {
+            Some((promised, _)) if promised > size => {
+                let what = format!("the checkpoint outside the database is of {promised} entries, there are {size}");
+                self.report.findings.add(None, what);
+            }
+            Some((0, _)) => self.report.outside_size = Some(0),
+            _ => {}
         }
         let replayed = self.fold.finish()?;
         self.report.score_events = replayed.score_events;
         self.report.rows = replayed.rows;
-        for finding in replayed.differences.listed {
-            self.report.findings.add(finding.seq, finding.what);
-        }
+        self.report.findings.append(replayed.differences);
         Ok(self.report)
     }
 }

@@ -62,7 +62,7 @@ impl Authority {
     /// Takes charge of a ledger opened for writing. Agents that a crash left unscored are scored first.
     pub fn open(ledger: Arc<dyn Ledger>, settings: &Settings, clock: Clock) -> Result<Self> {
         let tags = TagRegistry::standard()?;
-        let scoring = Scoring { tags: Arc::new(tags.clone()), coverage_floor: settings.coverage_floor };
+        let scoring = Scoring::new(tags.clone(), settings.coverage_floor);
         score_all(&*ledger, &scoring)?;
         let scorer = Scorer::start(Arc::clone(&ledger), scoring.clone());
         Ok(Self { ledger, gate: Gate::new(tags), scoring, requirements: Requirements::standard()?, clock, scorer })
@@ -124,7 +124,10 @@ impl Authority {
             if (idle || in_flight.len() > BATCHES_IN_FLIGHT)
                 && let Some(oldest) = in_flight.pop_front()
             {
-                for verdict in oldest.wait()? {
+                let verdicts = oldest.wait()?;
+                // Not before: woken too early, the scorer would find nothing and sleep on.
+                self.scorer.wake();
+                for verdict in verdicts {
                     each(position, verdict);
                     position += 1;
                 }
@@ -160,7 +163,6 @@ impl Authority {
             *slot.lock().unwrap_or_else(PoisonError::into_inner) = Some(outcome);
             keep
         }))?;
-        self.scorer.wake();
         Ok(InFlight { rejected: verdicts, settled, ticket })
     }
 
@@ -171,7 +173,13 @@ impl Authority {
 
     /// Scores every agent again; those with nothing new get no new event.
     pub fn recompute(&self, progress: &mut dyn FnMut(usize)) -> Result<Recomputed> {
+        let _turn = self.scoring.turn.lock().unwrap_or_else(PoisonError::into_inner);
         recompute::recompute(self.ledger(), &self.scoring, progress)
+    }
+
+    /// Waits until everything is durable and the checkpoint outside the database is up to date.
+    pub fn flush(&self) -> Result<()> {
+        Ok(self.ledger.flush()?)
     }
 
     pub(crate) fn wake_scorer(&self) {
@@ -181,6 +189,7 @@ impl Authority {
 
 /// Both kinds of waiting: agents by name, and everyone.
 fn score_all(ledger: &dyn Ledger, scoring: &Scoring) -> Result<()> {
+    let _turn = scoring.turn.lock().unwrap_or_else(PoisonError::into_inner);
     let everyone = recompute::asked_by(&*ledger.view()?)?.is_some();
     if everyone {
         recompute::recompute(ledger, scoring, &mut |_| {})?;

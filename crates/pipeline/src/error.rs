@@ -38,8 +38,8 @@ pub enum Error {
     /// The source is registered already.
     #[error("source '{0}' is registered already: change its weight with `credence source weight`")]
     SourceExists(EntityId),
-    /// A weight that is negative or not finite.
-    #[error("a weight is a number of at least 0, not {0}")]
+    /// A weight that is neither 0 nor within its bounds.
+    #[error("a weight is 0 or between 0.000001 and 1000000, not {0}")]
     Weight(f64),
     /// The source has this weight already.
     #[error("source '{source_id}' has weight {weight} already")]
@@ -80,6 +80,24 @@ pub enum Error {
         from: u64,
         /// The ledger's size.
         size: u64,
+    },
+    /// A rotation with a key of another source.
+    #[error("key {key} belongs to source '{owner}', not to '{claimed}': nothing was changed")]
+    KeyOfAnother {
+        /// The key.
+        key: KeyId,
+        /// Whose it is.
+        owner: EntityId,
+        /// Whose it was said to be.
+        claimed: EntityId,
+    },
+    /// A name, description or reason that is too long or has control characters.
+    #[error("{field}: at most {limit} characters and no control characters, because it is shown to people")]
+    Text {
+        /// Which field.
+        field: &'static str,
+        /// The limit.
+        limit: usize,
     },
     /// A row of a projection that does not parse: dropped projections can be rebuilt.
     #[error("table {table}, row '{key}': {why}; rebuild the projections with `credence replay --rebuild`")]

@@ -12,7 +12,7 @@ use credence_protocol::{EntityId, KeyId, Signal, Tag, Uuid};
 use crate::{
     Result,
     record::{AgentRecord, Record, RecordedScore, RevocationRecord},
-    tables::{self, AgentRow, CurrentRow, KeyRow, ScoreRow, SignalPlace, SignalRow, SourceRow},
+    tables::{self, AgentRow, CurrentRow, KeyRow, ScoreRow, SignalPlace, SlotRow, SourceRow},
 };
 
 /// Applies one entry to the tables.
@@ -31,6 +31,10 @@ pub fn apply(tx: &mut dyn Transaction, at: Appended, subject: &EntityId, record:
             Ok(())
         }
         Record::Key(record) => {
+            // A key is registered once: a second record must not bring it back, or to another source.
+            if tables::get::<KeyRow>(tx, tables::KEYS, &record.key_id.to_string())?.is_some() {
+                return Ok(());
+            }
             let row = KeyRow {
                 seq,
                 source: record.source.clone(),
@@ -57,43 +61,40 @@ fn agent(tx: &mut dyn Transaction, at: Appended, record: &AgentRecord) -> Result
         former.unwrap_or(AgentRow { seq: at.seq, registered_at: at.recorded_at, name: None, aliases: Vec::new() });
     row.name = record.name.clone().or(row.name);
     for alias in &record.aliases {
-        if !row.aliases.contains(alias) {
+        // Whoever had the alias first keeps it.
+        if tables::get::<EntityId>(tx, tables::ALIASES, alias.as_str())?.is_none() {
+            tables::put(tx, tables::ALIASES, alias.as_str(), &record.agent)?;
             row.aliases.push(alias.clone());
         }
-        tables::put(tx, tables::ALIASES, alias.as_str(), &record.agent)?;
     }
     Ok(tables::put(tx, tables::AGENTS, record.agent.as_str(), &row)?)
 }
 
 fn signal(tx: &mut dyn Transaction, at: Appended, signal: &Signal) -> Result<()> {
     let draft = signal.draft();
-    let (agent, source) = (&draft.agent, &draft.source);
-    let seq = at.seq;
-    let place = SignalPlace { seq, agent: agent.clone(), source: source.clone() };
+    let (agent, source, seq) = (&draft.agent, &draft.source, at.seq);
+    let place = SignalPlace { seq, agent: agent.clone(), source: source.clone(), tags: draft.tags.clone() };
     tables::put(tx, tables::SIGNAL_IDS, &draft.id.to_string(), &place)?;
-    let row = SignalRow {
-        id: draft.id,
-        key: signal.key_id(),
-        tags: draft.tags.clone(),
-        observed_at: draft.observed_at.at().micros(),
-        value: draft.value,
-        stddev: draft.stddev,
-        supersedes: draft.supersedes,
-    };
-    tables::put(tx, tables::SIGNALS, &signal_key(agent, source, seq), &row)?;
+    let observed_at = draft.observed_at.at().micros();
+    let row = SlotRow { id: draft.id, key: signal.key_id(), value: draft.value, stddev: draft.stddev };
+    for tag in &draft.tags {
+        let slot = tables::slot(agent, source, tag);
+        tables::put(tx, tables::SLOTS, &tables::slot_place(&slot, observed_at, seq), &row)?;
+    }
     tables::put(tx, tables::PENDING, agent.as_str(), &seq)?;
-    if let Some(superseded) = draft.supersedes {
+    if let Some(id) = draft.supersedes {
+        tables::put(tx, tables::SUPERSEDED, &format!("{id}/{seq:016}"), &row.key)?;
         let mut slots: BTreeSet<Tag> = draft.tags.iter().cloned().collect();
-        slots.extend(tags_of(tx, superseded)?);
-        return slots.iter().try_for_each(|tag| refill(tx, agent, source, tag));
+        slots.extend(tags_of(tx, id)?);
+        return slots.iter().try_for_each(|tag| refill(tx, &tables::slot(agent, source, tag)));
     }
     // Nothing else changed, and whoever holds a slot counts: the newer of the two keeps it.
-    let new = CurrentRow { seq, observed_at: row.observed_at, value: row.value, stddev: row.stddev };
+    let new = CurrentRow { seq, observed_at, value: row.value, stddev: row.stddev };
     for tag in &draft.tags {
-        let key = tables::agent_source(agent, source, tag);
-        let holder: Option<CurrentRow> = tables::get(tx, tables::CURRENT, &key)?;
+        let slot = tables::slot(agent, source, tag);
+        let holder: Option<CurrentRow> = tables::get(tx, tables::CURRENT, &slot)?;
         if holder.is_none_or(|holder| (holder.observed_at, holder.seq) < (new.observed_at, new.seq)) {
-            tables::put(tx, tables::CURRENT, &key, &new)?;
+            tables::put(tx, tables::CURRENT, &slot, &new)?;
         }
     }
     Ok(())
@@ -105,79 +106,99 @@ fn revocation(tx: &mut dyn Transaction, at: Appended, record: &RevocationRecord)
         row.revoked_from = Some(row.revoked_from.map_or(record.from_seq, |from| from.min(record.from_seq)));
         tables::put(tx, tables::KEYS, &key, &row)?;
     }
-    for (agent, source, tag) in slots_touched_by(tx, record.key_id, record.from_seq)? {
-        refill(tx, &agent, &source, &tag)?;
+    for (agent, slot) in slots_touched_by(tx, record.key_id, record.from_seq, at.seq)? {
+        refill(tx, &slot)?;
         tables::put(tx, tables::PENDING, agent.as_str(), &at.seq)?;
     }
     Ok(())
 }
 
-/// The slots of every signal that `key` signed from `from` on, and of what those superseded.
-fn slots_touched_by(tx: &dyn Transaction, key: KeyId, from: u64) -> Result<BTreeSet<(EntityId, EntityId, Tag)>> {
-    let mut signed: Vec<Signal> = Vec::new();
-    tx.entries(from, &mut |seq, bytes| {
-        // Damaged entries are for the audit to report; they hold no slot.
-        if let Ok(entry) = Entry::parse(seq, bytes)
-            && entry.kind == Kind::Signal
-            && let Ok(Record::Signal(signal)) = Record::of(seq, &entry)
-            && signal.key_id() == key
-        {
-            signed.push(*signal);
-        }
-        ControlFlow::Continue(())
-    })?;
+/// The slots, with their agents, of every signal that `key` signed from `from` until `until`, and of what those
+/// superseded.
+fn slots_touched_by(tx: &dyn Transaction, key: KeyId, from: u64, until: u64) -> Result<BTreeSet<(EntityId, String)>> {
     let mut slots = BTreeSet::new();
-    for signal in &signed {
+    let mut failed = None;
+    let mut touch = |signal: &Signal| -> Result<()> {
         let draft = signal.draft();
         let mut tags = draft.tags.clone();
         if let Some(superseded) = draft.supersedes {
             tags.extend(tags_of(tx, superseded)?);
         }
-        slots.extend(tags.into_iter().map(|tag| (draft.agent.clone(), draft.source.clone(), tag)));
-    }
-    Ok(slots)
-}
-
-fn signal_key(agent: &EntityId, source: &EntityId, seq: u64) -> String {
-    tables::agent_source(agent, source, format_args!("{seq:016}"))
+        slots.extend(tags.iter().map(|tag| (draft.agent.clone(), tables::slot(&draft.agent, &draft.source, tag))));
+        Ok(())
+    };
+    tx.entries(from, &mut |seq, bytes| {
+        if seq >= until {
+            return ControlFlow::Break(());
+        }
+        // Damaged entries are for the audit to report; they hold no slot.
+        if let Ok(entry) = Entry::parse(seq, bytes)
+            && entry.kind == Kind::Signal
+            && let Ok(Record::Signal(signal)) = Record::of(seq, &entry)
+            && signal.key_id() == key
+            && let Err(error) = touch(&signal)
+        {
+            failed = Some(error);
+            return ControlFlow::Break(());
+        }
+        ControlFlow::Continue(())
+    })?;
+    failed.map_or(Ok(slots), Err)
 }
 
 fn tags_of(tx: &dyn Transaction, id: Uuid) -> Result<Vec<Tag>> {
-    let Some(place) = tables::get::<SignalPlace>(tx, tables::SIGNAL_IDS, &id.to_string())? else {
-        return Ok(Vec::new());
-    };
-    let key = signal_key(&place.agent, &place.source, place.seq);
-    Ok(tables::get::<SignalRow>(tx, tables::SIGNALS, &key)?.map_or_else(Vec::new, |row| row.tags))
+    let place: Option<SignalPlace> = tables::get(tx, tables::SIGNAL_IDS, &id.to_string())?;
+    Ok(place.map_or_else(Vec::new, |place| place.tags))
 }
 
-/// Finds the current signal of a slot anew, after something stopped counting.
-fn refill(tx: &mut dyn Transaction, agent: &EntityId, source: &EntityId, tag: &Tag) -> Result<()> {
-    let prefix = tables::agent_source(agent, source, "");
-    let mut counting: Vec<(u64, SignalRow)> = Vec::new();
-    let mut keys: Vec<(KeyId, Option<KeyRow>)> = Vec::new();
+/// Finds the current signal of a slot anew, after something stopped counting: from the newest back to the first that
+/// counts.
+fn refill(tx: &mut dyn Transaction, slot: &str) -> Result<()> {
+    let prefix = format!("{slot}/");
+    let mut current = None;
     let view = &*tx;
-    tables::scan(view, tables::SIGNALS, Scan::prefix(&prefix), |key, row: SignalRow| {
-        let seq = key.rsplit('/').next().and_then(|seq| seq.parse().ok()).unwrap_or_default();
-        if !keys.iter().any(|(id, _)| *id == row.key) {
-            keys.push((row.key, tables::get(view, tables::KEYS, &row.key.to_string())?));
+    let mut keys = Keys { view, seen: Vec::new() };
+    tables::scan(view, tables::SLOTS, Scan { reverse: true, ..Scan::prefix(&prefix) }, |place, row: SlotRow| {
+        let Some((observed_at, seq)) = tables::split_place(place) else { return Ok(ControlFlow::Continue(())) };
+        if !keys.counts_at(row.key, seq)? || is_superseded(&mut keys, row.id)? {
+            return Ok(ControlFlow::Continue(()));
         }
-        let key_row = keys.iter().find(|(id, _)| *id == row.key).and_then(|(_, row)| row.as_ref());
-        if key_row.is_some_and(|key| key.counts_at(seq)) {
-            counting.push((seq, row));
-        }
-        Ok(ControlFlow::Continue(()))
+        current = Some(CurrentRow { seq, observed_at, value: row.value, stddev: row.stddev });
+        Ok(ControlFlow::Break(()))
     })?;
-    let superseded: BTreeSet<Uuid> = counting.iter().filter_map(|(_, row)| row.supersedes).collect();
-    let newest = counting
-        .iter()
-        .filter(|(_, row)| row.tags.contains(tag) && !superseded.contains(&row.id))
-        .max_by_key(|(seq, row)| (row.observed_at, *seq));
-    let slot = tables::agent_source(agent, source, tag);
-    match newest {
-        Some((seq, row)) => {
-            let current = CurrentRow { seq: *seq, observed_at: row.observed_at, value: row.value, stddev: row.stddev };
-            Ok(tables::put(tx, tables::CURRENT, &slot, &current)?)
-        }
-        None => Ok(tx.delete(tables::CURRENT, &slot)?),
+    match current {
+        Some(current) => Ok(tables::put(tx, tables::CURRENT, slot, &current)?),
+        None => Ok(tx.delete(tables::CURRENT, slot)?),
+    }
+}
+
+/// Whether a signal that counts supersedes `id`.
+fn is_superseded(keys: &mut Keys<'_>, id: Uuid) -> Result<bool> {
+    let mut superseded = false;
+    let prefix = format!("{id}/");
+    tables::scan(keys.view, tables::SUPERSEDED, Scan::prefix(&prefix), |place, key: KeyId| {
+        let seq = place.rsplit('/').next().and_then(|seq| seq.parse().ok()).unwrap_or_default();
+        superseded = keys.counts_at(key, seq)?;
+        Ok(if superseded { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
+    })?;
+    Ok(superseded)
+}
+
+/// Keys looked up on the way: few, and the same ones again and again.
+struct Keys<'a> {
+    view: &'a dyn Transaction,
+    seen: Vec<(KeyId, Option<KeyRow>)>,
+}
+
+impl Keys<'_> {
+    fn counts_at(&mut self, key: KeyId, seq: u64) -> Result<bool> {
+        let at = match self.seen.iter().position(|(id, _)| *id == key) {
+            Some(at) => at,
+            None => {
+                self.seen.push((key, tables::get(self.view, tables::KEYS, &key.to_string())?));
+                self.seen.len() - 1
+            }
+        };
+        Ok(self.seen[at].1.as_ref().is_some_and(|row| row.counts_at(seq)))
     }
 }

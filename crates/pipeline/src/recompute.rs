@@ -13,7 +13,7 @@ use serde::Serialize;
 use crate::{
     Result,
     filter::{self, Weights},
-    record::ScoreRecord,
+    record::{Input, ScoreRecord},
     score::{self, Scoring},
     tables::{self, AgentRow, ScoreRow},
 };
@@ -93,24 +93,36 @@ impl Task {
         for agent in agents {
             let inputs = filter::inputs(&*view, agent, &weights, &scoring.tags)?;
             task.signals += inputs.len();
-            let last: Option<ScoreRow> = tables::get(&*view, tables::SCORES, agent.as_str())?;
-            if inputs.is_empty() && last.as_ref().is_none_or(|last| last.recorded.status == "unrated") {
-                continue;
+            if let Some(body) = changed(&*view, agent, task.as_of, &inputs, scoring)? {
+                task.changed.push((agent.clone(), body));
             }
-            let mut record = ScoreRecord::compute(agent.clone(), task.as_of, &inputs, scoring.coverage_floor)?;
-            if let Some(last) = last {
-                // The same event but for `as_of`: nothing new to say.
-                record.as_of = last.recorded.as_of;
-                let bytes = view.entry(last.seq)?.unwrap_or_default();
-                if Entry::parse(last.seq, &bytes)?.body() == Canonical::of(&record)?.as_str() {
-                    continue;
-                }
-                record.as_of = task.as_of;
-            }
-            task.changed.push((agent.clone(), Canonical::of(&record)?));
         }
         Ok(task)
     }
+}
+
+/// The agent's new score event, unless its newest says the same but for `as_of`.
+fn changed(
+    view: &(impl View + ?Sized),
+    agent: &EntityId,
+    as_of: u64,
+    inputs: &[Input],
+    scoring: &Scoring,
+) -> Result<Option<Canonical>> {
+    let last: Option<ScoreRow> = tables::get(view, tables::SCORES, agent.as_str())?;
+    if inputs.is_empty() && last.as_ref().is_none_or(|last| last.recorded.status == "unrated") {
+        return Ok(None);
+    }
+    let mut record = ScoreRecord::compute(agent.clone(), as_of, inputs, scoring.coverage_floor)?;
+    if let Some(last) = last {
+        record.as_of = last.recorded.as_of;
+        let bytes = view.entry(last.seq)?.unwrap_or_default();
+        if Entry::parse(last.seq, &bytes)?.body() == Canonical::of(&record)?.as_str() {
+            return Ok(None);
+        }
+        record.as_of = as_of;
+    }
+    Ok(Some(Canonical::of(&record)?))
 }
 
 /// Appends the new events. If anyone else wrote since they were computed, they are made again here, in the writer.
@@ -129,7 +141,11 @@ fn record(ledger: &dyn Ledger, scoring: &Scoring, tasks: Vec<Task>) -> Result<us
             } else {
                 let weights = Weights::read(tx)?;
                 for (agent, _) in &task.changed {
-                    events += usize::from(score::score_agent(tx, agent, &weights, &scoring)?);
+                    let inputs = filter::inputs(tx, agent, &weights, &scoring.tags)?;
+                    if let Some(body) = changed(tx, agent, tx.size()?, &inputs, &scoring)? {
+                        score::append(tx, agent, &body)?;
+                        events += 1;
+                    }
                     tx.delete(tables::PENDING, agent.as_str())?;
                 }
             }

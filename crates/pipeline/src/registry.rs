@@ -1,5 +1,6 @@
 //! Agents, sources and keys: who is spoken of, who may speak and how much it counts. Every change is an entry.
 
+use credence_engine::mixture::is_weight;
 use credence_ledger::{Kind, Transaction, write};
 use credence_protocol::{Alias, EntityId, KeyId, PublicKey, SecretKey};
 
@@ -34,6 +35,7 @@ pub struct NewSource {
 impl Authority {
     /// Registers an agent, or adds a name or aliases to it. Gives the entry's seq.
     pub fn add_agent(&self, new: NewAgent) -> Result<u64> {
+        check_text("name", new.name.as_deref())?;
         write(self.ledger(), move |tx| {
             let former: Option<AgentRow> = tables::get(tx, tables::AGENTS, new.agent.as_str())?;
             for alias in &new.aliases {
@@ -57,6 +59,7 @@ impl Authority {
 
     /// Registers a source with its weight.
     pub fn add_source(&self, new: NewSource) -> Result<u64> {
+        check_text("description", new.description.as_deref())?;
         check_weight(new.weight)?;
         write(self.ledger(), move |tx| {
             if tables::get::<SourceRow>(tx, tables::SOURCES, new.source.as_str())?.is_some() {
@@ -89,13 +92,16 @@ impl Authority {
         write(self.ledger(), move |tx| add_key(tx, record))
     }
 
-    /// Hands over from `former` to `key`: the new key is endorsed by the former, which is revoked from then on.
-    pub fn rotate_key(&self, former: &SecretKey, key: &PublicKey) -> Result<u64> {
+    /// Hands `source` over from `former` to `key`: the new key is endorsed by the former, which is revoked from then on.
+    pub fn rotate_key(&self, source: EntityId, former: &SecretKey, key: &PublicKey) -> Result<u64> {
         let former_id = former.public().id();
         let former = former.clone();
         let key = *key;
         write(self.ledger(), move |tx| {
             let row = require_key(tx, former_id)?;
+            if row.source != source {
+                return Err(Error::KeyOfAnother { key: former_id, owner: row.source, claimed: source });
+            }
             if row.revoked_from.is_some() {
                 return Err(Error::RevokedKey(former_id));
             }
@@ -107,14 +113,23 @@ impl Authority {
 
     /// Revokes a key from entry `from` on (from now on when not given). What it signed from there on stops counting.
     pub fn revoke_key(&self, key: KeyId, from: Option<u64>, reason: Option<String>) -> Result<u64> {
+        check_text("reason", reason.as_deref())?;
         let seq = write(self.ledger(), move |tx| revoke(tx, key, from, reason))?;
         self.wake_scorer();
         Ok(seq)
     }
 }
 
+/// Characters of a name, description or reason.
+const MAX_TEXT: usize = 256;
+
+fn check_text(field: &'static str, text: Option<&str>) -> Result<()> {
+    let fits = |text: &str| text.chars().count() <= MAX_TEXT && !text.chars().any(char::is_control);
+    if text.is_none_or(fits) { Ok(()) } else { Err(Error::Text { field, limit: MAX_TEXT }) }
+}
+
 fn check_weight(weight: f64) -> Result<()> {
-    if weight >= 0.0 && weight.is_finite() { Ok(()) } else { Err(Error::Weight(weight)) }
+    if is_weight(weight) { Ok(()) } else { Err(Error::Weight(weight)) }
 }
 
 fn require_source(tx: &dyn Transaction, source: &EntityId) -> Result<SourceRow> {

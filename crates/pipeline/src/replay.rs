@@ -43,6 +43,12 @@ pub struct Findings {
 }
 
 impl Findings {
+    pub(crate) fn append(&mut self, other: Findings) {
+        self.count += other.count;
+        let room = MAX_LISTED.saturating_sub(self.listed.len());
+        self.listed.extend(other.listed.into_iter().take(room));
+    }
+
     pub(crate) fn add(&mut self, seq: impl Into<Option<u64>>, what: impl Into<String>) {
         self.count += 1;
         if self.listed.len() < MAX_LISTED {
@@ -124,20 +130,23 @@ impl<'a> Fold<'a> {
                     Some(weights) => weights,
                     None => self.weights.insert(Weights::read(&self.scratch)?),
                 };
-                let again = score::recorded_again(&self.scratch, &entry.subject, event, weights, self.tags)?;
+                let again = score::recorded_again(&self.scratch, &entry.subject, event, weights, self.tags);
                 self.report.score_events += 1;
                 if event.as_of > seq {
                     self.report
                         .differences
                         .add(seq, format!("the score event claims to have seen {} entries", event.as_of));
                 }
-                if again.as_str() != entry.body() {
-                    let what = format!(
-                        "the score event of '{}' does not come out again: {}",
-                        entry.subject,
-                        first_difference(entry.body(), again.as_str())
-                    );
-                    self.report.differences.add(seq, what);
+                match again {
+                    Ok(again) if again.as_str() == entry.body() => {}
+                    Ok(again) => {
+                        let place = first_difference(entry.body(), again.as_str());
+                        let what = format!("the score event of '{}' does not come out again: {place}", entry.subject);
+                        self.report.differences.add(seq, what);
+                    }
+                    Err(error) => {
+                        self.report.differences.add(seq, format!("the score event cannot be made again: {error}"))
+                    }
                 }
             }
             _ => {}

@@ -4,7 +4,11 @@
 //! event each. The table is written with the signals and emptied with the events, so a crash in between loses nothing:
 //! whoever opens the ledger next finds the agents still waiting.
 
-use std::{ops::ControlFlow, sync::Arc, time::Duration};
+use std::{
+    ops::ControlFlow,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
 
 use credence_ledger::{Appended, Kind, Ledger, Scan, Transaction, View, write};
 use credence_protocol::{Canonical, EntityId, TagRegistry};
@@ -29,6 +33,15 @@ pub struct Scoring {
     pub tags: Arc<TagRegistry>,
     /// Coverage below which a score is not published.
     pub coverage_floor: f64,
+    /// Held by whoever scores what is pending: two at once would record the same scores twice.
+    pub(crate) turn: Arc<Mutex<()>>,
+}
+
+impl Scoring {
+    /// With these tags and this floor.
+    pub fn new(tags: TagRegistry, coverage_floor: f64) -> Self {
+        Self { tags: Arc::new(tags), coverage_floor, turn: Arc::default() }
+    }
 }
 
 /// Scores every agent that waits by name; gives how many events were recorded. Agents that wait because a weight changed
@@ -66,12 +79,7 @@ fn pending(view: &(impl View + ?Sized), limit: usize) -> Result<Vec<EntityId>> {
 }
 
 /// Records the agent's score as of now. Nothing is recorded for an agent that was never rated and still is not.
-pub(crate) fn score_agent(
-    tx: &mut dyn Transaction,
-    agent: &EntityId,
-    weights: &Weights,
-    scoring: &Scoring,
-) -> Result<bool> {
+fn score_agent(tx: &mut dyn Transaction, agent: &EntityId, weights: &Weights, scoring: &Scoring) -> Result<bool> {
     let inputs = filter::inputs(tx, agent, weights, &scoring.tags)?;
     if inputs.is_empty() {
         let last: Option<ScoreRow> = tables::get(tx, tables::SCORES, agent.as_str())?;

@@ -7,8 +7,9 @@
 //! | `aliases` | alias | agent |
 //! | `sources` | source | weight |
 //! | `keys` | key id | source, public key, revocation |
-//! | `signals` | agent/source/seq | every signal, as an index |
 //! | `signal_ids` | id | where the signal is |
+//! | `slots` | agent/source/tag/observed_at/seq | every signal under each of its tags, oldest first |
+//! | `superseded` | id/seq | that the signal at seq supersedes this one |
 //! | `current` | agent/source/tag | the current signal of each slot |
 //! | `scores` | agent | the newest score |
 //! | `score_events` | agent/seq | every score |
@@ -30,8 +31,10 @@ pub const ALIASES: Table = Table("aliases");
 pub const SOURCES: Table = Table("sources");
 /// key id → [`KeyRow`]
 pub const KEYS: Table = Table("keys");
-/// agent/source/seq → [`SignalRow`]
-pub const SIGNALS: Table = Table("signals");
+/// agent/source/tag/observed_at/seq → [`SlotRow`]
+pub const SLOTS: Table = Table("slots");
+/// id/seq → the [`KeyId`] that signed the superseding signal
+pub const SUPERSEDED: Table = Table("superseded");
 /// id → [`SignalPlace`]
 pub const SIGNAL_IDS: Table = Table("signal_ids");
 /// agent/source/tag → [`CurrentRow`]
@@ -47,7 +50,7 @@ pub const EVERYONE: &str = "*";
 
 /// Every table.
 pub const TABLES: &[Table] =
-    &[AGENTS, ALIASES, SOURCES, KEYS, SIGNALS, SIGNAL_IDS, CURRENT, SCORES, SCORE_EVENTS, PENDING];
+    &[AGENTS, ALIASES, SOURCES, KEYS, SIGNAL_IDS, SLOTS, SUPERSEDED, CURRENT, SCORES, SCORE_EVENTS, PENDING];
 
 /// An agent.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -95,24 +98,17 @@ impl KeyRow {
     }
 }
 
-/// A signal in the index.
+/// A signal under one of its tags.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct SignalRow {
+pub struct SlotRow {
     /// Its id.
     pub id: Uuid,
     /// Who signed.
     pub key: KeyId,
-    /// Its tags.
-    pub tags: Vec<Tag>,
-    /// Microseconds since 1970.
-    pub observed_at: i64,
     /// 0..=100.
     pub value: f64,
     /// 0..=50.
     pub stddev: f64,
-    /// What it corrects.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub supersedes: Option<Uuid>,
 }
 
 /// Where a signal is.
@@ -124,6 +120,8 @@ pub struct SignalPlace {
     pub agent: EntityId,
     /// Who measured.
     pub source: EntityId,
+    /// Its tags.
+    pub tags: Vec<Tag>,
 }
 
 /// The current signal of one (agent, source, tag).
@@ -156,9 +154,23 @@ pub fn agent_seq(agent: &EntityId, seq: u64) -> String {
     format!("{agent}/{seq:016}")
 }
 
-/// `agent/source/last`.
-pub fn agent_source(agent: &EntityId, source: &EntityId, last: impl std::fmt::Display) -> String {
-    format!("{agent}/{source}/{last}")
+/// `agent/source/tag`.
+pub fn slot(agent: &EntityId, source: &EntityId, tag: &Tag) -> String {
+    format!("{agent}/{source}/{tag}")
+}
+
+/// A signal's place in a slot: times and seqs in a form that sorts, times before 1970 included.
+pub fn slot_place(slot: &str, observed_at: i64, seq: u64) -> String {
+    let sortable = observed_at as u64 ^ (1 << 63);
+    format!("{slot}/{sortable:020}/{seq:016}")
+}
+
+/// `observed_at` and `seq` out of such a place.
+pub fn split_place(place: &str) -> Option<(i64, u64)> {
+    let mut parts = place.rsplit('/');
+    let seq = parts.next()?.parse().ok()?;
+    let sortable: u64 = parts.next()?.parse().ok()?;
+    Some(((sortable ^ (1 << 63)) as i64, seq))
 }
 
 /// The three parts of an `agent/source/tag` key.

@@ -14,7 +14,8 @@ use crate::Error;
 pub struct Canonical(String);
 
 impl Canonical {
-    /// Canonicalises `value`. Fails on NaN, infinities and maps whose keys are not strings.
+    /// Canonicalises `value`. Fails on maps whose keys are not strings, and on a bare NaN or infinity. Inside a document
+    /// those would be written as `null`: whoever builds one keeps them out, as the signal's ranges and the engine's do.
     pub fn of(value: &impl Serialize) -> Result<Self, Error> {
         serde_json_canonicalizer::to_string(value).map(Self).map_err(|e| Error::Malformed(e.to_string()))
     }

@@ -36,13 +36,36 @@ impl FromStr for Timestamp {
     /// RFC 3339: a date, `T`, a time and an offset. A bare date or a missing offset is refused.
     fn from_str(text: &str) -> Result<Self, Error> {
         let wrong = || Error::Time(text.chars().take(64).collect());
-        let shaped = text.len() >= 20 && text.as_bytes()[10].eq_ignore_ascii_case(&b'T');
-        if !shaped {
+        if !is_rfc3339(text.as_bytes()) {
             return Err(wrong());
         }
         let parsed: jiff::Timestamp = text.parse().map_err(|_| wrong())?;
         Self::from_micros(parsed.as_microsecond()).map_err(|_| wrong())
     }
+}
+
+/// `YYYY-MM-DDTHH:MM:SS[.digits](Z|±HH:MM)` and nothing else: the parser behind it knows more forms than the standard.
+/// Leap seconds are refused, because they would silently become another second.
+fn is_rfc3339(text: &[u8]) -> bool {
+    let digits =
+        |range: std::ops::Range<usize>| text.get(range).is_some_and(|part| part.iter().all(u8::is_ascii_digit));
+    let marks = [(4, b'-'), (7, b'-'), (13, b':'), (16, b':')];
+    let fixed = text.len() >= 20
+        && marks.iter().all(|(at, mark)| text[*at] == *mark)
+        && text[10].eq_ignore_ascii_case(&b'T')
+        && [0..4, 5..7, 8..10, 11..13, 14..16, 17..19].into_iter().all(digits)
+        && &text[17..19] != b"60";
+    if !fixed {
+        return false;
+    }
+    let fraction = if text[19] == b'.' { 1 + text[20..].iter().take_while(|b| b.is_ascii_digit()).count() } else { 0 };
+    let offset = &text[19 + fraction..];
+    let zone = offset.eq_ignore_ascii_case(b"Z")
+        || (offset.len() == 6
+            && matches!(offset[0], b'+' | b'-')
+            && offset[3] == b':'
+            && [1, 2, 4, 5].iter().all(|at| offset[*at].is_ascii_digit()));
+    fraction != 1 && zone
 }
 
 impl fmt::Display for Timestamp {
@@ -83,7 +106,22 @@ mod tests {
         let berlin: Timestamp = "2026-11-15T13:00:00.000000+01:00".parse().unwrap();
         assert_eq!(utc, berlin);
         assert_eq!(berlin.to_string(), "2026-11-15T12:00:00.000000Z");
-        for bad in ["2026-11-15", "2026-11-15T12:00:00", "now", "", "2026-13-01T00:00:00Z", "2026-11-15 12:00:00Z"] {
+        for bad in [
+            "2026-11-15",
+            "2026-11-15T12:00:00",
+            "now",
+            "",
+            "2026-13-01T00:00:00Z",
+            "2026-11-15 12:00:00Z",
+            "2026-11-15T12:00:00+01[Europe/Berlin]",
+            "2026-11-15T12:00:00Z[UTC]",
+            "2026-11-15T12:00:00,5Z",
+            "2026-11-15T12:00:60Z",
+            "2026-11-15T12:00:00.Z",
+            "2026-11-15T12:00:00+01",
+            "2026-11-15T12:00:00+0100",
+            "2026-11-15T25:00:00Z",
+        ] {
             assert!(bad.parse::<Timestamp>().is_err(), "{bad}");
         }
     }

@@ -118,7 +118,7 @@ fn rotate(
     // The new key is on disk before anything is said of it; in place, it takes its name only afterwards.
     let staged = file.unwrap_or_else(|| former_path.with_extension("jwk.next"));
     keyfile::write(&staged, &new)?;
-    let rotated = authority.rotate_key(&former, &new.public());
+    let rotated = authority.rotate_key(source.clone(), &former, &new.public());
     if rotated.is_err() {
         let _ = fs::remove_file(&staged);
     }

@@ -50,10 +50,13 @@ pub(super) fn create(options: &Options) -> Result<()> {
     made.map_err(|e| translate(&options.path, e))
 }
 
-pub(super) fn open_writer(options: &Options) -> Result<Connection> {
+pub(super) fn open_writer(options: &Options, repair: bool) -> Result<Connection> {
     let connection = open(&options.path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
     let prepared = (|| {
         check_ours(&connection, &options.path)?;
+        if !repair {
+            check_tables(&connection, options)?;
+        }
         migrate(&connection, options)?;
         connection.pragma_update(None, "synchronous", "FULL")?;
         connection.pragma_update(None, "wal_autocheckpoint", WAL_AUTOCHECKPOINT_PAGES)?;
@@ -67,9 +70,25 @@ pub(super) fn open_writer(options: &Options) -> Result<Connection> {
 pub(super) fn open_reader(options: &Options) -> Result<Connection> {
     // Not SQLITE_OPEN_READ_ONLY: reading a WAL database needs its shared-memory file.
     let connection = open(&options.path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
-    check_ours(&connection, &options.path)?;
-    connection.pragma_update(None, "query_only", true)?;
+    let prepared = (|| {
+        check_ours(&connection, &options.path)?;
+        check_tables(&connection, options)?;
+        connection.pragma_update(None, "query_only", true)?;
+        Ok(())
+    })();
+    prepared.map_err(|e| translate(&options.path, e))?;
     Ok(connection)
+}
+
+/// Refuses a ledger with entries and without one of its tables: made anew it would be empty, and wrong.
+fn check_tables(connection: &Connection, options: &Options) -> Result<()> {
+    let mut statement = connection.prepare("SELECT name FROM sqlite_schema WHERE type = 'table'")?;
+    let there: Vec<String> = statement.query_map([], |row| row.get(0))?.collect::<rusqlite::Result<_>>()?;
+    let entries: bool = connection.query_row("SELECT EXISTS (SELECT 1 FROM entries)", [], |row| row.get(0))?;
+    match options.tables.iter().map(|table| sql_name(*table)).find(|name| !there.contains(name)) {
+        Some(missing) if entries => Err(Error::MissingTable(missing)),
+        _ => Ok(()),
+    }
 }
 
 fn open(path: &Path, flags: OpenFlags) -> Result<Connection> {
@@ -81,11 +100,9 @@ fn open(path: &Path, flags: OpenFlags) -> Result<Connection> {
 }
 
 fn check_ours(connection: &Connection, path: &Path) -> Result<()> {
-    let not_ours = |why: String| Error::NotOurs(path.to_owned(), why);
-    let id: i64 =
-        connection.pragma_query_value(None, "application_id", |row| row.get(0)).map_err(|e| not_ours(e.to_string()))?;
+    let id: i64 = connection.pragma_query_value(None, "application_id", |row| row.get(0))?;
     if id != APPLICATION_ID {
-        return Err(not_ours("a SQLite database of another program".into()));
+        return Err(Error::NotOurs(path.to_owned(), "a SQLite database of another program".into()));
     }
     let found: i64 = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
     let known = MIGRATIONS.len() as i64;
@@ -117,12 +134,18 @@ pub(super) fn table_sql(table: Table) -> String {
 
 /// Gives SQLite's errors their meaning here.
 pub(super) fn translate(path: &Path, error: Error) -> Error {
-    use rusqlite::ErrorCode::{CannotOpen, DatabaseBusy, DiskFull, NotADatabase, SystemIoFailure};
+    use rusqlite::ErrorCode::{
+        CannotOpen, DatabaseBusy, DatabaseCorrupt, DiskFull, NotADatabase, ReadOnly, SystemIoFailure,
+    };
     let Error::Sqlite(sqlite) = error else { return error };
     let code = sqlite.sqlite_error_code();
     match code {
         Some(DiskFull) => Error::Full(path.to_owned()),
         Some(NotADatabase) => Error::NotOurs(path.to_owned(), "not a database".into()),
+        Some(ReadOnly) => Error::ReadOnly(path.to_owned()),
+        Some(DatabaseCorrupt) => {
+            Error::Log(format!("{} is damaged as a file ({sqlite}): restore a copy", path.display()))
+        }
         Some(CannotOpen) => Error::Io(path.to_owned(), std::io::Error::other(sqlite.to_string())),
         Some(DatabaseBusy) => Error::Locked { path: path.to_owned(), pid: "unknown".into() },
         Some(SystemIoFailure) if out_of_space(path) => Error::Full(path.to_owned()),

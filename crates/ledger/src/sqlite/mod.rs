@@ -25,7 +25,9 @@ use rusqlite::Connection;
 pub use scratch::Scratch;
 
 use crate::{
-    Checkpoint, Error, Ledger, LogKey, LogVerifier, OutsideCheckpoint, Result, Table, Ticket, View, Work, outside,
+    Checkpoint, Error, Ledger, LogKey, LogVerifier, OutsideCheckpoint, Result, Table, Ticket, View, Work,
+    merkle::{self, Edge},
+    outside,
 };
 use view::{Pooled, SqliteView};
 use writer::Writer;
@@ -47,6 +49,35 @@ pub struct Options {
     pub outside: OutsideCheckpoint,
 }
 
+/// What accepting a restored database meant.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Restored {
+    /// The database extends its checkpoint: nothing was changed.
+    NothingToAccept {
+        /// Its entries.
+        size: u64,
+    },
+    /// Entries that a signed checkpoint promised are gone, or were written anew.
+    Shorter {
+        /// The entries there are.
+        size: u64,
+        /// The entries there were.
+        promised: u64,
+    },
+    /// The entries that a signed checkpoint promised are not the ones that are there.
+    Rewritten {
+        /// The entries there are.
+        size: u64,
+        /// The entries that were promised.
+        promised: u64,
+    },
+    /// There was no usable checkpoint to compare with.
+    Unknown {
+        /// The entries there are.
+        size: u64,
+    },
+}
+
 /// An embedded ledger.
 pub struct SqliteLedger {
     options: Options,
@@ -65,7 +96,9 @@ impl SqliteLedger {
         }
         let lock = lock(&options.path)?;
         connection::create(&options)?;
-        Self::start(options, key, clock, lock)
+        // From the first moment on there is something that the database must extend.
+        options.outside.write(&key.sign(0, merkle::root(0, &Edge::default())?)?)?;
+        Self::start(options, key, clock, lock, false)
     }
 
     /// Opens for writing and reading. Refuses a database that is not ours, is damaged at its edge, is written by another
@@ -73,14 +106,27 @@ impl SqliteLedger {
     pub fn open(options: Options, key: LogKey, clock: Clock) -> Result<Self> {
         require(&options.path)?;
         let lock = lock(&options.path)?;
-        Self::start(options, key, clock, lock)
+        Self::start(options, key, clock, lock, false)
     }
 
-    fn start(options: Options, key: LogKey, clock: Clock, lock: File) -> Result<Self> {
-        let connection = connection::open_writer(&options)?;
+    /// Opens for writing even though tables are missing: to rebuild them.
+    pub fn open_for_repair(options: Options, key: LogKey, clock: Clock) -> Result<Self> {
+        require(&options.path)?;
+        let lock = lock(&options.path)?;
+        Self::start(options, key, clock, lock, true)
+    }
+
+    fn start(options: Options, key: LogKey, clock: Clock, lock: File, repair: bool) -> Result<Self> {
+        let connection = connection::open_writer(&options, repair)?;
         let log = key.verifier().clone();
         let mut ledger = Self { options, log, idle_readers: Mutex::default(), writer: None, _lock: Some(lock) };
-        ledger.check()?;
+        let outside = ledger.check()?;
+        // A process that was killed may have left the file behind by more than a second.
+        if let Some(inside) = ledger.view()?.checkpoint()?
+            && inside != outside.note
+        {
+            ledger.options.outside.write(&inside)?;
+        }
         ledger.writer = Some(Writer::start(connection, &ledger.options, key, clock)?);
         Ok(ledger)
     }
@@ -99,8 +145,9 @@ impl SqliteLedger {
         Ok(Self { options, log, idle_readers: Mutex::new(vec![reader]), writer: None, _lock: None })
     }
 
-    /// Checks that the newest entries, the tiles and both checkpoints agree.
-    fn check(&self) -> Result<()> {
+    /// Checks that the size, the tiles and both checkpoints agree; gives the one outside. No entry is hashed: that is what
+    /// an audit is for.
+    fn check(&self) -> Result<Checkpoint> {
         // The file first: the database may grow in between, never shrink.
         let outside = self.options.outside.read(&self.log)?;
         let view = self.view()?;
@@ -111,26 +158,34 @@ impl SqliteLedger {
                 if inside.size != size {
                     return Err(Error::Log(format!("{size} entries, but the checkpoint is of {}", inside.size)));
                 }
-                outside::extends(&inside, &*view).map_err(|e| Error::Log(e.to_string()))?;
+                if merkle::root(size, &*view)? != inside.root {
+                    return Err(Error::Log("its tiles do not add up to the checkpoint in the database".into()));
+                }
             }
             (size, None) => return Err(Error::Log(format!("{size} entries and no checkpoint"))),
         }
-        outside.map_or(Ok(()), |outside| outside::extends(&outside, &*view))
+        outside::extends(&outside, &*view)?;
+        Ok(outside)
     }
 
     /// Takes the database as it is for the truth from now on, although the checkpoint outside says otherwise.
-    /// Gives back what that checkpoint said.
-    pub fn accept_restore(options: &Options, key: &LogKey) -> Result<(Option<Checkpoint>, u64)> {
+    pub fn accept_restore(options: &Options, key: &LogKey) -> Result<Restored> {
         require(&options.path)?;
         let _lock = lock(&options.path)?;
         let ledger = Self::open_unchecked(options.clone(), key.verifier().clone())?;
-        let former = options.outside.read(key.verifier()).unwrap_or_default();
+        let former = options.outside.read(key.verifier());
         let view = ledger.view()?;
         let size = view.size()?;
         let note = view.checkpoint()?.ok_or_else(|| Error::Log("the database has no checkpoint".into()))?;
-        Checkpoint::open(&note, key.verifier())?;
+        let inside = Checkpoint::open(&note, key.verifier())?;
+        let restored = match former {
+            Ok(former) if outside::extends(&former, &*view).is_ok() => return Ok(Restored::NothingToAccept { size }),
+            Ok(former) if former.size > size => Restored::Shorter { size, promised: former.size },
+            Ok(former) => Restored::Rewritten { size: inside.size, promised: former.size },
+            Err(_) => Restored::Unknown { size },
+        };
         options.outside.write(&note)?;
-        Ok((former, size))
+        Ok(restored)
     }
 
     /// The key that verifies this log's checkpoints.
@@ -143,7 +198,7 @@ impl SqliteLedger {
         &self.options
     }
 
-    /// Waits until everything submitted is durable and the checkpoint outside is up to date, and stops writing.
+    /// Stops writing, after everything submitted is durable and the checkpoint outside is up to date.
     pub fn close(mut self) -> Result<()> {
         self.writer.take().map_or(Ok(()), Writer::stop)
     }
@@ -167,9 +222,13 @@ impl Ledger for SqliteLedger {
 
     fn submit(&self, work: Work) -> Result<Ticket> {
         match &self.writer {
-            Some(writer) => writer.submit(work),
+            Some(writer) => writer.submit(Some(work)),
             None => Err(Error::NoWriter("the ledger is open for reading only".into())),
         }
+    }
+
+    fn flush(&self) -> Result<()> {
+        self.writer.as_ref().map_or(Ok(()), |writer| writer.submit(None)?.wait())
     }
 }
 

@@ -25,9 +25,11 @@ const OUTSIDE_EVERY: Duration = Duration::from_secs(1);
 const QUEUE: usize = 1024;
 
 type Done = mpsc::SyncSender<Result<()>>;
+/// A unit of work, or `None` to bring the checkpoint outside up to date.
+type Job = (Option<Work>, Done);
 
 pub(super) struct Writer {
-    jobs: Sender<(Work, Done)>,
+    jobs: Sender<Job>,
     slots: std::sync::Arc<Slots>,
     thread: JoinHandle<Result<()>>,
 }
@@ -84,7 +86,7 @@ impl Writer {
         Ok(Self { jobs, slots, thread })
     }
 
-    pub(super) fn submit(&self, work: Work) -> Result<Ticket> {
+    pub(super) fn submit(&self, work: Option<Work>) -> Result<Ticket> {
         self.slots.take();
         let (done, ticket) = mpsc::sync_channel(1);
         self.jobs.send((work, done)).map_err(|_| Error::NoWriter("it stopped".into()))?;
@@ -111,7 +113,7 @@ struct State {
 }
 
 impl State {
-    fn run(&mut self, queue: &Receiver<(Work, Done)>, slots: &Slots) -> Result<()> {
+    fn run(&mut self, queue: &Receiver<Job>, slots: &Slots) -> Result<()> {
         loop {
             let wait = OUTSIDE_EVERY.saturating_sub(self.outside_written.elapsed());
             let first = if self.outside_due.is_some() {
@@ -141,11 +143,15 @@ impl State {
     }
 
     /// Runs `first` and whatever else is waiting in one transaction, then tells everyone.
-    fn group(&mut self, first: (Work, Done), queue: &Receiver<(Work, Done)>, slots: &Slots) {
+    fn group(&mut self, first: Job, queue: &Receiver<Job>, slots: &Slots) {
         let mut waiting = Vec::new();
-        let outcome = self.transaction(first, queue, slots, &mut waiting);
+        let mut flush = false;
+        let mut outcome = self.transaction(first, queue, slots, &mut waiting, &mut flush);
         if outcome.is_err() && !self.connection.is_autocommit() {
             let _ = self.connection.execute_batch("ROLLBACK");
+        }
+        if flush && outcome.is_ok() {
+            outcome = self.write_outside();
         }
         for done in waiting {
             let result = outcome.as_ref().map_err(|error| again(&self.path, error)).copied();
@@ -156,10 +162,11 @@ impl State {
 
     fn transaction(
         &mut self,
-        first: (Work, Done),
-        queue: &Receiver<(Work, Done)>,
+        first: Job,
+        queue: &Receiver<Job>,
         slots: &Slots,
         waiting: &mut Vec<Done>,
+        flush: &mut bool,
     ) -> Result<()> {
         let path = self.path.clone();
         let translate = |e: Error| connection::translate(&path, e);
@@ -184,8 +191,10 @@ impl State {
         while let Some((work, done)) = next {
             slots.free();
             waiting.push(done);
-            if size.is_ok() {
-                tx.run(work).map_err(translate)?;
+            match work {
+                Some(work) if size.is_ok() => tx.run(work).map_err(translate)?,
+                Some(_) => {}
+                None => *flush = true,
             }
             next = (since.elapsed() < GROUP_FOR).then(|| queue.try_recv().ok()).flatten();
         }

@@ -204,7 +204,9 @@ fn a_change_of_weight_rescores_and_weight_0_silences() {
     let after = house.recorded("bot").unwrap();
     assert_eq!((after.sources, after.weighted_mean), (1, Some(100.0)));
     assert!(matches!(house.authority.set_weight(id("rival"), 0.0), Err(Error::SameWeight { .. })));
-    assert!(matches!(house.authority.set_weight(id("rival"), f64::NAN), Err(Error::Weight(_))));
+    for weight in [f64::NAN, -1.0, 1.7e308, 5e-324] {
+        assert!(matches!(house.authority.set_weight(id("rival"), weight), Err(Error::Weight(_))), "{weight}");
+    }
     house.assert_sound();
 }
 
@@ -274,16 +276,20 @@ fn keys_are_rotated_with_an_endorsement_and_revoked_from_then_on() {
     let house = house();
     let (old, new) = (key("lab"), SecretKey::from_seed(&[43; 32]));
     house.measure("bot", "lab", "rel_uptime", 80.0);
-    house.authority.rotate_key(&old, &new.public()).unwrap();
+    house.authority.rotate_key(id("lab"), &old, &new.public()).unwrap();
     let draft = house.draft("bot", "lab", &["rel_uptime"], 90.0);
     assert!(matches!(house.send(&draft.clone().sign(&old).unwrap()), Err(Rejection::RevokedKey { .. })));
     assert_eq!(house.live("bot").outcome.rated().unwrap().weighted_mean, 80.0, "what was signed before still counts");
     house.send(&draft.sign(&new).unwrap()).unwrap();
     assert!(matches!(
-        house.authority.rotate_key(&old, &SecretKey::from_seed(&[44; 32]).public()),
+        house.authority.rotate_key(id("lab"), &old, &SecretKey::from_seed(&[44; 32]).public()),
         Err(Error::RevokedKey(_))
     ));
     assert!(matches!(house.authority.add_key(&new.public(), id("rival")), Err(Error::KeyExists { .. })));
+    let another = house.authority.rotate_key(id("rival"), &new, &SecretKey::from_seed(&[45; 32]).public());
+    assert!(matches!(another, Err(Error::KeyOfAnother { .. })));
+    let forged = NewAgent { agent: id("bot"), name: Some("two\nlines".into()), aliases: vec![] };
+    assert!(matches!(house.authority.add_agent(forged), Err(Error::Text { .. })));
     assert!(matches!(house.authority.revoke_key(new.public().id(), Some(9_999), None), Err(Error::FutureSeq { .. })));
     assert!(matches!(house.authority.revoke_key(old.public().id(), None, None), Err(Error::AlreadyRevoked { .. })));
     house.assert_sound();

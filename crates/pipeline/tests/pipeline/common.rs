@@ -158,24 +158,33 @@ impl House {
         replay::replay(&*view, &TagRegistry::standard().unwrap(), &mut |_| {}).unwrap()
     }
 
+    pub fn audit(&self, quick: bool) -> Audited {
+        let outside = options(&self.folder).outside.read(log_key().verifier());
+        let view = self.authority.ledger().view().unwrap();
+        audit_view(&*view, &outside, quick)
+    }
+
     pub fn assert_sound(&self) {
         self.authority.settle_scores().unwrap();
-        let view = self.authority.ledger().view().unwrap();
-        let audited = audit_view(&*view, &self.folder, false);
+        let audited = self.audit(false);
         assert_eq!(audited.findings.count, 0, "{:#?}", audited.findings);
     }
 }
 
-pub fn audit_view(view: &dyn credence_ledger::View, folder: &tempfile::TempDir, quick: bool) -> Audited {
+fn audit_view(
+    view: &dyn credence_ledger::View,
+    outside: &credence_ledger::Result<credence_ledger::Checkpoint>,
+    quick: bool,
+) -> Audited {
     let tags = TagRegistry::standard().unwrap();
-    let outside = options(folder).outside;
     let key = log_key();
-    let scope = Scope { log: key.verifier(), outside: &outside, tags: &tags, quick };
+    let scope = Scope { log: key.verifier(), outside, tags: &tags, quick };
     audit::audit(view, scope, &mut |_| {}).unwrap()
 }
 
 /// Audits a closed ledger, whatever state it is in.
 pub fn audit_folder(folder: &tempfile::TempDir) -> Audited {
+    let outside = options(folder).outside.read(log_key().verifier());
     let ledger = SqliteLedger::open_unchecked(options(folder), log_key().verifier().clone()).unwrap();
-    audit_view(&*ledger.view().unwrap(), folder, false)
+    audit_view(&*ledger.view().unwrap(), &outside, false)
 }
