@@ -1,4 +1,4 @@
-//! The authority's folder: `credence.toml`, `ledger.db`, `checkpoint`, `keys/`.
+//! The authority's folder: `credence.toml`, `ledger.db`, `checkpoint`, `log.jwk`, `keys/`.
 
 use std::{
     fs,
@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::keyfile;
 
-/// Holds the log's private key instead of `keys/log.jwk`.
+/// Holds the log's private key instead of `log.jwk`.
 pub const LOG_KEY_VARIABLE: &str = "CREDENCE_LOG_KEY";
 
 /// `credence.toml`.
@@ -53,7 +53,12 @@ impl Home {
         self.0.join("credence.toml")
     }
 
-    /// Where a source's (or the log's) private key is kept when it is kept here.
+    /// Where the log's private key is kept: apart from those of sources, one of which may be called `log`.
+    pub fn log_key_file(&self) -> PathBuf {
+        self.0.join("log.jwk")
+    }
+
+    /// Where a source's private key is kept when it is kept here.
     pub fn key_file(&self, owner: &str) -> PathBuf {
         self.0.join("keys").join(format!("{owner}.jwk"))
     }
@@ -84,7 +89,7 @@ impl Home {
     /// The log's name and private key.
     pub fn log_key(&self, config: &Config) -> anyhow::Result<LogKey> {
         let verifier = LogVerifier::parse(&config.log_key)?;
-        let secret: SecretKey = keyfile::from_environment_or(LOG_KEY_VARIABLE, &self.key_file("log"))?;
+        let secret: SecretKey = keyfile::from_environment_or(LOG_KEY_VARIABLE, &self.log_key_file())?;
         let key = LogKey::new(verifier.origin(), &secret)?;
         if key.verifier().as_str() != config.log_key {
             bail!("the log's private key does not belong to log_key in {}", self.config_file().display());
@@ -98,6 +103,15 @@ impl Home {
         let ledger = SqliteLedger::open(self.options(), self.log_key(&config)?, clock())?;
         let settings = Settings { coverage_floor: config.coverage_floor };
         Ok(Authority::open(Arc::new(ledger), &settings, clock())?)
+    }
+
+    /// Opens for writing to rebuild the projections: nothing is read from them before, and tables may be missing.
+    pub fn rebuild(&self) -> anyhow::Result<u64> {
+        let config = self.config()?;
+        let ledger = SqliteLedger::open_for_repair(self.options(), self.log_key(&config)?, clock())?;
+        let entries = credence_pipeline::replay::rebuild(&ledger)?;
+        ledger.close()?;
+        Ok(entries)
     }
 
     /// Opens for reading.

@@ -13,33 +13,43 @@ use credence_protocol::{
     jwk::{Jwk, Jwks},
 };
 
+use crate::input;
+
 /// The only mode a key file may have.
 const OWNER_ONLY: u32 = 0o600;
 
-/// Writes a new key file; never over an existing one.
+/// A key file is far smaller, and so is a set of a few hundred keys.
+const MAX_FILE_BYTES: u64 = 1024 * 1024;
+
+/// Writes a new key file; never over an existing one, and never a part of one.
 pub fn write(path: &Path, key: &SecretKey) -> anyhow::Result<()> {
+    let mut text = serde_json::to_string_pretty(&Jwk::private(key))?;
+    text.push('\n');
     let mut file = OpenOptions::new()
         .write(true)
         .create_new(true)
         .mode(OWNER_ONLY)
         .open(path)
         .with_context(|| format!("cannot create key file {}", path.display()))?;
-    let mut text = serde_json::to_string_pretty(&Jwk::private(key))?;
-    text.push('\n');
-    file.write_all(text.as_bytes()).and_then(|()| file.sync_all())?;
-    Ok(())
+    let written = file.write_all(text.as_bytes()).and_then(|()| file.sync_all());
+    if written.is_err() {
+        let _ = fs::remove_file(path);
+    }
+    written.with_context(|| format!("cannot write key file {}", path.display()))
 }
 
 /// Reads a key file that nobody else can read.
 pub fn read(path: &Path) -> anyhow::Result<SecretKey> {
     let shown = path.display();
-    let mode = fs::metadata(path).with_context(|| format!("cannot read key file {shown}"))?.permissions().mode();
+    let meta = fs::metadata(path).with_context(|| format!("cannot read key file {shown}"))?;
+    ensure!(meta.is_file(), "key file {shown} is not a file");
+    let mode = meta.permissions().mode();
     ensure!(
         mode & 0o077 == 0,
         "key file {shown} can be read by others (mode {:o}): run `chmod 600 {shown}`",
         mode & 0o777
     );
-    let bytes = fs::read(path).with_context(|| format!("cannot read key file {shown}"))?;
+    let bytes = input::file(path, MAX_FILE_BYTES)?;
     // The parser's message would quote the file: only say which file it was.
     let key = Jwk::parse(&bytes).ok().map(|jwk| jwk.secret_key());
     match key {
@@ -64,7 +74,7 @@ pub fn public_keys(text: &str) -> anyhow::Result<Vec<PublicKey>> {
     if let Ok(key) = PublicKey::parse(text) {
         return Ok(vec![key]);
     }
-    let bytes = fs::read(text)
+    let bytes = input::file(Path::new(text), MAX_FILE_BYTES)
         .with_context(|| format!("'{text}' is neither a public key (did:key:… or base64url) nor a readable file"))?;
     let keys = match serde_json::from_slice::<Jwks>(&bytes) {
         Ok(set) => set.keys,

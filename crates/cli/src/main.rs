@@ -5,6 +5,7 @@
 
 mod commands;
 mod home;
+mod input;
 mod keyfile;
 mod output;
 

@@ -20,7 +20,7 @@ pub struct Output {
 impl Output {
     /// JSON for machines, or what `human` prints.
     pub fn show(&self, value: &impl Serialize, human: impl FnOnce() -> String) -> anyhow::Result<()> {
-        let mut text = if self.json { serde_json::to_string(value)? } else { human() };
+        let mut text = if self.json { serde_json::to_string(value)? } else { printable(&human()) };
         if !text.ends_with('\n') {
             text.push('\n');
         }
@@ -30,10 +30,19 @@ impl Output {
 
     /// The error at the end, with its causes.
     pub fn error(&self, error: &anyhow::Error) {
-        if self.json {
-            eprintln!("{}", serde_json::json!({ "error": format!("{error:#}") }));
+        let text = format!("{error:#}");
+        // Nothing can be done about a standard error that takes no text.
+        let _ = if self.json {
+            writeln!(io::stderr(), "{}", serde_json::json!({ "error": text }))
         } else {
-            anstream::eprintln!("{RED}error:{RED:#} {error:#}");
+            writeln!(anstream::stderr(), "{RED}error:{RED:#} {}", printable(&text))
+        };
+    }
+
+    /// A remark for people, on standard error.
+    pub fn note(&self, text: &str) {
+        if !self.json {
+            let _ = writeln!(anstream::stderr(), "{}", printable(text));
         }
     }
 
@@ -61,7 +70,8 @@ pub fn table(header: &[&str], right: &[&str], rows: impl IntoIterator<Item = Vec
     let mut table = Table::new();
     table.load_style(presets::NOTHING).set_header(header.iter().map(|name| name.to_uppercase()));
     for row in rows {
-        table.add_row(row);
+        // A line break in a cell would look like another row.
+        table.add_row(row.into_iter().map(|cell| cell.replace('\n', "\\n")));
     }
     for (column, name) in table.column_iter_mut().zip(header) {
         column.set_padding((0, 2));
@@ -71,6 +81,15 @@ pub fn table(header: &[&str], right: &[&str], rows: impl IntoIterator<Item = Vec
     }
     let lines: Vec<String> = table.lines().map(|line| line.trim_end().to_owned()).collect();
     lines.join("\n")
+}
+
+/// Text that a terminal shows and does not obey: control characters are written out.
+fn printable(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        if c.is_control() && c != '\n' { out.extend(c.escape_unicode()) } else { out.push(c) }
+    }
+    out
 }
 
 /// `1 source`, `2 sources`.

@@ -36,7 +36,7 @@ pub enum Error {
         pid: String,
     },
     /// The disk or the size limit is full.
-    #[error("no space left for {0}: nothing of this transaction was written; free some space and try again")]
+    #[error("no space left for {0}: what was not acknowledged was not written; free some space and try again")]
     Full(PathBuf),
     /// A projection's table is gone.
     #[error("table {0} is missing: rebuild the projections with `credence replay --rebuild`")]

@@ -41,7 +41,10 @@ impl OutsideCheckpoint {
 
     /// Replaces it atomically and durably.
     pub(crate) fn write(&self, note: &str) -> Result<()> {
-        let io = |e| Error::Io(self.0.clone(), e);
+        let io = |e: std::io::Error| match e.kind() {
+            ErrorKind::StorageFull => Error::Full(self.0.clone()),
+            _ => Error::Io(self.0.clone(), e),
+        };
         let next = self.0.with_extension("next");
         let mut file = File::create(&next).map_err(io)?;
         file.write_all(note.as_bytes()).and_then(|()| file.sync_all()).map_err(io)?;

@@ -46,7 +46,9 @@ pub enum Command {
 pub fn run(home: &Home, out: &Output, command: Command) -> Done {
     match command {
         Command::Add { agent, name, aliases } => {
-            let seq = home.authority()?.add_agent(NewAgent { agent: agent.clone(), name, aliases: aliases.clone() })?;
+            let authority = home.authority()?;
+            let seq = authority.add_agent(NewAgent { agent: agent.clone(), name, aliases: aliases.clone() })?;
+            authority.flush()?;
             out.show(&json!({ "agent": agent, "aliases": aliases, "seq": seq }), || {
                 format!("Agent {agent} (entry {seq}).")
             })?;

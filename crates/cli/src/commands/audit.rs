@@ -31,6 +31,7 @@ pub fn recompute(home: &Home, out: &Output) -> Done {
     let bar = out.progress(None, "agents scored");
     let done = authority.recompute(&mut |agents| bar.set_position(agents as u64))?;
     authority.settle_scores()?;
+    authority.flush()?;
     bar.finish_and_clear();
     out.show(&done, || {
         format!(
@@ -45,9 +46,9 @@ pub fn recompute(home: &Home, out: &Output) -> Done {
 
 pub fn replay(home: &Home, out: &Output, args: ReplayArgs) -> Done {
     if args.rebuild {
-        let authority = home.authority()?;
-        let entries = replay::rebuild(authority.ledger())?;
-        authority.settle_scores()?;
+        let entries = home.rebuild()?;
+        // Opening scores whoever is due.
+        home.authority()?.flush()?;
         out.show(&json!({ "rebuilt_from": entries }), || format!("Rebuilt every projection from {entries} entries."))?;
         return Ok(ExitCode::SUCCESS);
     }
@@ -68,11 +69,10 @@ pub fn replay(home: &Home, out: &Output, args: ReplayArgs) -> Done {
 
 pub fn audit(home: &Home, out: &Output, args: AuditArgs) -> Done {
     let reader = home.auditor()?;
+    let outside = home.options().outside.read(reader.ledger.verifier());
     let view = reader.view()?;
-    let options = home.options();
     let bar = out.progress(Some(view.size()?), "audit");
-    let scope =
-        Scope { log: reader.ledger.verifier(), outside: &options.outside, tags: &reader.tags, quick: args.quick };
+    let scope = Scope { log: reader.ledger.verifier(), outside: &outside, tags: &reader.tags, quick: args.quick };
     let done = audit::audit(&*view, scope, &mut |entries| bar.set_position(entries))?;
     bar.finish_and_clear();
     out.show(&done, || {

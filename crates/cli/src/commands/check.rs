@@ -1,7 +1,4 @@
-use std::{
-    fs,
-    io::{self, Read},
-};
+use std::path::Path;
 
 use anyhow::{Context, bail};
 use credence_ledger::{
@@ -12,7 +9,10 @@ use credence_protocol::Signal;
 use serde_json::{Value, json};
 
 use super::{Done, answer};
-use crate::{keyfile, output::Output};
+use crate::{input, keyfile, output::Output};
+
+/// The largest proof holds an entry of 64 KiB.
+const MAX_FILE_BYTES: u64 = 1024 * 1024;
 
 #[derive(clap::Args)]
 pub struct Args {
@@ -26,12 +26,9 @@ pub struct Args {
 
 /// Uses nothing but the file and the key.
 pub fn run(out: &Output, args: Args) -> Done {
-    let bytes = if args.file == "-" {
-        let mut bytes = Vec::new();
-        io::stdin().read_to_end(&mut bytes)?;
-        bytes
-    } else {
-        fs::read(&args.file).with_context(|| format!("cannot read {}", args.file))?
+    let bytes = match args.file.as_str() {
+        "-" => input::stdin(MAX_FILE_BYTES)?,
+        path => input::file(Path::new(path), MAX_FILE_BYTES)?,
     };
     let text = String::from_utf8_lossy(&bytes);
     let (what, outcome) = if InclusionProof::recognises(&text) {
@@ -61,9 +58,9 @@ fn log_key(text: &str) -> anyhow::Result<LogVerifier> {
     if let Ok(key) = LogVerifier::parse(text) {
         return Ok(key);
     }
-    let line = fs::read_to_string(text)
+    let line = input::file(Path::new(text), MAX_FILE_BYTES)
         .with_context(|| format!("'{text}' is neither a log key (name+hash+key) nor a readable file"))?;
-    Ok(LogVerifier::parse(line.trim())?)
+    Ok(LogVerifier::parse(String::from_utf8_lossy(&line).trim())?)
 }
 
 fn inclusion(text: &str, log: &LogVerifier) -> Checked {

@@ -1,7 +1,4 @@
-use std::{
-    io::{self, Read},
-    process::ExitCode,
-};
+use std::process::ExitCode;
 
 use anyhow::Context;
 use clap::Subcommand;
@@ -10,7 +7,10 @@ use credence_protocol::strict;
 use serde::Deserialize;
 
 use super::Done;
-use crate::output::Output;
+use crate::{input, output::Output};
+
+/// A model's input: a few hundred thousand signals.
+const MAX_INPUT_BYTES: u64 = 64 * 1024 * 1024;
 
 #[derive(Subcommand)]
 pub enum Command {
@@ -48,8 +48,7 @@ fn one() -> f64 {
 }
 
 pub fn run(command: Command) -> Done {
-    let mut input = Vec::new();
-    io::stdin().read_to_end(&mut input).context("cannot read standard input")?;
+    let input = input::stdin(MAX_INPUT_BYTES)?;
     match command {
         Command::Universal => {
             let request: Universal = strict::typed(&input).context("on standard input")?;

@@ -1,6 +1,6 @@
 use std::{fs, path::PathBuf, process::ExitCode, sync::Arc};
 
-use anyhow::{Context, bail};
+use anyhow::{Context, ensure};
 use credence_engine::universal::DEFAULT_COVERAGE_FLOOR;
 use credence_ledger::{LogKey, SqliteLedger};
 use credence_pipeline::{Authority, NewSource, Settings};
@@ -25,33 +25,49 @@ pub struct Args {
 }
 
 pub fn run(home: &Home, out: &Output, args: Args) -> Done {
-    if home.config_file().exists() {
-        bail!("{} holds an authority already: nothing was changed", home.path().display());
-    }
-    if !(0.0..=1.0).contains(&args.coverage_floor) {
-        bail!("--coverage-floor {} is outside 0..=1", args.coverage_floor);
-    }
-    let folder: PathBuf = home.key_file("log").parent().map(PathBuf::from).unwrap_or_default();
-    fs::create_dir_all(&folder).with_context(|| format!("cannot create {}", folder.display()))?;
-    let (log, own) = (SecretKey::generate()?, SecretKey::generate()?);
+    let path = home.path();
+    ensure!(!home.config_file().exists(), "{} holds an authority already: nothing was changed", path.display());
+    let occupied = fs::read_dir(path).is_ok_and(|mut entries| entries.next().is_some());
+    ensure!(!occupied, "{} is not empty: nothing was changed", path.display());
+    ensure!((0.0..=1.0).contains(&args.coverage_floor), "--coverage-floor {} is outside 0..=1", args.coverage_floor);
+    let log = SecretKey::generate()?;
     let origin = args.origin.unwrap_or_else(|| format!("credence.local/{}", &log.public().id().to_string()[..8]));
     let log_key = LogKey::new(&origin, &log)?;
-    keyfile::write(&home.key_file("log"), &log)?;
-    keyfile::write(&home.key_file(AUTHORITY_SOURCE), &own)?;
     let vkey = log_key.verifier().as_str().to_owned();
+
+    // Made beside, then put in place: a folder with an authority in it is whole.
+    let beside = Home::at(PathBuf::from(format!(
+        "{}.new-{}",
+        path.display().to_string().trim_end_matches('/'),
+        std::process::id()
+    )));
+    let made = make(&beside, &log, log_key, args.coverage_floor)
+        .and_then(|()| fs::rename(beside.path(), path).with_context(|| format!("cannot create {}", path.display())));
+    if made.is_err() {
+        let _ = fs::remove_dir_all(beside.path());
+    }
+    made?;
+    let shown = path.display();
+    out.show(&json!({ "data": path, "origin": origin, "log_key": vkey }), || {
+        let next = "Next: `credence source add` and `credence agent add`.";
+        format!("Created an authority in {shown}\n  log      {origin}\n  log key  {vkey}\n{next}")
+    })?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn make(home: &Home, log: &SecretKey, log_key: LogKey, coverage_floor: f64) -> anyhow::Result<()> {
+    let keys = home.path().join("keys");
+    fs::create_dir_all(&keys).with_context(|| format!("cannot create {}", keys.display()))?;
+    let own = SecretKey::generate()?;
+    keyfile::write(&home.log_key_file(), log)?;
+    keyfile::write(&home.key_file(AUTHORITY_SOURCE), &own)?;
+    let config = Config { log_key: log_key.verifier().as_str().to_owned(), coverage_floor };
+    fs::write(home.config_file(), toml::to_string(&config)?).context("cannot write credence.toml")?;
     let ledger = SqliteLedger::create(home.options(), log_key, clock())?;
-    let settings = Settings { coverage_floor: args.coverage_floor };
-    let authority = Authority::open(Arc::new(ledger), &settings, clock())?;
+    let authority = Authority::open(Arc::new(ledger), &Settings { coverage_floor }, clock())?;
     let source = EntityId::new(AUTHORITY_SOURCE)?;
     let description = Some("what this authority measures itself".to_owned());
     authority.add_source(NewSource { source: source.clone(), weight: 1.0, description })?;
     authority.add_key(&own.public(), source)?;
-    // Last: a folder with this file is whole.
-    let config = Config { log_key: vkey.clone(), coverage_floor: args.coverage_floor };
-    fs::write(home.config_file(), toml::to_string(&config)?)?;
-    let path = home.path().display();
-    out.show(&json!({ "data": home.path(), "origin": origin, "log_key": vkey }), || {
-        format!("Created an authority in {path}\n  log      {origin}\n  log key  {vkey}\nNext: `credence source add` and `credence agent add`.")
-    })?;
-    Ok(ExitCode::SUCCESS)
+    Ok(authority.flush()?)
 }

@@ -1,8 +1,15 @@
-use std::{fs, path::PathBuf, process::ExitCode};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
 
-use anyhow::{Context, bail};
+use anyhow::{Context, bail, ensure};
 use clap::Subcommand;
-use credence_pipeline::tables::{self, KeyRow};
+use credence_pipeline::{
+    Authority,
+    tables::{self, KeyRow},
+};
 use credence_protocol::{
     EntityId, KeyId, SecretKey,
     jwk::{Jwk, Jwks},
@@ -66,14 +73,14 @@ pub fn run(home: &Home, out: &Output, command: Command) -> Done {
         Command::Generate { source, out: file } => {
             let path = file.unwrap_or_else(|| home.key_file(source.as_str()));
             let authority = home.authority()?;
-            let key = SecretKey::generate()?;
-            keyfile::write(&path, &key)?;
+            let key = unregistered(&authority, &path)?;
             let registered = authority.add_key(&key.public(), source.clone());
             if registered.is_err() {
                 // A key that is registered nowhere helps nobody.
                 let _ = fs::remove_file(&path);
             }
             let seq = registered?;
+            authority.flush()?;
             let (id, did) = (key.public().id(), key.public().did_key());
             out.show(&json!({ "source": source, "key_id": id, "did": did, "file": path, "seq": seq }), || {
                 format!("Key {id} for {source} (entry {seq})\n  private  {}\n  public   {did}", path.display())
@@ -82,7 +89,9 @@ pub fn run(home: &Home, out: &Output, command: Command) -> Done {
         Command::Add { source, public_key } => {
             let keys = keyfile::public_keys(&public_key)?;
             let [key] = keys.as_slice() else { bail!("{public_key} holds {} keys, one is needed", keys.len()) };
-            let seq = home.authority()?.add_key(key, source.clone())?;
+            let authority = home.authority()?;
+            let seq = authority.add_key(key, source.clone())?;
+            authority.flush()?;
             let id = key.id();
             out.show(&json!({ "source": source, "key_id": id, "seq": seq }), || {
                 format!("Key {id} for {source} (entry {seq}).")
@@ -93,6 +102,7 @@ pub fn run(home: &Home, out: &Output, command: Command) -> Done {
             let authority = home.authority()?;
             let seq = authority.revoke_key(key, from, reason)?;
             authority.settle_scores()?;
+            authority.flush()?;
             out.show(&json!({ "key_id": key, "seq": seq }), || {
                 let from = from.map_or("now on".to_owned(), |from| format!("entry {from} on"));
                 format!("Key {key} is revoked from {from} (entry {seq}). Agents it spoke of were scored again.")
@@ -103,6 +113,27 @@ pub fn run(home: &Home, out: &Output, command: Command) -> Done {
     Ok(ExitCode::SUCCESS)
 }
 
+/// The new key for `path`: made and written, or the one that an interrupted attempt left there.
+fn unregistered(authority: &Authority, path: &Path) -> anyhow::Result<SecretKey> {
+    if !path.exists() {
+        let key = SecretKey::generate()?;
+        keyfile::write(path, &key)?;
+        return Ok(key);
+    }
+    let key = keyfile::read(path)?;
+    ensure!(
+        !is_registered(authority, &key)?,
+        "key file {} exists already, and its key is registered: name another with --out",
+        path.display()
+    );
+    Ok(key)
+}
+
+fn is_registered(authority: &Authority, key: &SecretKey) -> anyhow::Result<bool> {
+    let row: Option<KeyRow> = tables::get(&*authority.ledger().view()?, tables::KEYS, &key.public().id().to_string())?;
+    Ok(row.is_some())
+}
+
 fn rotate(
     home: &Home,
     out: &Output,
@@ -110,19 +141,27 @@ fn rotate(
     key: Option<PathBuf>,
     file: Option<PathBuf>,
 ) -> anyhow::Result<()> {
-    let in_place = file.is_none();
     let former_path = key.unwrap_or_else(|| home.key_file(source.as_str()));
     let former = keyfile::read(&former_path)?;
+    let (in_place, staged) = match file {
+        Some(file) => (false, file),
+        None => (true, former_path.with_extension("jwk.next")),
+    };
     let authority = home.authority()?;
-    let new = SecretKey::generate()?;
-    // The new key is on disk before anything is said of it; in place, it takes its name only afterwards.
-    let staged = file.unwrap_or_else(|| former_path.with_extension("jwk.next"));
-    keyfile::write(&staged, &new)?;
-    let rotated = authority.rotate_key(source.clone(), &former, &new.public());
-    if rotated.is_err() {
-        let _ = fs::remove_file(&staged);
-    }
-    let seq = rotated?;
+    // The new key is on disk before anything is said of it; in place, it takes its name only afterwards. A rotation that
+    // was interrupted in between is recorded already: only the names are left to change.
+    let interrupted = in_place && staged.exists() && is_registered(&authority, &keyfile::read(&staged)?)?;
+    let (new, seq) = if interrupted {
+        (keyfile::read(&staged)?, None)
+    } else {
+        let new = unregistered(&authority, &staged)?;
+        let rotated = authority.rotate_key(source.clone(), &former, &new.public());
+        if rotated.is_err() {
+            let _ = fs::remove_file(&staged);
+        }
+        (new, Some(rotated?))
+    };
+    authority.flush()?;
     let path = if in_place {
         let kept = former_path.with_extension(format!("{}.jwk", &former.public().id().to_string()[..8]));
         fs::rename(&former_path, &kept)
@@ -134,10 +173,8 @@ fn rotate(
     };
     let (old, id) = (former.public().id(), new.public().id());
     out.show(&json!({ "source": source, "key_id": id, "replaces": old, "file": path, "seq": seq }), || {
-        format!(
-            "Key {id} for {source} (entry {seq}), endorsed by {old}, which is revoked\n  private  {}",
-            path.display()
-        )
+        let entry = seq.map_or("recorded before".to_owned(), |seq| format!("entry {seq}"));
+        format!("Key {id} for {source} ({entry}), endorsed by {old}, which is revoked\n  private  {}", path.display())
     })
 }
 

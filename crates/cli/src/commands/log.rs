@@ -7,7 +7,7 @@ use std::{
 use anyhow::{Context, ensure};
 use clap::Subcommand;
 use credence_ledger::{
-    Checkpoint, SqliteLedger, View, merkle,
+    Checkpoint, Restored, SqliteLedger, View, merkle,
     proof::{self, ConsistencyProof, InclusionProof},
     tiles::Resource,
 };
@@ -131,13 +131,30 @@ fn export(out: &Output, view: &dyn View, folder: &Path) -> anyhow::Result<()> {
 
 fn accept_restore(home: &Home, out: &Output) -> Done {
     let key = home.log_key(&home.config()?)?;
-    let (former, size) = SqliteLedger::accept_restore(&home.options(), &key)?;
-    let lost = former.as_ref().map_or(0, |former| former.size.saturating_sub(size));
-    out.show(&json!({ "size": size, "former_size": former.as_ref().map(|f| f.size), "entries_lost": lost }), || {
-        format!(
-            "The log is taken to have {size} entries. {lost} entries that a signed checkpoint promised are gone: \
-             whoever kept that checkpoint can prove it."
-        )
+    let restored = SqliteLedger::accept_restore(&home.options(), &key)?;
+    let (accepted, size, promised) = match restored {
+        Restored::NothingToAccept { size } => (false, size, None),
+        Restored::Shorter { size, promised } | Restored::Rewritten { size, promised } => (true, size, Some(promised)),
+        Restored::Unknown { size } => (true, size, None),
+    };
+    out.show(&json!({ "accepted": accepted, "size": size, "promised": promised }), || {
+        const PROVABLE: &str = "Whoever kept that checkpoint can prove it.";
+        match restored {
+            Restored::NothingToAccept { size } => {
+                format!("Nothing to accept: the ledger of {size} entries extends its checkpoint. Nothing was changed.")
+            }
+            Restored::Shorter { size, promised } => {
+                let lost = promised - size;
+                format!("The log is taken to have {size} entries. {lost} that a signed checkpoint promised are gone. {PROVABLE}")
+            }
+            Restored::Rewritten { size, promised } => format!(
+                "The log is taken to have {size} entries, though the first {promised} are not those that a signed \
+                 checkpoint promised: history was rewritten. {PROVABLE}"
+            ),
+            Restored::Unknown { size } => {
+                format!("The log is taken to have {size} entries. There was no usable checkpoint to compare with.")
+            }
+        }
     })?;
     Ok(ExitCode::SUCCESS)
 }

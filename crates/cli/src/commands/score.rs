@@ -1,6 +1,6 @@
-use std::{collections::BTreeMap, fs, path::PathBuf, process::ExitCode};
+use std::{collections::BTreeMap, path::PathBuf, process::ExitCode};
 
-use anyhow::{Context, bail};
+use anyhow::Context;
 use credence_engine::{
     certification::Certification,
     tiers::Tier,
@@ -11,14 +11,18 @@ use credence_pipeline::{
     record::RecordedScore,
     tables::ScoreRow,
 };
-use credence_protocol::Timestamp;
+use credence_protocol::{Timestamp, strict};
 use serde_json::{Value, json};
 
 use super::Done;
 use crate::{
     home::Home,
+    input,
     output::{self, Output},
 };
+
+/// Some ten thousand sources.
+const MAX_WEIGHTS_BYTES: u64 = 1024 * 1024;
 
 #[derive(clap::Args)]
 pub struct Args {
@@ -43,8 +47,8 @@ pub struct HistoryArgs {
     /// An agent's id or alias
     agent: String,
     /// The newest so many
-    #[arg(long, default_value_t = 50)]
-    limit: usize,
+    #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..))]
+    limit: u32,
 }
 
 pub fn score(home: &Home, out: &Output, args: Args) -> Done {
@@ -126,16 +130,14 @@ fn display(recorded: &RecordedScore) -> String {
 }
 
 fn read_weights(path: &std::path::Path) -> anyhow::Result<BTreeMap<String, f64>> {
-    let text = fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
-    let json: Result<BTreeMap<String, f64>, _> = serde_json::from_str(&text);
-    match json {
-        Ok(weights) => Ok(weights),
-        Err(json) => match toml::from_str(&text) {
-            Ok(weights) => Ok(weights),
-            Err(_) if text.trim_start().starts_with('{') => bail!("{}: {json}", path.display()),
-            Err(toml) => bail!("{}: {toml}", path.display()),
-        },
+    let bytes = input::file(path, MAX_WEIGHTS_BYTES)?;
+    let text = String::from_utf8_lossy(&bytes);
+    if text.trim_start().starts_with('{') {
+        // Strictly: a source named twice must not be weighed by whichever comes last.
+        let value = strict::value(&bytes).with_context(|| path.display().to_string())?;
+        return serde_json::from_value(value).with_context(|| path.display().to_string());
     }
+    toml::from_str(&text).with_context(|| format!("{} is neither JSON nor TOML", path.display()))
 }
 
 pub fn explain(home: &Home, out: &Output, args: ExplainArgs) -> Done {
@@ -182,7 +184,7 @@ pub fn history(home: &Home, out: &Output, args: HistoryArgs) -> Done {
     let reader = home.reader()?;
     let view = reader.view()?;
     let agent = reader.agent(&*view, &args.agent)?;
-    let rows = query::history(&*view, &agent, args.limit)?;
+    let rows = query::history(&*view, &agent, args.limit as usize)?;
     let json: Vec<Value> = rows.iter().map(|row| json!(row)).collect();
     out.show(&json, || {
         if rows.is_empty() {

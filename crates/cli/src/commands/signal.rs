@@ -8,10 +8,10 @@ use std::{
     sync::mpsc::{self, TryRecvError},
 };
 
-use anyhow::{Context, bail};
+use anyhow::{Context, bail, ensure};
 use clap::Subcommand;
 use credence_pipeline::{Fed, SIGNALS_PER_BATCH, admit::Verdict};
-use credence_protocol::{EntityId, SignalDraft, Tag, Timestamp, Uuid, limits, strict};
+use credence_protocol::{EntityId, SignalDraft, Tag, TagRegistry, Timestamp, Uuid, limits, strict};
 use serde_json::json;
 
 use super::{Done, answer};
@@ -57,10 +57,10 @@ pub struct SignArgs {
     #[arg(long = "tag")]
     tags: Vec<Tag>,
     /// 0 to 100; 100 is always best
-    #[arg(long)]
+    #[arg(long, allow_negative_numbers = true)]
     value: Option<f64>,
     /// Its uncertainty, 0 to 50
-    #[arg(long, default_value_t = 0.0)]
+    #[arg(long, default_value_t = 0.0, allow_negative_numbers = true)]
     stddev: f64,
     /// When it was measured [default: now]
     #[arg(long, value_name = "TIME")]
@@ -75,12 +75,12 @@ pub struct SignArgs {
 
 pub fn run(home: &Home, out: &Output, command: Command) -> Done {
     match command {
-        Command::Sign(args) => sign(home, args),
+        Command::Sign(args) => sign(home, out, args),
         Command::Submit { file } => submit(home, out, &file),
     }
 }
 
-fn sign(home: &Home, args: SignArgs) -> Done {
+fn sign(home: &Home, out: &Output, args: SignArgs) -> Done {
     let drafts: Vec<SignalDraft> = match &args.file {
         Some(file) => {
             let lines = Lines::open(file)?.enumerate();
@@ -90,9 +90,15 @@ fn sign(home: &Home, args: SignArgs) -> Done {
         }
         None => vec![draft(&args)?],
     };
+    let registry = TagRegistry::standard()?;
     let mut keys = BTreeMap::new();
     let mut stdout = io::stdout().lock();
     for draft in drafts {
+        if let Some(unknown) = draft.tags.iter().find(|tag| registry.find(tag.as_str()).is_none()) {
+            let nearest =
+                registry.nearest(unknown.as_str()).map(|tag| format!(": did you mean '{tag}'?")).unwrap_or_default();
+            out.note(&format!("warning: '{unknown}' is not a registered tag and will be rejected{nearest}"));
+        }
         let source = draft.source.clone();
         let key = match keys.get(&source) {
             Some(key) => key,
@@ -141,6 +147,7 @@ fn submit(home: &Home, out: &Output, file: &str) -> Done {
         return Err(error);
     }
     authority.settle_scores()?;
+    authority.flush()?;
     summary.show(out)?;
     Ok(answer(summary.rejected > 0))
 }
@@ -176,7 +183,11 @@ impl Feed {
                     self.numbers.push_back(number);
                     batch.push(bytes);
                 }
-                Err(error) => self.failed = Some(error),
+                Err(error) => {
+                    // The reader ends here; what came before is still good.
+                    self.failed = Some(error);
+                    return Fed::Batch(batch);
+                }
             }
             if batch.len() == SIGNALS_PER_BATCH {
                 return Fed::Batch(batch);
@@ -268,14 +279,16 @@ struct Lines {
     reader: Box<dyn BufRead + Send>,
     number: u64,
     whole: Option<Vec<u8>>,
+    failed: bool,
 }
 
 impl Lines {
     fn open(file: &str) -> anyhow::Result<Self> {
         if file == "-" {
-            return Ok(Self { reader: Box::new(BufReader::new(io::stdin())), number: 0, whole: None });
+            return Ok(Self { reader: Box::new(BufReader::new(io::stdin())), number: 0, whole: None, failed: false });
         }
         let opened = File::open(file).with_context(|| format!("cannot read {file}"))?;
+        ensure!(!opened.metadata()?.is_dir(), "{file} is a folder, not a file");
         let small = opened.metadata()?.is_file() && opened.metadata()?.len() <= limits::MAX_SIGNAL_INPUT_BYTES as u64;
         let mut reader = BufReader::with_capacity(1 << 20, opened);
         if small {
@@ -283,12 +296,12 @@ impl Lines {
             reader.read_to_end(&mut bytes)?;
             let one_object = serde_json::from_slice::<serde::de::IgnoredAny>(&bytes).is_ok();
             return Ok(if one_object {
-                Self { reader: Box::new(io::empty()), number: 0, whole: Some(bytes) }
+                Self { reader: Box::new(io::empty()), number: 0, whole: Some(bytes), failed: false }
             } else {
-                Self { reader: Box::new(io::Cursor::new(bytes)), number: 0, whole: None }
+                Self { reader: Box::new(io::Cursor::new(bytes)), number: 0, whole: None, failed: false }
             });
         }
-        Ok(Self { reader: Box::new(reader), number: 0, whole: None })
+        Ok(Self { reader: Box::new(reader), number: 0, whole: None, failed: false })
     }
 }
 
@@ -300,23 +313,25 @@ impl Iterator for Lines {
         if let Some(whole) = self.whole.take() {
             return Some(Ok((1, whole)));
         }
-        loop {
+        while !self.failed {
             self.number += 1;
             let mut line = Vec::new();
-            match self.reader.by_ref().take(MAX_LINE_BYTES as u64).read_until(b'\n', &mut line) {
+            let read = match self.reader.by_ref().take(MAX_LINE_BYTES as u64).read_until(b'\n', &mut line) {
                 Ok(0) => return None,
-                Ok(MAX_LINE_BYTES) if line.last() != Some(&b'\n') => {
-                    // Keep what marks it as too large, drop the rest of the line.
-                    if let Err(error) = self.reader.skip_until(b'\n') {
-                        return Some(Err(error.into()));
-                    }
-                }
-                Ok(_) => {}
-                Err(error) => return Some(Err(error.into())),
+                // Keep what marks it as too large, drop the rest of the line.
+                Ok(MAX_LINE_BYTES) if line.last() != Some(&b'\n') => self.reader.skip_until(b'\n').map(drop),
+                other => other.map(drop),
+            };
+            if let Err(error) = read {
+                self.failed = true;
+                return Some(Err(
+                    anyhow::Error::from(error).context(format!("cannot read past line {}", self.number - 1))
+                ));
             }
             if !line.trim_ascii().is_empty() {
                 return Some(Ok((self.number, line)));
             }
         }
+        None
     }
 }

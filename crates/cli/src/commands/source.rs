@@ -20,14 +20,18 @@ pub enum Command {
     Add {
         source: EntityId,
         /// How much its signals count, relative to others
-        #[arg(long, default_value_t = 1.0)]
+        #[arg(long, default_value_t = 1.0, allow_negative_numbers = true)]
         weight: f64,
         /// Who it is (public: it goes into the log)
         #[arg(long)]
         description: Option<String>,
     },
     /// Give a source another weight, from now on; 0 silences it
-    Weight { source: EntityId, weight: f64 },
+    Weight {
+        source: EntityId,
+        #[arg(allow_negative_numbers = true)]
+        weight: f64,
+    },
     /// List sources and their weights
     List,
 }
@@ -35,7 +39,9 @@ pub enum Command {
 pub fn run(home: &Home, out: &Output, command: Command) -> Done {
     match command {
         Command::Add { source, weight, description } => {
-            let seq = home.authority()?.add_source(NewSource { source: source.clone(), weight, description })?;
+            let authority = home.authority()?;
+            let seq = authority.add_source(NewSource { source: source.clone(), weight, description })?;
+            authority.flush()?;
             out.show(&json!({ "source": source, "weight": weight, "seq": seq }), || {
                 format!("Source {source} with weight {weight} (entry {seq}). Next: `credence keys generate {source}`.")
             })?;
@@ -44,6 +50,7 @@ pub fn run(home: &Home, out: &Output, command: Command) -> Done {
             let authority = home.authority()?;
             let seq = authority.set_weight(source.clone(), weight)?;
             authority.settle_scores()?;
+            authority.flush()?;
             out.show(&json!({ "source": source, "weight": weight, "seq": seq }), || {
                 format!("Source {source} has weight {weight} from entry {seq} on. Agents were scored again.")
             })?;
