@@ -58,8 +58,7 @@ impl Earlier {
                 let Some((_, was)) = aligned.or_else(|| earlier.iter().find(|(path, _)| *path == field.path)) else {
                     continue;
                 };
-                let factor = factor(*was, field.value);
-                if factor >= swing {
+                if let Some(factor) = factor(*was, field.value, swing) {
                     sum += (libm::log10(factor) / 3.0).min(1.0);
                     count += 1;
                     if widest.is_none_or(|(most, _)| factor > most) {
@@ -73,11 +72,12 @@ impl Earlier {
     }
 }
 
-/// By how much the larger exceeds the smaller in magnitude; nothing is said of zeros.
-fn factor(a: f64, b: f64) -> f64 {
+/// By how much the larger exceeds the smaller in magnitude, when by `least` or more; nothing is said of zeros.
+fn factor(a: f64, b: f64, least: f64) -> Option<f64> {
     let (a, b) = (a.abs(), b.abs());
     let (small, large) = if a < b { (a, b) } else { (b, a) };
-    if small > 0.0 { large / small } else { 1.0 }
+    // A cheap look first: nearly always there is no swing. The quotient decides.
+    (small > 0.0 && large >= small * (least * 0.999)).then(|| large / small).filter(|factor| *factor >= least)
 }
 
 #[cfg(test)]

@@ -3,9 +3,10 @@
 use std::{
     collections::HashMap,
     hash::{BuildHasher, Hasher, RandomState},
-    sync::{Arc, PoisonError, RwLock, atomic::Ordering::Relaxed},
+    sync::{Arc, Mutex, PoisonError, atomic::Ordering::Relaxed},
 };
 
+use arc_swap::ArcSwap;
 use serde::Serialize;
 use serde_json::Value;
 
@@ -43,21 +44,23 @@ const MIN_FEEDBACK: u64 = 5;
 /// Judges tool results. Shared by reference between threads.
 pub struct Engine {
     state: State,
-    settings: RwLock<Settings>,
+    /// Read by every call, changed hardly ever: readers share nothing that they write to.
+    settings: ArcSwap<Settings>,
+    changing: Mutex<()>,
 }
 
-#[derive(Default)]
+#[derive(Default, Clone)]
 struct Settings {
     profiles: HashMap<String, Arc<ToolProfile>>,
     global: Calibration,
     tools: HashMap<String, Calibration>,
     /// What holds for a tool with settings of its own, and for all others.
-    resolved: HashMap<String, Arc<Resolved>>,
-    others: Arc<Resolved>,
+    resolved: HashMap<String, Resolved>,
+    others: Resolved,
 }
 
 /// What holds for one tool.
-#[derive(Default)]
+#[derive(Default, Clone)]
 struct Resolved {
     profile: Option<Arc<ToolProfile>>,
     calibration: Calibration,
@@ -79,7 +82,8 @@ impl Builder {
     /// The engine.
     pub fn build(self) -> Engine {
         let random = || RandomState::new().build_hasher().finish();
-        Engine { state: State::new(self.limits, (random(), random())), settings: RwLock::default() }
+        let state = State::new(self.limits, (random(), random()));
+        Engine { state, settings: ArcSwap::default(), changing: Mutex::default() }
     }
 }
 
@@ -144,14 +148,11 @@ impl Engine {
     }
 
     fn change(&self, change: impl FnOnce(&mut Settings)) {
-        let mut settings = self.settings.write().unwrap_or_else(PoisonError::into_inner);
+        let _one_at_a_time = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut settings = Settings::clone(&self.settings.load());
         change(&mut settings);
         settings.resolve();
-    }
-
-    fn resolved(&self, tool: &str) -> Arc<Resolved> {
-        let settings = self.settings.read().unwrap_or_else(PoisonError::into_inner);
-        Arc::clone(settings.resolved.get(tool).unwrap_or(&settings.others))
+        self.settings.store(Arc::new(settings));
     }
 
     /// Judges one call; learns from it unless it blocks or was told not to.
@@ -160,11 +161,12 @@ impl Engine {
         if let Some(ms) = call.execution_time_ms.filter(|ms| !(*ms >= 0.0 && ms.is_finite())) {
             return Err(Error::ExecutionTime(ms));
         }
-        let resolved = self.resolved(call.tool);
+        let settings = self.settings.load();
+        let resolved = settings.of(call.tool);
         let fields = Fields::of(call.result, self.state.seed, self.state.limits.max_values)?.list;
         let ids = self.state.ids(call.tool, call.args, call.session_id)?;
         let size = text::length(call.result);
-        let mut checks = Checks { resolved: &resolved, call, signals: Vec::with_capacity(Signal::ALL.len()) };
+        let mut checks = Checks { resolved, call, signals: Vec::with_capacity(Signal::ALL.len()) };
 
         checks.schema();
         checks.pattern();
@@ -245,7 +247,8 @@ impl Engine {
 
     /// What feedback has made of a tool's settings.
     pub fn feedback(&self, tool: &str) -> Result<Feedback, Error> {
-        let resolved = self.resolved(tool);
+        let settings = self.settings.load();
+        let resolved = settings.of(tool);
         let locked = self.state.lock(self.state.ids(tool, None, None)?);
         let (prior, block_threshold) = thresholds(&locked, &resolved.calibration);
         let feedback = locked.tool().map(|tool| tool.feedback).unwrap_or_default();
@@ -269,14 +272,19 @@ impl Engine {
 }
 
 impl Settings {
+    /// What holds for a tool.
+    fn of(&self, tool: &str) -> &Resolved {
+        self.resolved.get(tool).unwrap_or(&self.others)
+    }
+
     fn resolve(&mut self) {
-        self.others = Arc::new(Resolved { profile: None, calibration: self.global.clone() });
+        self.others = Resolved { profile: None, calibration: self.global.clone() };
         let nothing = Calibration::default();
         let named = self.profiles.keys().chain(self.tools.keys());
         self.resolved = named
             .map(|tool| {
                 let calibration = self.tools.get(tool).unwrap_or(&nothing).or(&self.global);
-                (tool.clone(), Arc::new(Resolved { profile: self.profiles.get(tool).cloned(), calibration }))
+                (tool.clone(), Resolved { profile: self.profiles.get(tool).cloned(), calibration })
             })
             .collect();
     }

@@ -28,12 +28,14 @@ pub(crate) struct Fields {
     pub(crate) list: Vec<Field>,
     seed: FixedState,
     budget: usize,
+    /// Inside arrays a path can come again.
+    arrays: usize,
 }
 
 impl Fields {
     /// Of `result`, looking at `limit` values at most.
     pub(crate) fn of(result: &Value, seed: u64, limit: usize) -> Result<Self, Error> {
-        let mut fields = Self { list: Vec::new(), seed: FixedState::with_seed(seed), budget: limit };
+        let mut fields = Self { list: Vec::new(), seed: FixedState::with_seed(seed), budget: limit, arrays: 0 };
         fields.walk(result, 0, 0).map_err(|()| Error::TooLarge { what: "result", limit })?;
         Ok(fields)
     }
@@ -51,7 +53,9 @@ impl Fields {
             }
             Value::Array(items) => {
                 let path = self.child(path, None);
+                self.arrays += 1;
                 items.iter().try_for_each(|item| self.walk(item, path, depth + 1))?;
+                self.arrays -= 1;
             }
             Value::Object(members) => {
                 for (key, member) in members {
@@ -74,8 +78,8 @@ impl Fields {
     }
 
     fn add(&mut self, path: PathId, value: f64) {
-        // In arrays a path comes again soon after it came first.
-        match self.list.iter_mut().rev().find(|field| field.path == path) {
+        let again = if self.arrays > 0 { self.list.iter_mut().rev().find(|field| field.path == path) } else { None };
+        match again {
             Some(field) => {
                 field.occurrences += 1;
                 field.value += (value - field.value) / f64::from(field.occurrences);
@@ -101,7 +105,7 @@ pub(crate) fn name(result: &Value, wanted: PathId, seed: u64) -> String {
             _ => None,
         }
     }
-    let fields = Fields { list: Vec::new(), seed: FixedState::with_seed(seed), budget: 0 };
+    let fields = Fields { list: Vec::new(), seed: FixedState::with_seed(seed), budget: 0, arrays: 0 };
     let found = find(&fields, result, 0, String::new(), wanted);
     found.filter(|name| !name.is_empty()).unwrap_or_else(|| "the result".to_owned())
 }

@@ -36,7 +36,7 @@ pub struct Limits {
     pub max_histories: usize,
     /// Sessions, over all tools.
     pub max_sessions: usize,
-    /// Verified calls after which an unused tool, history or session is forgotten.
+    /// Calls learned beside it (in the same one of 64 shards) after which an unused tool, history or session is forgotten.
     pub max_idle_calls: u64,
     /// Values in one result or its arguments; larger ones are refused.
     pub max_values: usize,
@@ -49,7 +49,7 @@ impl Default for Limits {
             max_fields_per_tool: 512,
             max_histories: 100_000,
             max_sessions: 20_000,
-            max_idle_calls: 10_000_000,
+            max_idle_calls: 1_000_000,
             max_values: 200_000,
         }
     }
@@ -118,6 +118,8 @@ impl Default for FeedbackState {
 
 /// One shard.
 pub(crate) struct Shard {
+    /// Calls learned here: the shard's own clock, because a shared one would be fought over.
+    ticks: u64,
     tools: Cache<ToolState>,
     histories: Cache<Earlier>,
     sessions: Cache<Earlier>,
@@ -144,7 +146,6 @@ pub(crate) struct State {
     pub(crate) counters: Counters,
     pub(crate) seed: u64,
     keys: (u64, u64),
-    ticks: AtomicU64,
 }
 
 /// The identities of one call.
@@ -159,6 +160,7 @@ impl State {
     pub(crate) fn new(limits: Limits, keys: (u64, u64)) -> Self {
         let shard = || {
             Mutex::new(Shard {
+                ticks: 0,
                 tools: LruCache::unbounded_with_hasher(Build::default()),
                 histories: LruCache::unbounded_with_hasher(Build::default()),
                 sessions: LruCache::unbounded_with_hasher(Build::default()),
@@ -170,7 +172,6 @@ impl State {
             counters: Counters::default(),
             seed: keys.0 ^ keys.1,
             keys,
-            ticks: AtomicU64::new(0),
         }
     }
 
@@ -254,7 +255,8 @@ impl Locked<'_> {
     /// The tool's state, made when missing.
     pub(crate) fn tool_mut(&mut self) -> &mut ToolState {
         let Self { shard, state, ids } = self;
-        let tick = state.ticks.fetch_add(1, Relaxed);
+        shard.ticks += 1;
+        let tick = shard.ticks;
         entry(
             &mut shard.tools,
             ids.tool,
@@ -268,7 +270,7 @@ impl Locked<'_> {
     /// The histories of the call's arguments and session, made when missing.
     pub(crate) fn remember(&mut self, mut history: impl FnMut(&mut Earlier), mut session: impl FnMut(&mut Earlier)) {
         let Self { shard, state, ids } = self;
-        let (limits, tick) = (&state.limits, state.ticks.load(Relaxed));
+        let (limits, tick) = (&state.limits, shard.ticks);
         if let Some(id) = ids.history {
             history(entry(
                 &mut shard.histories,

@@ -14,6 +14,9 @@ pub(crate) struct RunningStats {
     /// A ring once it is full; `next` is the oldest then.
     recent: Vec<f64>,
     next: usize,
+    /// Mean and squares of the recent values, kept up to date.
+    recent_mean: f64,
+    recent_squares: f64,
 }
 
 /// A mean and a standard deviation.
@@ -31,9 +34,20 @@ impl RunningStats {
         self.squares += off * (value - self.mean);
         if self.recent.len() < WINDOW {
             self.recent.push(value);
-        } else {
-            self.recent[self.next] = value;
-            self.next = (self.next + 1) % WINDOW;
+            let off = value - self.recent_mean;
+            self.recent_mean += off / self.recent.len() as f64;
+            self.recent_squares += off * (value - self.recent_mean);
+            return;
+        }
+        let old = std::mem::replace(&mut self.recent[self.next], value);
+        let before = self.recent_mean;
+        self.recent_mean += (value - old) / WINDOW as f64;
+        self.recent_squares += (value - old) * (value - self.recent_mean + old - before);
+        self.next = (self.next + 1) % WINDOW;
+        if self.next == 0 {
+            // Once a round, so that rounding errors do not add up for ever.
+            self.recent_mean = self.recent.iter().sum::<f64>() / WINDOW as f64;
+            self.recent_squares = self.recent.iter().map(|v| (v - self.recent_mean) * (v - self.recent_mean)).sum();
         }
     }
 
@@ -50,11 +64,9 @@ impl RunningStats {
 
     /// Over the recent values (sample variance).
     pub(crate) fn window(&self) -> Spread {
-        let n = self.recent.len() as f64;
-        let mean = self.recent.iter().sum::<f64>() / n.max(1.0);
-        let squares: f64 = self.recent.iter().map(|v| (v - mean) * (v - mean)).sum();
-        let variance = if self.recent.len() > 1 { squares / (n - 1.0) } else { 0.0 };
-        Spread { mean, stddev: libm::sqrt(variance) }
+        let n = self.recent.len();
+        let variance = if n > 1 { self.recent_squares / (n - 1) as f64 } else { 0.0 };
+        Spread { mean: self.recent_mean, stddev: libm::sqrt(variance.max(0.0)) }
     }
 
     /// The most recent values, newest first.

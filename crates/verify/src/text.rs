@@ -1,7 +1,7 @@
 //! The text that patterns and length bounds see: like Python's `json.dumps(…, ensure_ascii=False)`, so that a profile means
 //! the same from every language. A string result is itself.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, fmt};
 
 use serde_json::{Number, Value};
 
@@ -27,7 +27,12 @@ fn json_length(value: &Value) -> usize {
     match value {
         Value::Null | Value::Bool(true) => 4,
         Value::Bool(false) => 5,
-        Value::Number(number) => number_text(number).len(),
+        Value::Number(number) => {
+            let mut count = Count::default();
+            // Counting cannot fail.
+            let _ = write_number(number, &mut count);
+            count.0
+        }
         Value::String(text) => string_length(text),
         Value::Array(items) => {
             let separators = 2 * items.len().saturating_sub(1);
@@ -56,7 +61,8 @@ fn write(value: &Value, out: &mut String) {
     match value {
         Value::Null => out.push_str("null"),
         Value::Bool(flag) => out.push_str(if *flag { "true" } else { "false" }),
-        Value::Number(number) => out.push_str(&number_text(number)),
+        // Writing to a string cannot fail.
+        Value::Number(number) => drop(write_number(number, out)),
         Value::String(text) => write_string(text, out),
         Value::Array(items) => {
             out.push('[');
@@ -105,25 +111,33 @@ fn write_string(text: &str, out: &mut String) {
 }
 
 /// Python's `repr` of a number: exponents from 1e16 on and below 1e-4, with a sign and two digits.
-fn number_text(number: &Number) -> Cow<'static, str> {
+fn write_number(number: &Number, out: &mut impl fmt::Write) -> fmt::Result {
     if let Some(integer) = number.as_i64() {
-        return Cow::Owned(integer.to_string());
+        return write!(out, "{integer}");
     }
     if let Some(integer) = number.as_u64() {
-        return Cow::Owned(integer.to_string());
+        return write!(out, "{integer}");
     }
-    let Some(float) = number.as_f64() else { return Cow::Owned(number.to_string()) };
-    if float == 0.0 {
-        return Cow::Borrowed(if float.is_sign_negative() { "-0.0" } else { "0.0" });
+    let Some(float) = number.as_f64() else { return write!(out, "{number}") };
+    if float == 0.0 || (1e-4..1e16).contains(&float.abs()) {
+        return write!(out, "{float:?}");
     }
     let scientific = format!("{float:e}");
     let (mantissa, exponent) = scientific.split_once('e').unwrap_or((&scientific, "0"));
     let exponent: i32 = exponent.parse().unwrap_or_default();
-    if (-4..16).contains(&exponent) {
-        return Cow::Owned(format!("{float:?}"));
-    }
     let sign = if exponent < 0 { '-' } else { '+' };
-    Cow::Owned(format!("{mantissa}e{sign}{:02}", exponent.unsigned_abs()))
+    write!(out, "{mantissa}e{sign}{:02}", exponent.unsigned_abs())
+}
+
+/// Counts what is written to it.
+#[derive(Default)]
+struct Count(usize);
+
+impl fmt::Write for Count {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        self.0 += text.len();
+        Ok(())
+    }
 }
 
 #[cfg(test)]
