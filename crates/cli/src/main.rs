@@ -7,6 +7,7 @@ mod commands;
 mod home;
 mod input;
 mod keyfile;
+mod lines;
 mod output;
 
 use std::process::ExitCode;
@@ -65,6 +66,8 @@ enum Command {
     /// The pure models: JSON on standard input, JSON on standard output, no ledger
     #[command(subcommand)]
     Compute(run::compute::Command),
+    /// Judge tool results: traces as JSON Lines in, one verdict a line out
+    Verify(run::verify::Args),
     /// The registered tags
     Tags,
 }
@@ -94,6 +97,7 @@ fn main() -> ExitCode {
         Command::Log(command) => run::log::run(&home, &out, command),
         Command::Check(args) => run::check::run(&out, args),
         Command::Compute(command) => run::compute::run(command),
+        Command::Verify(args) => run::verify::run(args),
         Command::Tags => run::tags::run(&out),
     };
     match done {

@@ -185,13 +185,7 @@ impl Engine {
             probability = checks.posterior(prior);
         }
         let flag_threshold = resolved.calibration.flag_threshold.unwrap_or(DEFAULT_FLAG);
-        let decision = if probability >= block_threshold && checks.any_fired() {
-            Decision::Block
-        } else if probability >= flag_threshold.min(block_threshold) {
-            Decision::Flag
-        } else {
-            Decision::Accept
-        };
+        let decision = Decision::of(probability, checks.any_fired(), flag_threshold, block_threshold);
         if call.learn && decision != Decision::Block {
             self.learn(&mut locked, call, &fields, size);
         }

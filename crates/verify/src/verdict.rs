@@ -4,7 +4,11 @@ use std::fmt;
 
 use serde::{Serialize, Serializer, ser::SerializeMap};
 
-use crate::{Signal, Stake, combiner::Evidence};
+use crate::{
+    Signal, Stake,
+    calibration::{DEFAULT_BLOCK, DEFAULT_FLAG},
+    combiner::Evidence,
+};
 
 /// What to do with the result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
@@ -16,6 +20,23 @@ pub enum Decision {
     Flag,
     /// Do not use it.
     Block,
+}
+
+impl Decision {
+    /// The decision on a posterior under the default thresholds. A result on which nothing fired is never blocked.
+    pub fn by_default(posterior: f64, any_fired: bool) -> Self {
+        Self::of(posterior, any_fired, DEFAULT_FLAG, DEFAULT_BLOCK)
+    }
+
+    pub(crate) fn of(posterior: f64, any_fired: bool, flag: f64, block: f64) -> Self {
+        if posterior >= block && any_fired {
+            Decision::Block
+        } else if posterior >= flag.min(block) {
+            Decision::Flag
+        } else {
+            Decision::Accept
+        }
+    }
 }
 
 /// How far the pipeline went.

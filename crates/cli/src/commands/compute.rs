@@ -1,10 +1,12 @@
 use std::process::ExitCode;
 
-use anyhow::Context;
+use anyhow::{Context, ensure};
 use clap::Subcommand;
 use credence_engine::universal::{self, DEFAULT_COVERAGE_FLOOR, Weighted};
 use credence_protocol::strict;
+use credence_verify::{Decision, Evidence};
 use serde::Deserialize;
+use serde_json::{Value, json};
 
 use super::Done;
 use crate::{input, output::Output};
@@ -16,6 +18,37 @@ const MAX_INPUT_BYTES: u64 = 64 * 1024 * 1024;
 pub enum Command {
     /// The universal score: {"signals":[{"source","tag","value","stddev","weight"}]}
     Universal,
+    /// The verification engine's combiner: {"prior","signals":[{"name","fired","score","likelihood_ratio"}]}
+    Posterior,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Posterior {
+    prior: f64,
+    signals: Vec<PosteriorSignal>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct PosteriorSignal {
+    #[serde(rename = "name")]
+    _name: String,
+    #[serde(flatten)]
+    evidence: Evidence,
+}
+
+fn posterior(request: &Posterior) -> anyhow::Result<Value> {
+    ensure!(request.prior > 0.0 && request.prior < 1.0, "prior {} is not between 0 and 1", request.prior);
+    for (n, PosteriorSignal { evidence, .. }) in request.signals.iter().enumerate() {
+        ensure!((0.0..=1.0).contains(&evidence.score), "signal {n}: score {} is outside 0..=1", evidence.score);
+        let ratio = evidence.likelihood_ratio;
+        ensure!(ratio > 0.0 && ratio.is_finite(), "signal {n}: likelihood_ratio {ratio} is not above 0");
+    }
+    let evidence = || request.signals.iter().map(|signal| signal.evidence);
+    let posterior = credence_verify::posterior(request.prior, evidence());
+    let verdict = Decision::by_default(posterior, evidence().any(|signal| signal.fired));
+    Ok(json!({ "posterior": posterior, "verdict": verdict }))
 }
 
 #[derive(Deserialize)]
@@ -50,6 +83,10 @@ fn one() -> f64 {
 pub fn run(command: Command) -> Done {
     let input = input::stdin(MAX_INPUT_BYTES)?;
     match command {
+        Command::Posterior => {
+            let request: Posterior = strict::typed(&input).context("on standard input")?;
+            Output { json: true }.show(&posterior(&request)?, String::new)?;
+        }
         Command::Universal => {
             let request: Universal = strict::typed(&input).context("on standard input")?;
             let weighted: Vec<_> = request

@@ -11,6 +11,7 @@ pub mod score;
 pub mod signal;
 pub mod source;
 pub mod tags;
+pub mod verify;
 
 use std::process::ExitCode;
 

@@ -1,14 +1,13 @@
 use std::{
     cell::RefCell,
     collections::{BTreeMap, VecDeque},
-    fs::File,
-    io::{self, BufRead, BufReader, Read, Write},
+    io::{self, Write},
     path::PathBuf,
     process::ExitCode,
     sync::mpsc::{self, TryRecvError},
 };
 
-use anyhow::{Context, bail, ensure};
+use anyhow::{Context, bail};
 use clap::Subcommand;
 use credence_pipeline::{Fed, SIGNALS_PER_BATCH, admit::Verdict};
 use credence_protocol::{EntityId, SignalDraft, Tag, TagRegistry, Timestamp, Uuid, limits, strict};
@@ -18,6 +17,7 @@ use super::{Done, answer};
 use crate::{
     home::{Home, now},
     keyfile,
+    lines::Lines,
     output::{self, Output},
 };
 
@@ -83,7 +83,7 @@ pub fn run(home: &Home, out: &Output, command: Command) -> Done {
 fn sign(home: &Home, out: &Output, args: SignArgs) -> Done {
     let drafts: Vec<SignalDraft> = match &args.file {
         Some(file) => {
-            let lines = Lines::open(file)?.enumerate();
+            let lines = Lines::open(file, MAX_LINE_BYTES, limits::MAX_SIGNAL_INPUT_BYTES)?.enumerate();
             lines
                 .map(|(n, line)| SignalDraft::parse(&line?.1).with_context(|| format!("{file}, measurement {}", n + 1)))
                 .collect::<anyhow::Result<_>>()?
@@ -130,7 +130,7 @@ fn draft(args: &SignArgs) -> anyhow::Result<SignalDraft> {
 
 fn submit(home: &Home, out: &Output, file: &str) -> Done {
     let authority = home.authority()?;
-    let feed = RefCell::new(Feed::start(Lines::open(file)?));
+    let feed = RefCell::new(Feed::start(Lines::open(file, MAX_LINE_BYTES, limits::MAX_SIGNAL_INPUT_BYTES)?));
     let bar = out.progress(None, "signals");
     let mut summary = Summary::default();
     let mut stdout = io::stdout().lock();
@@ -271,67 +271,5 @@ impl Summary {
             }
             text
         })
-    }
-}
-
-/// Signals in a file: one JSON object on its own, or one a line. Blank lines are passed over.
-struct Lines {
-    reader: Box<dyn BufRead + Send>,
-    number: u64,
-    whole: Option<Vec<u8>>,
-    failed: bool,
-}
-
-impl Lines {
-    fn open(file: &str) -> anyhow::Result<Self> {
-        if file == "-" {
-            return Ok(Self { reader: Box::new(BufReader::new(io::stdin())), number: 0, whole: None, failed: false });
-        }
-        let opened = File::open(file).with_context(|| format!("cannot read {file}"))?;
-        ensure!(!opened.metadata()?.is_dir(), "{file} is a folder, not a file");
-        let small = opened.metadata()?.is_file() && opened.metadata()?.len() <= limits::MAX_SIGNAL_INPUT_BYTES as u64;
-        let mut reader = BufReader::with_capacity(1 << 20, opened);
-        if small {
-            let mut bytes = Vec::new();
-            reader.read_to_end(&mut bytes)?;
-            let one_object = serde_json::from_slice::<serde::de::IgnoredAny>(&bytes).is_ok();
-            return Ok(if one_object {
-                Self { reader: Box::new(io::empty()), number: 0, whole: Some(bytes), failed: false }
-            } else {
-                Self { reader: Box::new(io::Cursor::new(bytes)), number: 0, whole: None, failed: false }
-            });
-        }
-        Ok(Self { reader: Box::new(reader), number: 0, whole: None, failed: false })
-    }
-}
-
-impl Iterator for Lines {
-    /// The line's number and its bytes.
-    type Item = anyhow::Result<(u64, Vec<u8>)>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        if let Some(whole) = self.whole.take() {
-            return Some(Ok((1, whole)));
-        }
-        while !self.failed {
-            self.number += 1;
-            let mut line = Vec::new();
-            let read = match self.reader.by_ref().take(MAX_LINE_BYTES as u64).read_until(b'\n', &mut line) {
-                Ok(0) => return None,
-                // Keep what marks it as too large, drop the rest of the line.
-                Ok(MAX_LINE_BYTES) if line.last() != Some(&b'\n') => self.reader.skip_until(b'\n').map(drop),
-                other => other.map(drop),
-            };
-            if let Err(error) = read {
-                self.failed = true;
-                return Some(Err(
-                    anyhow::Error::from(error).context(format!("cannot read past line {}", self.number - 1))
-                ));
-            }
-            if !line.trim_ascii().is_empty() {
-                return Some(Ok((self.number, line)));
-            }
-        }
-        None
     }
 }
