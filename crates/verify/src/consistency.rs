@@ -6,6 +6,8 @@
 
 use std::collections::VecDeque;
 
+use serde::{Deserialize, Serialize};
+
 use crate::fields::{Field, PathId};
 
 /// Earlier results of a session that are compared.
@@ -18,7 +20,7 @@ pub(crate) const HISTORY_RESULTS: usize = 5;
 pub(crate) const HISTORY_SWING: f64 = 10.0;
 
 /// The numeric fields of the last few results.
-#[derive(Debug, Default, Clone)]
+#[derive(Debug, Default, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Earlier(VecDeque<Box<[(PathId, f64)]>>);
 
 /// Fields that swung.

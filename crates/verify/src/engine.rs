@@ -17,7 +17,7 @@ use crate::{
     consistency::{HISTORY_RESULTS, HISTORY_SWING, SESSION_RESULTS, SESSION_SWING, Swings},
     fields::{self, Field, Fields},
     profile::UNKNOWN_LATENCY_MS,
-    spc,
+    snapshot, spc,
     state::{Locked, MAX_TOOL_NAME, State},
     text,
     verdict::explain,
@@ -79,7 +79,13 @@ impl Builder {
         self
     }
 
-    /// The engine.
+    /// The engine, continuing from a snapshot.
+    pub fn restore(self, snapshot: &[u8]) -> Result<Engine, Error> {
+        let state = snapshot::restore(self.limits, snapshot)?;
+        Ok(Engine { state, settings: ArcSwap::default(), changing: Mutex::default() })
+    }
+
+    /// The engine, knowing nothing yet.
     pub fn build(self) -> Engine {
         let random = || RandomState::new().build_hasher().finish();
         let state = State::new(self.limits, (random(), random()));
@@ -248,6 +254,11 @@ impl Engine {
         let feedback = locked.tool().map(|tool| tool.feedback).unwrap_or_default();
         let brier = feedback.squared_error / feedback.count.max(1) as f64;
         Ok(Feedback { count: feedback.count, rate: feedback.rate, prior, block_threshold, brier })
+    }
+
+    /// Everything learned so far, as bytes for [`Builder::restore`]. Profiles and calibrations are not in it.
+    pub fn snapshot(&self) -> Result<Vec<u8>, Error> {
+        snapshot::save(&self.state)
     }
 
     /// What the engine remembers, and what it had to forget.

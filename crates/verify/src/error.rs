@@ -39,6 +39,19 @@ pub enum Error {
     /// A JSON Schema that does not compile.
     #[error("output_schema: {0}")]
     Schema(String),
+    /// A snapshot by a newer version.
+    #[error(
+        "the snapshot has version {found}, this engine knows versions up to {known}: use a newer engine, or start without it"
+    )]
+    NewerSnapshot {
+        /// Its version.
+        found: u16,
+        /// The newest known here.
+        known: u16,
+    },
+    /// Bytes that are no snapshot.
+    #[error("not a snapshot of an engine: {0}")]
+    Snapshot(String),
     /// A profile or calibration whose numbers make no sense.
     #[error("{0}")]
     Setting(String),

@@ -34,6 +34,7 @@ mod error;
 mod fields;
 mod profile;
 mod signals;
+mod snapshot;
 mod spc;
 mod state;
 mod stats;

@@ -13,6 +13,7 @@ use std::{
 };
 
 use lru::LruCache;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use siphasher::sip128::{Hasher128, SipHasher13};
 
@@ -92,7 +93,7 @@ struct Used<T> {
 type Cache<T> = LruCache<Id, Used<T>, Build>;
 
 /// A tool's baseline.
-#[derive(Debug, Default, Clone)]
+#[derive(Debug, Default, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct ToolState {
     pub(crate) latency: RunningStats,
     pub(crate) size: RunningStats,
@@ -101,7 +102,7 @@ pub(crate) struct ToolState {
 }
 
 /// What people said of a tool's verdicts (seed 2, "Adaptive Thresholds").
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub(crate) struct FeedbackState {
     pub(crate) count: u64,
     /// EMA of the share that was fabricated.
@@ -232,6 +233,62 @@ impl State {
     }
 }
 
+/// Everything in one shard, least recently used first.
+#[derive(Serialize, Deserialize)]
+struct SavedShard {
+    tools: Vec<(Id, ToolState)>,
+    histories: Vec<(Id, Earlier)>,
+    sessions: Vec<(Id, Earlier)>,
+}
+
+/// Everything the engine learned.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct Saved {
+    keys: (u64, u64),
+    shards: Vec<SavedShard>,
+}
+
+impl State {
+    /// What was learned so far, shard by shard: others may learn meanwhile in the shards that are not being read.
+    pub(crate) fn save(&self) -> Saved {
+        fn list<T: Clone>(cache: &Cache<T>) -> Vec<(Id, T)> {
+            cache.iter().rev().map(|(id, used)| (*id, used.value.clone())).collect()
+        }
+        let save = |shard: &Mutex<Shard>| {
+            let shard = shard.lock().unwrap_or_else(PoisonError::into_inner);
+            SavedShard { tools: list(&shard.tools), histories: list(&shard.histories), sessions: list(&shard.sessions) }
+        };
+        Saved { keys: self.keys, shards: self.shards.iter().map(save).collect() }
+    }
+
+    /// A state that continues from what was saved. Beyond the limits the least recently used are left behind.
+    pub(crate) fn restore(limits: Limits, saved: Saved) -> Result<Self, Error> {
+        if saved.shards.len() != SHARDS {
+            return Err(Error::Snapshot(format!("{} shards instead of {SHARDS}", saved.shards.len())));
+        }
+        let stats =
+            |tool: &ToolState| tool.fields.values().chain([&tool.latency, &tool.size]).all(RunningStats::is_sound);
+        if !saved.shards.iter().flat_map(|shard| &shard.tools).all(|(_, tool)| stats(tool)) {
+            return Err(Error::Snapshot("statistics that cannot be".into()));
+        }
+        let mut state = Self::new(limits, saved.keys);
+        let Self { shards, counters, .. } = &mut state;
+        for (shard, saved) in shards.iter_mut().zip(saved.shards) {
+            let Shard { tools, histories, sessions, .. } = shard.get_mut().unwrap_or_else(PoisonError::into_inner);
+            refill(tools, saved.tools, &counters.tools, limits.max_tools);
+            refill(histories, saved.histories, &counters.histories, limits.max_histories);
+            refill(sessions, saved.sessions, &counters.sessions, limits.max_sessions);
+        }
+        Ok(state)
+    }
+}
+
+fn refill<T: Default>(cache: &mut Cache<T>, saved: Vec<(Id, T)>, counter: &Counter, limit: usize) {
+    for (id, value) in saved {
+        *entry(cache, id, counter, limit, u64::MAX, 0) = value;
+    }
+}
+
 /// The part of the memory that one call concerns.
 pub(crate) struct Locked<'a> {
     shard: MutexGuard<'a, Shard>,
@@ -305,7 +362,7 @@ fn entry<'a, T: Default>(
 ) -> &'a mut T {
     if !cache.contains(&id) {
         let full = counter.kept.load(Relaxed) >= limit.max(1);
-        let idle = cache.peek_lru().is_some_and(|(_, used)| used.tick + max_idle < tick);
+        let idle = cache.peek_lru().is_some_and(|(_, used)| used.tick.saturating_add(max_idle) < tick);
         if (full || idle) && cache.pop_lru().is_some() {
             counter.evicted.fetch_add(1, Relaxed);
         } else {

@@ -1,12 +1,14 @@
 //! Running statistics (seed 2, "SPC Baselines"): Welford's algorithm over the lifetime, and the last [`WINDOW`] values.
 
+use serde::{Deserialize, Serialize};
+
 /// Recent values kept.
 pub(crate) const WINDOW: usize = 100;
 /// Observations before any statistic is used.
 pub(crate) const MIN_OBSERVATIONS: u64 = 8;
 
 /// Mean and variance of everything seen, and the most recent values.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct RunningStats {
     count: u64,
     mean: f64,
@@ -49,6 +51,14 @@ impl RunningStats {
             self.recent_mean = self.recent.iter().sum::<f64>() / WINDOW as f64;
             self.recent_squares = self.recent.iter().map(|v| (v - self.recent_mean) * (v - self.recent_mean)).sum();
         }
+    }
+
+    /// Whether what was read back can be what was written.
+    pub(crate) fn is_sound(&self) -> bool {
+        let full = self.recent.len() == WINDOW;
+        self.recent.len() <= WINDOW
+            && (if full { self.next < WINDOW } else { self.next == 0 })
+            && self.count >= self.recent.len() as u64
     }
 
     /// Whether there is enough to judge by.

@@ -322,3 +322,65 @@ fn many_threads_share_one_engine() {
     });
     assert_eq!(engine.memory().tools, 4);
 }
+
+/// Feeds `n` calls with a little of everything.
+fn busy(engine: &Engine, n: usize) -> Vec<Verdict> {
+    (0..n)
+        .map(|n| {
+            let (tool, session) = (format!("tool-{}", n % 3), format!("session-{}", n % 5));
+            let (args, result) =
+                (json!({"n": n % 7}), json!({"price": (n * 37 % 100) as f64, "items": [{"q": n % 4}]}));
+            let call =
+                Call::new(&tool, &result).args(&args).session(&session).execution_time_ms(100.0 + (n % 9) as f64);
+            engine.verify(&call).unwrap()
+        })
+        .collect()
+}
+
+#[test]
+fn a_restored_engine_goes_on_as_if_nothing_had_happened() {
+    let engine = engine();
+    busy(&engine, 400);
+    engine.record_feedback("tool-1", 0.4, true).unwrap();
+    let restored = Engine::builder().restore(&engine.snapshot().unwrap()).unwrap();
+    assert_eq!(restored.memory().tools, engine.memory().tools);
+    assert_eq!(restored.feedback("tool-1").unwrap(), engine.feedback("tool-1").unwrap());
+    assert_eq!(busy(&restored, 200), busy(&engine, 200));
+    assert_eq!(restored.snapshot().unwrap().len(), engine.snapshot().unwrap().len());
+}
+
+#[test]
+fn a_smaller_engine_takes_what_fits() {
+    let engine = engine();
+    for n in 0..500 {
+        let (name, result) = (format!("tool-{n}"), json!({"n": n}));
+        engine.verify(&Call::new(&name, &result)).unwrap();
+    }
+    let limits = Limits { max_tools: 100, ..Limits::default() };
+    let restored = Engine::builder().limits(limits).restore(&engine.snapshot().unwrap()).unwrap();
+    assert!(restored.memory().tools <= 164, "{:?}", restored.memory());
+}
+
+#[test]
+fn what_is_no_snapshot_is_refused() {
+    let engine = engine();
+    busy(&engine, 50);
+    let good = engine.snapshot().unwrap();
+    let restore = |bytes: &[u8]| Engine::builder().restore(bytes).map(|_| ());
+    restore(&good).unwrap();
+    let mut newer = good.clone();
+    newer[4] = 9;
+    assert!(matches!(restore(&newer), Err(Error::NewerSnapshot { found: 9, known: 1 })));
+    for length in [0, 3, 5, 6, 7, good.len() / 2, good.len() - 1] {
+        assert!(matches!(restore(&good[..length]), Err(Error::Snapshot(_))), "{length} bytes");
+    }
+    assert!(restore(&[good.as_slice(), b"x"].concat()).is_err());
+    // Any damage is refused or harmless, never a panic.
+    for at in 0..good.len().min(4_000) {
+        let mut damaged = good.clone();
+        damaged[at] ^= 0x55;
+        if let Ok(restored) = Engine::builder().restore(&damaged) {
+            busy(&restored, 5);
+        }
+    }
+}

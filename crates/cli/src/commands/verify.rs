@@ -1,5 +1,6 @@
 use std::{
     collections::BTreeMap,
+    fs::{self, File},
     io::{self, Write},
     path::{Path, PathBuf},
 };
@@ -15,6 +16,8 @@ use crate::{input, lines::Lines};
 
 /// A longer trace is reported as too long, and not read whole.
 const MAX_TRACE_BYTES: usize = 16 * 1024 * 1024;
+/// The state of a full engine with default limits is smaller.
+const MAX_STATE_BYTES: u64 = 4 * 1024 * 1024 * 1024;
 /// Profiles of some ten thousand tools.
 const MAX_PROFILES_BYTES: u64 = 16 * 1024 * 1024;
 
@@ -27,6 +30,9 @@ pub struct Args {
     /// How results are judged
     #[arg(long, value_enum, default_value_t = Mode::Fixed)]
     mode: Mode,
+    /// Go on from what this file holds, if it exists, and keep there what was learned
+    #[arg(long, value_name = "FILE")]
+    state: Option<PathBuf>,
     /// What is known of tools: a TOML file with a table for each
     #[arg(long, value_name = "FILE")]
     profiles: Option<PathBuf>,
@@ -70,8 +76,13 @@ struct Line {
 }
 
 pub fn run(args: Args) -> Done {
-    let engine = match args.mode {
-        Mode::Fixed => Engine::builder().build(),
+    let Mode::Fixed = args.mode;
+    let engine = match &args.state {
+        Some(path) if path.exists() => {
+            let snapshot = input::file(path, MAX_STATE_BYTES)?;
+            Engine::builder().restore(&snapshot).with_context(|| format!("--state {}", path.display()))?
+        }
+        _ => Engine::builder().build(),
     };
     if let Some(path) = &args.profiles {
         register(&engine, path)?;
@@ -88,7 +99,18 @@ pub fn run(args: Args) -> Done {
             }
         }
     }
+    if let Some(path) = &args.state {
+        keep(path, &engine.snapshot()?).with_context(|| format!("cannot keep the state in {}", path.display()))?;
+    }
     Ok(answer(bad))
+}
+
+/// Replaces the file as a whole or not at all.
+fn keep(path: &Path, snapshot: &[u8]) -> io::Result<()> {
+    let next = path.with_extension("next");
+    let mut file = File::create(&next)?;
+    file.write_all(snapshot).and_then(|()| file.sync_all())?;
+    fs::rename(next, path)
 }
 
 fn register(engine: &Engine, path: &Path) -> anyhow::Result<()> {

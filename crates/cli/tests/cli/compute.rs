@@ -123,3 +123,19 @@ fn bad_input_is_named() {
         assert!(ran.code == Some(1) && ran.stderr.contains(what), "{input}: {ran:?}");
     }
 }
+
+#[test]
+fn verify_goes_on_where_it_left_off() {
+    let shell = Shell::new();
+    let line = |price: u32| json!({"tool": "t", "args": {"x": 1}, "result": {"price": price}}).to_string() + "\n";
+    let first: String = (0..20).map(|n| line(650 + n % 3)).collect();
+    assert_eq!(shell.run_with(&["verify", "--state", "state"], &first).code, Some(0));
+    let fired = |ran: crate::Ran| {
+        let verdict: Value = serde_json::from_str(&ran.stdout).unwrap();
+        verdict["signals"]["historical_inconsistency"]["fired"].clone()
+    };
+    assert_eq!(fired(shell.run_with(&["verify", "--state", "state"], &line(50))), true);
+    assert_eq!(fired(shell.run_with(&["verify"], &line(50))), Value::Null, "without its history nothing can be said");
+    std::fs::write(shell.path("state"), "nonsense").unwrap();
+    shell.fails(&["verify", "--state", "state"], "not a snapshot");
+}

@@ -1,0 +1,32 @@
+//! Snapshots: everything the engine learned, as bytes, so that a restart forgets nothing.
+//!
+//! `CRDV`, a 16-bit version (little-endian), then the state in postcard's format. Profiles and calibrations are settings,
+//! not state: they are given again. A change of what is stored takes a new version.
+
+use crate::{
+    Error, Limits,
+    state::{Saved, State},
+};
+
+const MAGIC: &[u8; 4] = b"CRDV";
+const VERSION: u16 = 1;
+
+pub(crate) fn save(state: &State) -> Result<Vec<u8>, Error> {
+    let header = [MAGIC.as_slice(), &VERSION.to_le_bytes()].concat();
+    postcard::to_extend(&state.save(), header).map_err(|e| Error::Snapshot(e.to_string()))
+}
+
+pub(crate) fn restore(limits: Limits, bytes: &[u8]) -> Result<State, Error> {
+    let rest = bytes.strip_prefix(MAGIC).ok_or_else(|| Error::Snapshot("it does not start with CRDV".into()))?;
+    let (version, body) =
+        rest.split_first_chunk().ok_or_else(|| Error::Snapshot("it ends after its first bytes".into()))?;
+    let found = u16::from_le_bytes(*version);
+    if found > VERSION {
+        return Err(Error::NewerSnapshot { found, known: VERSION });
+    }
+    let (saved, after): (Saved, _) = postcard::take_from_bytes(body).map_err(|e| Error::Snapshot(e.to_string()))?;
+    if found != VERSION || !after.is_empty() {
+        return Err(Error::Snapshot("it is longer than its content, or of a version that never was".into()));
+    }
+    State::restore(limits, saved)
+}
