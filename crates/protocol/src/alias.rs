@@ -9,11 +9,7 @@
 //! | UAID (HCS-14) | parameters in any order | `uid;registry;proto;nativeId;domain`, `uid=0` when absent |
 //! | ERC-8004 | `eip155:1:0xAb…/22`, `eip155:1:0xAb…:22`, `eip155:1/erc721:0xAb…/22` | `eip155:1:0xab…/22` |
 
-use std::{fmt, str::FromStr};
-
-use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
-
-use crate::{Error, limits::MAX_ALIAS_BYTES};
+use crate::{Error, limits::MAX_ALIAS_BYTES, text::checked_text};
 
 /// An alias in canonical form.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -176,37 +172,7 @@ fn erc8004(rest: &str) -> Normalised {
     Ok(format!("eip155:{chain}:0x{}/{token}", hex.to_ascii_lowercase()))
 }
 
-impl FromStr for Alias {
-    type Err = Error;
-    fn from_str(s: &str) -> Result<Self, Error> {
-        Self::parse(s)
-    }
-}
-
-impl fmt::Display for Alias {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(&self.0)
-    }
-}
-
-impl fmt::Debug for Alias {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:?}", self.0)
-    }
-}
-
-impl Serialize for Alias {
-    fn serialize<S: Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
-        s.serialize_str(&self.0)
-    }
-}
-
-impl<'de> Deserialize<'de> for Alias {
-    fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
-        let text = std::borrow::Cow::<'de, str>::deserialize(d)?;
-        Self::parse(&text).map_err(de::Error::custom)
-    }
-}
+checked_text!(Alias, parse);
 
 #[cfg(test)]
 mod tests {

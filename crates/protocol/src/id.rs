@@ -1,11 +1,9 @@
 //! Entity ids: agents and sources. `^[A-Za-z0-9._~-]{1,128}$`, the unreserved characters of RFC 3986, so that an id is
 //! a URL path segment as it stands; `.` and `..` would be eaten by path normalisation and are refused.
 
-use std::{borrow::Borrow, fmt, str::FromStr, sync::Arc};
+use std::sync::Arc;
 
-use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
-
-use crate::{Error, limits::MAX_ENTITY_ID_BYTES};
+use crate::{Error, limits::MAX_ENTITY_ID_BYTES, text::checked_text};
 
 /// The id of an agent or a source. Cheap to clone.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -32,43 +30,7 @@ impl EntityId {
     }
 }
 
-impl FromStr for EntityId {
-    type Err = Error;
-    fn from_str(s: &str) -> Result<Self, Error> {
-        Self::new(s)
-    }
-}
-
-impl Borrow<str> for EntityId {
-    fn borrow(&self) -> &str {
-        &self.0
-    }
-}
-
-impl fmt::Display for EntityId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(&self.0)
-    }
-}
-
-impl fmt::Debug for EntityId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:?}", &*self.0)
-    }
-}
-
-impl Serialize for EntityId {
-    fn serialize<S: Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
-        s.serialize_str(&self.0)
-    }
-}
-
-impl<'de> Deserialize<'de> for EntityId {
-    fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
-        let text = std::borrow::Cow::<'de, str>::deserialize(d)?;
-        Self::new(&text).map_err(de::Error::custom)
-    }
-}
+checked_text!(EntityId, new);
 
 #[cfg(test)]
 mod tests {

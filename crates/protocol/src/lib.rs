@@ -33,6 +33,7 @@ pub mod limits;
 mod signal;
 pub mod strict;
 mod tag;
+mod text;
 mod time;
 
 pub use alias::Alias;

@@ -1,11 +1,11 @@
 //! Tags: an open vocabulary with a closed registry (seed 4, R02). Any well-formed string is a tag; only registered ones
 //! are admitted. The registry is data: `tags.toml` beside the sources.
 
-use std::{collections::BTreeMap, fmt, str::FromStr, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc};
 
-use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+use serde::{Deserialize, Serialize};
 
-use crate::{EntityId, Error, limits::MAX_TAG_BYTES};
+use crate::{EntityId, Error, limits::MAX_TAG_BYTES, text::checked_text};
 
 /// A well-formed tag: `^[a-z0-9_]{1,64}$`. Cheap to clone.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -121,43 +121,7 @@ fn distance(a: &str, b: &str) -> usize {
     row[b.len()]
 }
 
-impl FromStr for Tag {
-    type Err = Error;
-    fn from_str(s: &str) -> Result<Self, Error> {
-        Self::new(s)
-    }
-}
-
-impl std::borrow::Borrow<str> for Tag {
-    fn borrow(&self) -> &str {
-        &self.0
-    }
-}
-
-impl fmt::Display for Tag {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(&self.0)
-    }
-}
-
-impl fmt::Debug for Tag {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:?}", &*self.0)
-    }
-}
-
-impl Serialize for Tag {
-    fn serialize<S: Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
-        s.serialize_str(&self.0)
-    }
-}
-
-impl<'de> Deserialize<'de> for Tag {
-    fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
-        let text = std::borrow::Cow::<'de, str>::deserialize(d)?;
-        Self::new(&text).map_err(de::Error::custom)
-    }
-}
+checked_text!(Tag, new);
 
 #[cfg(test)]
 mod tests {

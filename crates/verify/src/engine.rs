@@ -8,34 +8,19 @@ use std::{
 
 use arc_swap::ArcSwap;
 use serde::Serialize;
-use serde_json::Value;
 
 use crate::{
-    Calibration, Call, Decision, Error, Limits, Signal, SignalResult, Tier, ToolProfile, Verdict,
+    Calibration, Call, Decision, Error, Limits, Signal, Tier, ToolProfile, Verdict,
     calibration::{DEFAULT_BLOCK, DEFAULT_FLAG, DEFAULT_PRIOR},
-    combiner::posterior,
-    consistency::{HISTORY_RESULTS, HISTORY_SWING, SESSION_RESULTS, SESSION_SWING, Swings},
-    fields::{self, Field, Fields},
-    profile::UNKNOWN_LATENCY_MS,
-    snapshot, spc,
+    checks::Checks,
+    consistency::{HISTORY_RESULTS, SESSION_RESULTS},
+    fields::{Field, Fields},
+    snapshot,
     state::{Locked, MAX_TOOL_NAME, State},
     text,
     verdict::explain,
 };
 
-/// Below this no network call comes back, in milliseconds.
-const IMPOSSIBLE_MS: f64 = 2.0;
-/// Latency and range scores below this do not fire.
-const LEAST_RANGE_SCORE: f64 = 0.3;
-/// The least ratio of an impossible latency: near-certain fabrication.
-const IMPOSSIBLE_RATIO: f64 = 15.0;
-/// The same when the score is at least [`CERTAIN_SCORE`].
-const CERTAIN_RATIO: f64 = 50.0;
-const CERTAIN_SCORE: f64 = 0.9;
-/// A pattern mismatch, and a response that should be an object and is none.
-const FIXED_SCORE: f64 = 0.8;
-/// Each field beyond 3σ.
-const IMPLAUSIBLE_FIELD: f64 = 0.3;
 /// The EMA's α of feedback.
 const FEEDBACK_WEIGHT: f64 = 0.1;
 /// Feedback from which on its rate is the prior.
@@ -61,9 +46,9 @@ struct Settings {
 
 /// What holds for one tool.
 #[derive(Default, Clone)]
-struct Resolved {
-    profile: Option<Arc<ToolProfile>>,
-    calibration: Calibration,
+pub(crate) struct Resolved {
+    pub(crate) profile: Option<Arc<ToolProfile>>,
+    pub(crate) calibration: Calibration,
 }
 
 /// Makes an [`Engine`].
@@ -311,230 +296,4 @@ fn thresholds(locked: &Locked<'_>, calibration: &Calibration) -> (f64, f64) {
     let moved = (DEFAULT_BLOCK + 2.0 * (DEFAULT_PRIOR - feedback.rate)).clamp(0.1, 0.9);
     let block = if fed_back(1) { moved } else { DEFAULT_BLOCK };
     (calibration.prior.unwrap_or(prior), calibration.block_threshold.unwrap_or(block))
-}
-
-/// The signals of one call, as far as they could be evaluated.
-struct Checks<'a> {
-    resolved: &'a Resolved,
-    call: &'a Call<'a>,
-    signals: Vec<SignalResult>,
-}
-
-impl Checks<'_> {
-    fn add(&mut self, signal: Signal, fired: bool, score: f64, detail: impl FnOnce() -> String) {
-        self.add_at_least(signal, 0.0, fired, score, detail);
-    }
-
-    fn add_at_least(&mut self, signal: Signal, least: f64, fired: bool, score: f64, detail: impl FnOnce() -> String) {
-        let set = self.resolved.calibration.likelihood_ratios.get(&signal).copied();
-        let likelihood_ratio = set.unwrap_or_else(|| signal.default_ratio()).max(least);
-        let detail = fired.then(detail);
-        self.signals.push(SignalResult {
-            signal,
-            fired,
-            score: if fired { score } else { 0.0 },
-            likelihood_ratio,
-            detail,
-        });
-    }
-
-    fn any_fired(&self) -> bool {
-        self.signals.iter().any(|result| result.fired)
-    }
-
-    fn posterior(&self, prior: f64) -> f64 {
-        posterior(prior, self.signals.iter().map(SignalResult::evidence))
-    }
-
-    fn schema(&mut self) {
-        let resolved = self.resolved;
-        let Some(profile) = &resolved.profile else { return };
-        let (required, forbidden) = (profile.required(), profile.forbidden());
-        let total = required.len() + forbidden.len() + usize::from(profile.schema.is_some());
-        if total == 0 {
-            return;
-        }
-        let result = self.call.result;
-        if !required.is_empty() && !result.is_object() && !required.iter().any(|path| path.starts_with('[')) {
-            let kind = kind(result);
-            return self.add(Signal::SchemaMismatch, true, FIXED_SCORE, || {
-                format!("an object was expected, the result is {kind}")
-            });
-        }
-        let missing: Vec<&str> =
-            required.iter().map(String::as_str).filter(|path| !fields::has_path(result, path)).collect();
-        let present: Vec<&str> =
-            forbidden.iter().map(String::as_str).filter(|path| fields::has_path(result, path)).collect();
-        let broken = profile.schema.as_ref().and_then(|schema| schema.validate(result).err());
-        let violations = missing.len() + present.len() + usize::from(broken.is_some());
-        self.add(Signal::SchemaMismatch, violations > 0, violations as f64 / total as f64, || {
-            let mut what = Vec::new();
-            if !missing.is_empty() {
-                what.push(format!("missing {}", missing.join(", ")));
-            }
-            if !present.is_empty() {
-                what.push(format!("forbidden {} present", present.join(", ")));
-            }
-            if let Some(broken) = broken {
-                let place = broken.instance_path().to_string();
-                what.push(format!(
-                    "breaks the output schema at {}",
-                    if place.is_empty() { "its root" } else { &place }
-                ));
-            }
-            what.join("; ")
-        });
-    }
-
-    fn pattern(&mut self) {
-        let Some(patterns) = self.resolved.profile.as_ref().and_then(|profile| profile.patterns.as_ref()) else {
-            return;
-        };
-        let matched = patterns.is_match(&text::text(self.call.result));
-        self.add(Signal::PatternMismatch, !matched, FIXED_SCORE, || {
-            format!("matches none of {} expected patterns", patterns.len())
-        });
-    }
-
-    fn latency(&mut self, locked: &Locked<'_>) {
-        let Some(ms) = self.call.execution_time_ms else { return };
-        let profile = self.resolved.profile.as_deref();
-        let (min, max) = profile.map_or(UNKNOWN_LATENCY_MS, ToolProfile::latency_ms);
-        let signal = Signal::LatencyAnomaly;
-        if ms < IMPOSSIBLE_MS && profile.is_none_or(ToolProfile::has_network_io) {
-            let score = 1.0 - ms / IMPOSSIBLE_MS;
-            let least = if score >= CERTAIN_SCORE { CERTAIN_RATIO } else { IMPOSSIBLE_RATIO };
-            return self
-                .add_at_least(signal, least, true, score, || format!("{ms} ms is impossibly fast for a network call"));
-        }
-        if ms < min {
-            let score = libm::sqrt(1.0 - ms / min);
-            return self
-                .add(signal, score >= LEAST_RANGE_SCORE, score, || format!("{ms} ms is below the expected {min} ms"));
-        }
-        if ms > max {
-            let score = (ms / max - 1.0).min(1.0);
-            return self
-                .add(signal, score >= LEAST_RANGE_SCORE, score, || format!("{ms} ms is above the expected {max} ms"));
-        }
-        let stats = locked.tool().map(|tool| &tool.latency).filter(|stats| stats.is_established());
-        let z = stats.and_then(|stats| stats.lifetime().z(ms)).unwrap_or_default();
-        self.add(signal, z.abs() > 3.0, ((z.abs() - 3.0) / 3.0).clamp(0.0, 1.0), || {
-            format!("{ms} ms is {z:.1}σ from the tool's own latencies")
-        });
-    }
-
-    fn length(&mut self, size: usize) {
-        let Some(profile) = &self.resolved.profile else { return };
-        let (least, most) = profile.length_bounds();
-        let signal = Signal::LengthAnomaly;
-        match (least, most) {
-            (None, None) => {}
-            (Some(least), _) if size < least => {
-                let score = 0.5 * (1.0 - size as f64 / least as f64);
-                self.add(signal, true, score, || format!("{size} characters, at least {least} were expected"));
-            }
-            (_, Some(most)) if size > most => {
-                self.add(signal, true, 0.2, || format!("{size} characters, at most {most} were expected"));
-            }
-            _ => self.add(signal, false, 0.0, String::new),
-        }
-    }
-
-    fn history(&mut self, locked: &Locked<'_>, fields: &[Field], seed: u64) {
-        if let Some(history) = locked.history().filter(|history| history.len() >= HISTORY_RESULTS) {
-            let swings = history.swings(fields, HISTORY_SWING);
-            self.swings(Signal::HistoricalInconsistency, swings, seed, "for these arguments");
-        }
-    }
-
-    fn session(&mut self, locked: &Locked<'_>, fields: &[Field], seed: u64) {
-        if let Some(session) = locked.session().filter(|session| session.len() > 0) {
-            let swings = session.swings(fields, SESSION_SWING);
-            self.swings(Signal::SessionInconsistency, swings, seed, "in this session");
-        }
-    }
-
-    fn swings(&mut self, signal: Signal, swings: Swings, seed: u64, when: &str) {
-        let result = self.call.result;
-        self.add(signal, swings.widest.is_some(), swings.score, || {
-            let (path, was, is) = swings.widest.unwrap_or_default();
-            format!("field '{}': {is} where it was {was} before {when}", fields::name(result, path, seed))
-        });
-    }
-
-    fn spc(&mut self, locked: &Locked<'_>, fields: &[Field], size: usize, seed: u64) {
-        let Some(tool) = locked.tool() else { return };
-        let (mut evaluated, mut score) = (false, 0.0);
-        let mut first: Option<(Observed, spc::Rule)> = None;
-        let latency = self.call.execution_time_ms.map(|ms| (Observed::Latency, &tool.latency, ms));
-        let sizes = std::iter::once((Observed::Size, &tool.size, size as f64));
-        let numbers = fields.iter().filter_map(|field| {
-            tool.fields.get(&field.path).map(|stats| (Observed::Field(field.path), stats, field.value))
-        });
-        for (what, stats, value) in latency.into_iter().chain(sizes).chain(numbers) {
-            let Some(rules) = spc::fired(stats, value) else { continue };
-            evaluated = true;
-            for rule in rules {
-                score += rule.weight();
-                first.get_or_insert((what, rule));
-            }
-        }
-        if evaluated {
-            let result = self.call.result;
-            self.add(Signal::SpcAnomaly, first.is_some(), f64::min(score, 1.0), || {
-                let Some((what, rule)) = first else { return String::new() };
-                let name = match what {
-                    Observed::Latency => "the latency".to_owned(),
-                    Observed::Size => "the response's size".to_owned(),
-                    Observed::Field(path) => format!("field '{}'", fields::name(result, path, seed)),
-                };
-                format!("{name} is out of control ({})", rule.describe())
-            });
-        }
-    }
-
-    fn plausibility(&mut self, locked: &Locked<'_>, fields: &[Field], seed: u64) {
-        let Some(tool) = locked.tool() else { return };
-        let (mut evaluated, mut implausible) = (false, Vec::new());
-        for field in fields {
-            let Some(stats) = tool.fields.get(&field.path).filter(|stats| stats.is_established()) else { continue };
-            let Some(z) = stats.window().z(field.value) else { continue };
-            evaluated = true;
-            if z.abs() > 3.0 {
-                implausible.push((field, z));
-            }
-        }
-        if evaluated {
-            let score = (IMPLAUSIBLE_FIELD * implausible.len() as f64).min(1.0);
-            let result = self.call.result;
-            self.add(Signal::ValuePlausibility, !implausible.is_empty(), score, || {
-                implausible.first().map_or_else(String::new, |(field, z)| {
-                    format!(
-                        "field '{}' is {}, {z:.1}σ from its recent values",
-                        fields::name(result, field.path, seed),
-                        field.value
-                    )
-                })
-            });
-        }
-    }
-}
-
-#[derive(Clone, Copy)]
-enum Observed {
-    Latency,
-    Size,
-    Field(fields::PathId),
-}
-
-fn kind(value: &Value) -> &'static str {
-    match value {
-        Value::Null => "null",
-        Value::Bool(_) => "a boolean",
-        Value::Number(_) => "a number",
-        Value::String(_) => "a text",
-        Value::Array(_) => "an array",
-        Value::Object(_) => "an object",
-    }
 }

@@ -27,6 +27,7 @@
 
 mod calibration;
 mod call;
+mod checks;
 mod combiner;
 mod consistency;
 mod engine;
