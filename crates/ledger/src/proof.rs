@@ -178,7 +178,7 @@ mod tests {
 
     const LARGEST: u64 = 3_000;
     const EXHAUSTIVE: u64 = 300;
-    const EXHAUSTIVE_LONG: u64 = 2_000;
+    const EXHAUSTIVE_LONG: u64 = 1_500;
 
     fn tree(size: u64) -> MemoryTree {
         let mut tree = MemoryTree::default();

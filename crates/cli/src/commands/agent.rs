@@ -98,7 +98,11 @@ pub fn run(home: &Home, out: &Output, command: Command) -> Done {
                     let rated = score.as_ref().filter(|score| score.status != "unrated");
                     let score =
                         rated.map_or("–".into(), |s| format!("{} ± {:.1}", s.score, s.stddev.unwrap_or_default()));
-                    let tier = rated.map_or(Tier::Unrated, |s| Tier::of(s.score)).to_string();
+                    let tier = match rated {
+                        None => Tier::Unrated.to_string(),
+                        Some(score) if score.status == "partial" => "partial: not published".to_owned(),
+                        Some(score) => Tier::of(score.score).to_string(),
+                    };
                     vec![agent.clone(), score, tier, row.name.clone().unwrap_or_default()]
                 });
                 output::table(&["agent", "score", "tier", "name"], &["score"], lines)

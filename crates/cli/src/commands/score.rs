@@ -123,7 +123,8 @@ fn display(recorded: &RecordedScore) -> String {
     match (recorded.stddev, recorded.tier_confidence) {
         (Some(stddev), Some(confidence)) => {
             let tier = Tier::of(recorded.score);
-            format!("{} ± {stddev:.1} ({tier}, {:.0}% confidence)", recorded.score, confidence * 100.0)
+            let unpublished = if recorded.status == "partial" { ", partial: not published" } else { "" };
+            format!("{} ± {stddev:.1} ({tier}, {:.0}% confidence){unpublished}", recorded.score, confidence * 100.0)
         }
         _ => "unrated".to_owned(),
     }

@@ -251,6 +251,22 @@ fn a_failed_init_leaves_nothing_and_can_be_repeated() {
 }
 
 #[test]
+fn a_score_below_the_coverage_floor_is_computed_and_not_published() {
+    let shell = Shell::new();
+    shell.ok(&["init", "--coverage-floor", "0.4"]);
+    shell.ok(&["source", "add", "lab"]);
+    shell.ok(&["keys", "add", "lab", &key("lab").public().did_key()]);
+    shell.ok(&["agent", "add", "bot"]);
+    let line = signed("bot", "lab", "rel_uptime", 90.0).canonical().to_string();
+    assert_eq!(shell.run_with(&["signal", "submit"], &line).code, Some(0));
+    assert_eq!(shell.json(&["score", "bot"])["status"], "partial");
+    for command in [&["score", "bot"][..], &["history", "bot"], &["agent", "list"]] {
+        assert!(shell.ok(command).contains("partial"), "{command:?}");
+    }
+    shell.audit_passes();
+}
+
+#[test]
 fn rotating_needs_the_sources_own_key_and_survives_an_interruption() {
     let shell = authority(&[], &["bot"]);
     for source in ["lab", "log"] {
