@@ -1,7 +1,7 @@
 //! The single writer: a thread that owns the writing connection. Works that wait together share one transaction.
 
 use std::{
-    sync::mpsc::{self, Receiver, RecvTimeoutError, Sender},
+    sync::mpsc::{self, Receiver, RecvTimeoutError, SyncSender},
     thread::JoinHandle,
     time::{Duration, Instant},
 };
@@ -24,34 +24,13 @@ const OUTSIDE_EVERY: Duration = Duration::from_secs(1);
 /// Works that may wait before submitters do.
 const QUEUE: usize = 1024;
 
-type Done = mpsc::SyncSender<Result<()>>;
+type Done = SyncSender<Result<()>>;
 /// A unit of work, or `None` to bring the checkpoint outside up to date.
 type Job = (Option<Work>, Done);
 
 pub(super) struct Writer {
-    jobs: Sender<Job>,
-    slots: std::sync::Arc<Slots>,
+    jobs: SyncSender<Job>,
     thread: JoinHandle<Result<()>>,
-}
-
-/// Bounds the queue without making the channel rendezvous.
-#[derive(Default)]
-struct Slots {
-    used: std::sync::Mutex<usize>,
-    freed: std::sync::Condvar,
-}
-
-impl Slots {
-    fn take(&self) {
-        let used = self.used.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        let mut used =
-            self.freed.wait_while(used, |used| *used >= QUEUE).unwrap_or_else(std::sync::PoisonError::into_inner);
-        *used += 1;
-    }
-    fn free(&self) {
-        *self.used.lock().unwrap_or_else(std::sync::PoisonError::into_inner) -= 1;
-        self.freed.notify_one();
-    }
 }
 
 impl Writer {
@@ -65,7 +44,6 @@ impl Writer {
                 Some(Entry::parse(seq, &bytes)?.recorded_at)
             }
         };
-        let slots = std::sync::Arc::new(Slots::default());
         let mut state = State {
             connection,
             path: options.path.clone(),
@@ -77,17 +55,15 @@ impl Writer {
             edge,
             last_recorded,
         };
-        let (jobs, queue) = mpsc::channel();
-        let freed = std::sync::Arc::clone(&slots);
+        let (jobs, queue) = mpsc::sync_channel(QUEUE);
         let thread = std::thread::Builder::new()
             .name("ledger-writer".into())
-            .spawn(move || state.run(&queue, &freed))
+            .spawn(move || state.run(&queue))
             .map_err(|e| Error::NoWriter(e.to_string()))?;
-        Ok(Self { jobs, slots, thread })
+        Ok(Self { jobs, thread })
     }
 
     pub(super) fn submit(&self, work: Option<Work>) -> Result<Ticket> {
-        self.slots.take();
         let (done, ticket) = mpsc::sync_channel(1);
         self.jobs.send((work, done)).map_err(|_| Error::NoWriter("it stopped".into()))?;
         Ok(Ticket(ticket))
@@ -113,7 +89,7 @@ struct State {
 }
 
 impl State {
-    fn run(&mut self, queue: &Receiver<Job>, slots: &Slots) -> Result<()> {
+    fn run(&mut self, queue: &Receiver<Job>) -> Result<()> {
         loop {
             let wait = OUTSIDE_EVERY.saturating_sub(self.outside_written.elapsed());
             let first = if self.outside_due.is_some() {
@@ -122,7 +98,7 @@ impl State {
                 queue.recv().map_err(|_| RecvTimeoutError::Disconnected)
             };
             match first {
-                Ok(first) => self.group(first, queue, slots),
+                Ok(first) => self.group(first, queue),
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => return self.write_outside(),
             }
@@ -135,39 +111,31 @@ impl State {
 
     fn write_outside(&mut self) -> Result<()> {
         self.outside_written = Instant::now();
-        if let Some(note) = &self.outside_due {
-            self.outside.write(note)?;
-            self.outside_due = None;
-        }
-        Ok(())
+        write_outside(&self.outside, &mut self.outside_due)
     }
 
     /// Runs `first` and whatever else is waiting in one transaction, then tells everyone.
-    fn group(&mut self, first: Job, queue: &Receiver<Job>, slots: &Slots) {
-        let mut waiting = Vec::new();
-        let mut flush = false;
-        let mut outcome = self.transaction(first, queue, slots, &mut waiting, &mut flush);
+    fn group(&mut self, first: Job, queue: &Receiver<Job>) {
+        let mut waiting = Waiting::default();
+        let outcome = self.transaction(first, queue, &mut waiting);
         if outcome.is_err() && !self.connection.is_autocommit() {
             let _ = self.connection.execute_batch("ROLLBACK");
         }
-        if flush && outcome.is_ok() {
-            outcome = self.write_outside();
-        }
-        for done in waiting {
-            let result = outcome.as_ref().map_err(|error| again(&self.path, error)).copied();
-            // A submitter that no longer waits is no concern here.
-            let _ = done.send(result);
+        // A submitter that no longer waits is no concern here.
+        let tell = |all: Vec<Done>, outcome: &Result<()>| {
+            for done in all {
+                let _ = done.send(outcome.as_ref().map_err(|error| again(&self.path, error)).copied());
+            }
+        };
+        tell(waiting.works, &outcome);
+        if !waiting.flushes.is_empty() {
+            // What was committed stays committed, whatever becomes of the file.
+            let outcome = outcome.and_then(|()| write_outside(&self.outside, &mut self.outside_due));
+            tell(waiting.flushes, &outcome);
         }
     }
 
-    fn transaction(
-        &mut self,
-        first: Job,
-        queue: &Receiver<Job>,
-        slots: &Slots,
-        waiting: &mut Vec<Done>,
-        flush: &mut bool,
-    ) -> Result<()> {
+    fn transaction(&mut self, first: Job, queue: &Receiver<Job>, waiting: &mut Waiting) -> Result<()> {
         let path = self.path.clone();
         let translate = |e: Error| connection::translate(&path, e);
         let mut next = Some(first);
@@ -189,12 +157,14 @@ impl State {
             failed: None,
         };
         while let Some((work, done)) = next {
-            slots.free();
-            waiting.push(done);
             match work {
-                Some(work) if size.is_ok() => tx.run(work).map_err(translate)?,
-                Some(_) => {}
-                None => *flush = true,
+                None => waiting.flushes.push(done),
+                Some(work) => {
+                    waiting.works.push(done);
+                    if size.is_ok() {
+                        tx.run(work).map_err(translate)?;
+                    }
+                }
             }
             next = (since.elapsed() < GROUP_FOR).then(|| queue.try_recv().ok()).flatten();
         }
@@ -224,6 +194,22 @@ impl State {
         }
         Ok(())
     }
+}
+
+/// Who shared a transaction.
+#[derive(Default)]
+struct Waiting {
+    works: Vec<Done>,
+    flushes: Vec<Done>,
+}
+
+/// Brings the checkpoint outside up to date, if one is due.
+fn write_outside(outside: &OutsideCheckpoint, due: &mut Option<String>) -> Result<()> {
+    if let Some(note) = due {
+        outside.write(note)?;
+        *due = None;
+    }
+    Ok(())
 }
 
 /// Says the same error again, to everyone who shared the transaction.
