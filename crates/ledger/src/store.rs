@@ -60,6 +60,8 @@ pub trait View {
     fn tile(&self, level: u8, index: u64) -> Result<Option<Vec<u8>>>;
     /// The signed checkpoint of this view's size; none for an empty ledger.
     fn checkpoint(&self) -> Result<Option<String>>;
+    /// What should keep the database from changing entries, and is not there.
+    fn missing_protections(&self) -> Result<Vec<String>>;
 }
 
 /// What an append gives back.

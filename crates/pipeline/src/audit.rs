@@ -63,6 +63,9 @@ pub fn audit(view: &dyn View, scope: Scope<'_>, progress: &mut dyn FnMut(u64)) -
     if let Err(error) = scope.outside {
         findings.add(None, error.to_string());
     }
+    for missing in view.missing_protections()? {
+        findings.add(None, format!("{missing} is missing: the database no longer refuses to change entries"));
+    }
     let mut audit = Audit {
         view,
         scope,

@@ -22,6 +22,8 @@ const MIGRATIONS: [&str; 1] = ["
     CREATE TABLE tiles (level INTEGER NOT NULL, idx INTEGER NOT NULL, hashes BLOB NOT NULL, PRIMARY KEY (level, idx)) STRICT, WITHOUT ROWID;
     CREATE TABLE checkpoint (id INTEGER PRIMARY KEY CHECK (id = 0), note TEXT NOT NULL) STRICT;
 "];
+/// The triggers among these, which an audit looks for.
+pub(super) const TRIGGERS: [&str; 3] = ["entries_are_never_changed", "entries_are_never_deleted", "entries_are_dense"];
 /// Pages in the write-ahead log before they are moved into the database: 64 MiB. A page that many transactions touch is
 /// moved once.
 const WAL_AUTOCHECKPOINT_PAGES: i64 = 16_384;

@@ -58,6 +58,9 @@ impl View for Scratch<'_> {
     fn checkpoint(&self) -> Result<Option<String>> {
         self.entries.checkpoint()
     }
+    fn missing_protections(&self) -> Result<Vec<String>> {
+        self.entries.missing_protections()
+    }
 }
 
 impl Transaction for Scratch<'_> {

@@ -7,7 +7,7 @@ use std::{
 
 use rusqlite::{Connection, OptionalExtension, Params, Row, types::ValueRef};
 
-use super::connection::sql_name;
+use super::connection::{TRIGGERS, sql_name};
 use crate::{
     Result, Scan, Table, View,
     store::{EntryVisitor, RowVisitor},
@@ -81,6 +81,9 @@ impl View for SqliteView<'_> {
     fn checkpoint(&self) -> Result<Option<String>> {
         checkpoint(&self.0)
     }
+    fn missing_protections(&self) -> Result<Vec<String>> {
+        missing_protections(&self.0)
+    }
 }
 
 pub(super) fn size(connection: &Connection) -> Result<u64> {
@@ -148,6 +151,13 @@ pub(super) fn tile(connection: &Connection, level: u8, index: u64) -> Result<Opt
 pub(super) fn checkpoint(connection: &Connection) -> Result<Option<String>> {
     let note = one(connection, "SELECT note FROM checkpoint", [])?;
     Ok(note.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()))
+}
+
+pub(super) fn missing_protections(connection: &Connection) -> Result<Vec<String>> {
+    let mut statement = connection.prepare_cached("SELECT name FROM sqlite_schema WHERE type = 'trigger'")?;
+    let there: Vec<String> = statement.query_map([], |row| row.get(0))?.collect::<rusqlite::Result<_>>()?;
+    let missing = TRIGGERS.iter().filter(|name| !there.iter().any(|there| there == *name));
+    Ok(missing.map(|name| format!("trigger {name}")).collect())
 }
 
 fn one(connection: &Connection, sql: &str, params: impl Params) -> Result<Option<Vec<u8>>> {

@@ -287,6 +287,9 @@ impl View for WriterTransaction<'_> {
     fn checkpoint(&self) -> Result<Option<String>> {
         view::checkpoint(self.connection)
     }
+    fn missing_protections(&self) -> Result<Vec<String>> {
+        view::missing_protections(self.connection)
+    }
 }
 
 impl Transaction for WriterTransaction<'_> {
