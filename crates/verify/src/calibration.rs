@@ -13,6 +13,9 @@ pub(crate) const DEFAULT_FLAG: f64 = 0.2;
 /// From this posterior on a result is blocked, by default.
 pub(crate) const DEFAULT_BLOCK: f64 = 0.5;
 
+/// The share of genuine results that may be blocked, by default.
+pub(crate) const DEFAULT_FALSE_BLOCKS: f64 = 0.01;
+
 /// Settings; what is absent keeps what holds without it.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -26,6 +29,9 @@ pub struct Calibration {
     /// Block from this posterior on.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub block_threshold: Option<f64>,
+    /// Mode adaptive: the share of genuine results that may be blocked.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_false_block_rate: Option<f64>,
     /// Likelihood ratios by signal.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub likelihood_ratios: BTreeMap<Signal, f64>,
@@ -43,6 +49,9 @@ impl Calibration {
                 return wrong(format!("{name} {threshold} is not between 0 and 1"));
             }
         }
+        if let Some(rate) = self.max_false_block_rate.filter(|rate| !(*rate > 0.0 && *rate <= 1.0)) {
+            return wrong(format!("max_false_block_rate {rate} is not above 0 and at most 1"));
+        }
         for (signal, ratio) in &self.likelihood_ratios {
             if !(*ratio > 0.0 && ratio.is_finite()) {
                 return wrong(format!("the likelihood ratio of {signal}, {ratio}, is not above 0"));
@@ -59,6 +68,7 @@ impl Calibration {
             prior: self.prior.or(other.prior),
             flag_threshold: self.flag_threshold.or(other.flag_threshold),
             block_threshold: self.block_threshold.or(other.block_threshold),
+            max_false_block_rate: self.max_false_block_rate.or(other.max_false_block_rate),
             likelihood_ratios,
         }
     }

@@ -17,12 +17,19 @@ pub enum Stake {
     Critical,
 }
 
+/// JSON, parsed or not.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Json<'a> {
+    Value(&'a Value),
+    Bytes(&'a [u8]),
+}
+
 /// One tool call. Only the tool's name and the result are needed; what else is given, more signals can use.
 #[derive(Debug, Clone, Copy)]
 pub struct Call<'a> {
     pub(crate) tool: &'a str,
-    pub(crate) result: &'a Value,
-    pub(crate) args: Option<&'a Value>,
+    pub(crate) result: Json<'a>,
+    pub(crate) args: Option<Json<'a>>,
     pub(crate) execution_time_ms: Option<f64>,
     pub(crate) session_id: Option<&'a str>,
     pub(crate) agent: Option<&'a str>,
@@ -33,6 +40,24 @@ pub struct Call<'a> {
 impl<'a> Call<'a> {
     /// A call of `tool` that gave `result`.
     pub fn new(tool: &'a str, result: &'a Value) -> Self {
+        Self::with(tool, Json::Value(result))
+    }
+
+    /// A call of `tool` that gave these bytes of JSON. They are parsed when they are judged; what is no JSON is an error
+    /// then.
+    ///
+    /// ```
+    /// # use credence_verify::{Call, Engine};
+    /// let engine = Engine::builder().build();
+    /// let call = Call::from_bytes("get_weather", br#"{"temperature": 18}"#).args_from_bytes(br#"{"city": "London"}"#);
+    /// assert!(engine.verify(&call).is_ok());
+    /// assert!(engine.verify(&Call::from_bytes("get_weather", b"{\"temperature\": ")).is_err());
+    /// ```
+    pub fn from_bytes(tool: &'a str, result: &'a [u8]) -> Self {
+        Self::with(tool, Json::Bytes(result))
+    }
+
+    fn with(tool: &'a str, result: Json<'a>) -> Self {
         Self {
             tool,
             result,
@@ -45,9 +70,14 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// With these arguments: enables historical consistency.
+    /// With these arguments: enables historical consistency, echoes and determinism.
     pub fn args(self, args: &'a Value) -> Self {
-        Self { args: Some(args), ..self }
+        Self { args: Some(Json::Value(args)), ..self }
+    }
+
+    /// With these arguments, as bytes of JSON.
+    pub fn args_from_bytes(self, args: &'a [u8]) -> Self {
+        Self { args: Some(Json::Bytes(args)), ..self }
     }
 
     /// That took so long: enables the latency signal.

@@ -1,14 +1,15 @@
-//! The eight signals, each with its formula (seed 2; DESIGN, *Verification engine*). One that could not be evaluated adds
+//! The seed's eight signals, each with its formula (seed 2; DESIGN, *Verification engine*). One that could not be evaluated adds
 //! nothing: no profile, no history yet, no execution time given.
 
 use serde_json::Value;
 
 use crate::{
-    Call, Signal, SignalResult, ToolProfile,
+    Signal, SignalResult, ToolProfile,
     combiner::posterior,
     consistency::{HISTORY_RESULTS, HISTORY_SWING, SESSION_SWING, Swings},
-    engine::Resolved,
+    engine::{Case, Resolved},
     fields::{self, Field},
+    learned::model::Model,
     profile::UNKNOWN_LATENCY_MS,
     spc,
     state::Locked,
@@ -31,18 +32,29 @@ const IMPLAUSIBLE_FIELD: f64 = 0.3;
 /// The signals of one call, as far as they could be evaluated.
 pub(crate) struct Checks<'a> {
     pub(crate) resolved: &'a Resolved,
-    pub(crate) call: &'a Call<'a>,
+    pub(crate) result: &'a Value,
+    pub(crate) execution_time_ms: Option<f64>,
     pub(crate) signals: Vec<SignalResult>,
+    /// Mode adaptive: knows how often each fires on this tool's own traffic.
+    pub(crate) model: Option<&'a Model>,
 }
 
-impl Checks<'_> {
+impl<'a> Checks<'a> {
+    pub(crate) fn new(resolved: &'a Resolved, case: &Case<'a>, model: Option<&'a Model>) -> Self {
+        let signals = Vec::with_capacity(Signal::ALL.len());
+        Self { resolved, result: case.result, execution_time_ms: case.execution_time_ms(), signals, model }
+    }
+
     fn add(&mut self, signal: Signal, fired: bool, score: f64, detail: impl FnOnce() -> String) {
         self.add_at_least(signal, 0.0, fired, score, detail);
     }
 
     fn add_at_least(&mut self, signal: Signal, least: f64, fired: bool, score: f64, detail: impl FnOnce() -> String) {
         let set = self.resolved.calibration.likelihood_ratios.get(&signal).copied();
-        let likelihood_ratio = set.unwrap_or_else(|| signal.default_ratio()).max(least);
+        let correction = || self.model.map_or(1.0, |model| model.correction(signal));
+        let likelihood_ratio = set
+            .unwrap_or_else(|| signal.default_ratio().max(least) * correction())
+            .max(if set.is_some() { least } else { 0.0 });
         let detail = fired.then(detail);
         self.signals.push(SignalResult {
             signal,
@@ -69,7 +81,7 @@ impl Checks<'_> {
         if total == 0 {
             return;
         }
-        let result = self.call.result;
+        let result = self.result;
         if !required.is_empty() && !result.is_object() && !required.iter().any(|path| path.starts_with('[')) {
             let kind = kind(result);
             return self.add(Signal::SchemaMismatch, true, FIXED_SCORE, || {
@@ -105,38 +117,54 @@ impl Checks<'_> {
         let Some(patterns) = self.resolved.profile.as_ref().and_then(|profile| profile.patterns.as_ref()) else {
             return;
         };
-        let matched = patterns.is_match(&text::text(self.call.result));
+        let matched = patterns.is_match(&text::text(self.result));
         self.add(Signal::PatternMismatch, !matched, FIXED_SCORE, || {
             format!("matches none of {} expected patterns", patterns.len())
         });
     }
 
+    /// The latency against what the profile states, and nothing else.
+    pub(crate) fn stated_latency(&mut self) {
+        let Some((ms, profile)) = self.execution_time_ms.zip(self.resolved.profile.as_deref()) else { return };
+        if !self.latency_bounds(ms, Some(profile)) {
+            self.add(Signal::LatencyAnomaly, false, 0.0, String::new);
+        }
+    }
+
     pub(crate) fn latency(&mut self, locked: &Locked<'_>) {
-        let Some(ms) = self.call.execution_time_ms else { return };
-        let profile = self.resolved.profile.as_deref();
-        let (min, max) = profile.map_or(UNKNOWN_LATENCY_MS, ToolProfile::latency_ms);
+        let Some(ms) = self.execution_time_ms else { return };
         let signal = Signal::LatencyAnomaly;
-        if ms < IMPOSSIBLE_MS && profile.is_none_or(ToolProfile::has_network_io) {
-            let score = 1.0 - ms / IMPOSSIBLE_MS;
-            let least = if score >= CERTAIN_SCORE { CERTAIN_RATIO } else { IMPOSSIBLE_RATIO };
-            return self
-                .add_at_least(signal, least, true, score, || format!("{ms} ms is impossibly fast for a network call"));
-        }
-        if ms < min {
-            let score = libm::sqrt(1.0 - ms / min);
-            return self
-                .add(signal, score >= LEAST_RANGE_SCORE, score, || format!("{ms} ms is below the expected {min} ms"));
-        }
-        if ms > max {
-            let score = (ms / max - 1.0).min(1.0);
-            return self
-                .add(signal, score >= LEAST_RANGE_SCORE, score, || format!("{ms} ms is above the expected {max} ms"));
+        if self.latency_bounds(ms, self.resolved.profile.as_deref()) {
+            return;
         }
         let stats = locked.tool().map(|tool| &tool.latency).filter(|stats| stats.is_established());
         let z = stats.and_then(|stats| stats.lifetime().z(ms)).unwrap_or_default();
         self.add(signal, z.abs() > 3.0, ((z.abs() - 3.0) / 3.0).clamp(0.0, 1.0), || {
             format!("{ms} ms is {z:.1}σ from the tool's own latencies")
         });
+    }
+
+    /// The latency against its bounds; says whether it is outside of them.
+    fn latency_bounds(&mut self, ms: f64, profile: Option<&ToolProfile>) -> bool {
+        let signal = Signal::LatencyAnomaly;
+        let (min, max) = profile.map_or(UNKNOWN_LATENCY_MS, ToolProfile::latency_ms);
+        if ms < IMPOSSIBLE_MS && profile.is_none_or(ToolProfile::has_network_io) {
+            let score = 1.0 - ms / IMPOSSIBLE_MS;
+            let least = if score >= CERTAIN_SCORE { CERTAIN_RATIO } else { IMPOSSIBLE_RATIO };
+            self.add_at_least(signal, least, true, score, || format!("{ms} ms is impossibly fast for a network call"));
+            return true;
+        }
+        if ms < min {
+            let score = libm::sqrt(1.0 - ms / min);
+            self.add(signal, score >= LEAST_RANGE_SCORE, score, || format!("{ms} ms is below the expected {min} ms"));
+            return true;
+        }
+        if ms > max {
+            let score = (ms / max - 1.0).min(1.0);
+            self.add(signal, score >= LEAST_RANGE_SCORE, score, || format!("{ms} ms is above the expected {max} ms"));
+            return true;
+        }
+        false
     }
 
     pub(crate) fn length(&mut self, size: usize) {
@@ -157,8 +185,9 @@ impl Checks<'_> {
     }
 
     pub(crate) fn history(&mut self, locked: &Locked<'_>, fields: &[Field], seed: u64) {
-        if let Some(history) = locked.history().filter(|history| history.len() >= HISTORY_RESULTS) {
-            let swings = history.swings(fields, HISTORY_SWING);
+        let history = locked.history().map(|history| &history.earlier);
+        if let Some(earlier) = history.filter(|earlier| earlier.len() >= HISTORY_RESULTS) {
+            let swings = earlier.swings(fields, HISTORY_SWING);
             self.swings(Signal::HistoricalInconsistency, swings, seed, "for these arguments");
         }
     }
@@ -171,7 +200,7 @@ impl Checks<'_> {
     }
 
     fn swings(&mut self, signal: Signal, swings: Swings, seed: u64, when: &str) {
-        let result = self.call.result;
+        let result = self.result;
         self.add(signal, swings.widest.is_some(), swings.score, || {
             let (path, was, is) = swings.widest.unwrap_or_default();
             format!("field '{}': {is} where it was {was} before {when}", fields::name(result, path, seed))
@@ -182,7 +211,7 @@ impl Checks<'_> {
         let Some(tool) = locked.tool() else { return };
         let (mut evaluated, mut score) = (false, 0.0);
         let mut first: Option<(Observed, spc::Rule)> = None;
-        let latency = self.call.execution_time_ms.map(|ms| (Observed::Latency, &tool.latency, ms));
+        let latency = self.execution_time_ms.map(|ms| (Observed::Latency, &tool.latency, ms));
         let sizes = std::iter::once((Observed::Size, &tool.size, size as f64));
         let numbers = fields.iter().filter_map(|field| {
             tool.fields.get(&field.path).map(|stats| (Observed::Field(field.path), stats, field.value))
@@ -196,7 +225,7 @@ impl Checks<'_> {
             }
         }
         if evaluated {
-            let result = self.call.result;
+            let result = self.result;
             self.add(Signal::SpcAnomaly, first.is_some(), f64::min(score, 1.0), || {
                 let Some((what, rule)) = first else { return String::new() };
                 let name = match what {
@@ -222,7 +251,7 @@ impl Checks<'_> {
         }
         if evaluated {
             let score = (IMPLAUSIBLE_FIELD * implausible.len() as f64).min(1.0);
-            let result = self.call.result;
+            let result = self.result;
             self.add(Signal::ValuePlausibility, !implausible.is_empty(), score, || {
                 implausible.first().map_or_else(String::new, |(field, z)| {
                     format!(

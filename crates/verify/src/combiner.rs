@@ -26,7 +26,16 @@ const ABSENT_LEAST: f64 = 1.01;
 
 /// P(fabricated) after the evidence, summed in the order given.
 pub fn posterior(prior: f64, evidence: impl IntoIterator<Item = Evidence>) -> f64 {
-    let log_odds = evidence.into_iter().fold(libm::log(prior / (1.0 - prior)), |sum, signal| sum + signal.log_ratio());
+    probability(evidence.into_iter().fold(log_odds(prior), |sum, signal| sum + signal.log_ratio()))
+}
+
+/// The odds of a probability, as their logarithm.
+pub(crate) fn log_odds(probability: f64) -> f64 {
+    libm::log(probability / (1.0 - probability))
+}
+
+/// The probability of log-odds.
+pub(crate) fn probability(log_odds: f64) -> f64 {
     // The form that does not overflow, whichever way the odds point.
     if log_odds >= 0.0 {
         1.0 / (1.0 + libm::exp(-log_odds))
@@ -37,7 +46,7 @@ pub fn posterior(prior: f64, evidence: impl IntoIterator<Item = Evidence>) -> f6
 }
 
 impl Evidence {
-    fn log_ratio(self) -> f64 {
+    pub(crate) fn log_ratio(self) -> f64 {
         if self.fired {
             libm::log(1.0 + (self.likelihood_ratio - 1.0) * self.score)
         } else {

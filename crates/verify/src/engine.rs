@@ -8,15 +8,25 @@ use std::{
 
 use arc_swap::ArcSwap;
 use serde::Serialize;
+use serde_json::Value;
 
 use crate::{
-    Calibration, Call, Decision, Error, Limits, Signal, Tier, ToolProfile, Verdict,
-    calibration::{DEFAULT_BLOCK, DEFAULT_FLAG, DEFAULT_PRIOR},
+    Calibration, Call, Decision, Error, Limits, SignalResult, Tier, ToolProfile, Verdict,
+    calibration::{DEFAULT_BLOCK, DEFAULT_FALSE_BLOCKS, DEFAULT_FLAG, DEFAULT_PRIOR},
+    call::Json,
     checks::Checks,
+    combiner::{log_odds, probability},
     consistency::{HISTORY_RESULTS, SESSION_RESULTS},
     fields::{Field, Fields},
+    learned::{
+        echo::arguments,
+        evidence::{Evidence, together},
+        model::{Model, Scene, Surprises},
+        observe::{Paths, observe},
+    },
     snapshot,
-    state::{Locked, MAX_TOOL_NAME, State},
+    state::{History, Ids, Locked, MAX_TOOL_NAME, State, ToolState},
+    stats::MIN_OBSERVATIONS,
     text,
     verdict::explain,
 };
@@ -28,6 +38,7 @@ const MIN_FEEDBACK: u64 = 5;
 
 /// Judges tool results. Shared by reference between threads.
 pub struct Engine {
+    mode: Mode,
     state: State,
     /// Read by every call, changed hardly ever: readers share nothing that they write to.
     settings: ArcSwap<Settings>,
@@ -54,10 +65,17 @@ pub(crate) struct Resolved {
 /// Makes an [`Engine`].
 #[derive(Debug, Default)]
 pub struct Builder {
+    mode: Mode,
     limits: Limits,
 }
 
 impl Builder {
+    /// How results are judged; adaptive by default.
+    pub fn mode(mut self, mode: Mode) -> Self {
+        self.mode = mode;
+        self
+    }
+
     /// How much the engine may remember.
     pub fn limits(mut self, limits: Limits) -> Self {
         self.limits = limits;
@@ -67,15 +85,78 @@ impl Builder {
     /// The engine, continuing from a snapshot.
     pub fn restore(self, snapshot: &[u8]) -> Result<Engine, Error> {
         let state = snapshot::restore(self.limits, snapshot)?;
-        Ok(Engine { state, settings: ArcSwap::default(), changing: Mutex::default() })
+        Ok(Engine { mode: self.mode, state, settings: ArcSwap::default(), changing: Mutex::default() })
     }
 
     /// The engine, knowing nothing yet.
     pub fn build(self) -> Engine {
         let random = || RandomState::new().build_hasher().finish();
         let state = State::new(self.limits, (random(), random()));
-        Engine { state, settings: ArcSwap::default(), changing: Mutex::default() }
+        Engine { mode: self.mode, state, settings: ArcSwap::default(), changing: Mutex::default() }
     }
+}
+
+/// How results are judged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Mode {
+    /// The seed to the letter: eight signals with fixed likelihood ratios.
+    Fixed,
+    /// The same table corrected by each tool's own traffic, and what a model of the tool's results, learned unaided, says.
+    #[default]
+    Adaptive,
+}
+
+/// One call, taken apart.
+pub(crate) struct Case<'a> {
+    call: &'a Call<'a>,
+    pub(crate) result: &'a Value,
+    args: Option<&'a Value>,
+    fields: Vec<Field>,
+    ids: Ids,
+    size: usize,
+}
+
+impl<'a> Case<'a> {
+    pub(crate) fn execution_time_ms(&self) -> Option<f64> {
+        self.call.execution_time_ms
+    }
+
+    fn scene(&self, model: Option<&Model>, paths: Paths) -> Scene<'a> {
+        Scene {
+            seen: observe(self.result, model, paths),
+            arguments: arguments(self.args, paths),
+            args_id: self.ids.args(),
+            latency_ms: self.call.execution_time_ms,
+            paths,
+        }
+    }
+}
+
+/// JSON, parsed.
+enum Parsed<'a> {
+    Borrowed(&'a Value),
+    Owned(Value),
+}
+
+impl std::ops::Deref for Parsed<'_> {
+    type Target = Value;
+    fn deref(&self) -> &Value {
+        match self {
+            Parsed::Borrowed(value) => value,
+            Parsed::Owned(value) => value,
+        }
+    }
+}
+
+/// A verdict before it is put into words.
+pub(crate) struct Judged {
+    pub(crate) decision: Decision,
+    pub(crate) posterior: f64,
+    prior: f64,
+    tier: Tier,
+    pub(crate) signals: Vec<SignalResult>,
+    /// The posterior it would take to block, where only the budget of false blocks kept it from that.
+    pub(crate) withheld: Option<f64>,
 }
 
 /// What the engine remembers, and what it had to forget.
@@ -152,66 +233,192 @@ impl Engine {
         if let Some(ms) = call.execution_time_ms.filter(|ms| !(*ms >= 0.0 && ms.is_finite())) {
             return Err(Error::ExecutionTime(ms));
         }
+        let result = self.parse(call.result, "result")?;
+        let args = call.args.map(|args| self.parse(args, "arguments")).transpose()?;
+        let (result, args) = (&*result, args.as_deref());
         let settings = self.settings.load();
         let resolved = settings.of(call.tool);
-        let fields = Fields::of(call.result, self.state.seed, self.state.limits.max_values)?.list;
-        let ids = self.state.ids(call.tool, call.args, call.session_id)?;
-        let size = text::length(call.result);
-        let mut checks = Checks { resolved, call, signals: Vec::with_capacity(Signal::ALL.len()) };
-
-        checks.schema();
-        checks.pattern();
-        let mut locked = self.state.lock(ids);
-        checks.latency(&locked);
-        checks.length(size);
-        let (prior, block_threshold) = thresholds(&locked, &resolved.calibration);
-        let mut probability = checks.posterior(prior);
-        let mut tier = Tier::Zero;
-        if !(checks.any_fired() && probability >= block_threshold) {
-            tier = Tier::One;
-            checks.history(&locked, &fields, self.state.seed);
-            checks.session(&locked, &fields, self.state.seed);
-            checks.spc(&locked, &fields, size, self.state.seed);
-            checks.plausibility(&locked, &fields, self.state.seed);
-            probability = checks.posterior(prior);
-        }
-        let flag_threshold = resolved.calibration.flag_threshold.unwrap_or(DEFAULT_FLAG);
-        let decision = Decision::of(probability, checks.any_fired(), flag_threshold, block_threshold);
-        if call.learn && decision != Decision::Block {
-            self.learn(&mut locked, call, &fields, size);
-        }
-        drop(locked);
-        let signals = checks.signals;
+        let case = Case {
+            fields: Fields::of(result, self.state.seed, self.state.limits.max_values)?.list,
+            ids: self.state.ids(call.tool, args, call.session_id)?,
+            size: text::length(result),
+            call,
+            result,
+            args,
+        };
+        let judged = match self.mode {
+            Mode::Fixed => self.fixed(&case, resolved),
+            Mode::Adaptive => self.adaptive(&case, resolved),
+        };
         Ok(Verdict {
             tool: call.tool.to_owned(),
-            decision,
-            posterior: probability,
-            prior,
-            tier,
-            explanation: explain(decision, probability, &signals),
-            signals,
+            decision: judged.decision,
+            posterior: judged.posterior,
+            prior: judged.prior,
+            tier: judged.tier,
+            explanation: explain(&judged),
+            signals: judged.signals,
             agent: call.agent.map(str::to_owned),
             stake: call.stake,
         })
     }
 
-    fn learn(&self, locked: &mut Locked<'_>, call: &Call<'_>, fields: &[Field], size: usize) {
-        let limit = self.state.limits.max_fields_per_tool;
-        let tool = locked.tool_mut();
-        if let Some(ms) = call.execution_time_ms {
-            tool.latency.push(ms);
+    fn parse<'a>(&self, json: Json<'a>, what: &'static str) -> Result<Parsed<'a>, Error> {
+        match json {
+            Json::Value(value) => Ok(Parsed::Borrowed(value)),
+            Json::Bytes(bytes) if bytes.len() > self.state.limits.max_bytes => {
+                Err(Error::TooManyBytes { what, bytes: bytes.len(), limit: self.state.limits.max_bytes })
+            }
+            Json::Bytes(bytes) => serde_json::from_slice(bytes)
+                .map(Parsed::Owned)
+                .map_err(|e| Error::NotJson { what, why: e.to_string() }),
         }
-        tool.size.push(size as f64);
-        for field in fields {
-            let room = tool.fields.len() < limit;
-            match tool.fields.get_mut(&field.path) {
-                Some(stats) => stats.push(field.value),
-                None if room => tool.fields.entry(field.path).or_default().push(field.value),
-                None => drop(self.state.counters.fields_dropped.fetch_add(1, Relaxed)),
+    }
+
+    /// The seed to the letter.
+    fn fixed(&self, case: &Case<'_>, resolved: &Resolved) -> Judged {
+        let seed = self.state.seed;
+        let mut checks = Checks::new(resolved, case, None);
+        checks.schema();
+        checks.pattern();
+        let mut locked = self.state.lock(case.ids);
+        checks.latency(&locked);
+        checks.length(case.size);
+        let (prior, block) = thresholds(&locked, &resolved.calibration);
+        let mut posterior = checks.posterior(prior);
+        let mut tier = Tier::Zero;
+        if !(checks.any_fired() && posterior >= block) {
+            tier = Tier::One;
+            checks.history(&locked, &case.fields, seed);
+            checks.session(&locked, &case.fields, seed);
+            checks.spc(&locked, &case.fields, case.size, seed);
+            checks.plausibility(&locked, &case.fields, seed);
+            posterior = checks.posterior(prior);
+        }
+        let flag = resolved.calibration.flag_threshold.unwrap_or(DEFAULT_FLAG);
+        let decision = Decision::of(posterior, checks.any_fired(), flag, block);
+        let signals = checks.signals;
+        if case.call.learn && decision != Decision::Block {
+            self.learn(&mut locked, case, |_, _| {});
+        }
+        Judged { decision, posterior, prior, tier, signals, withheld: None }
+    }
+
+    /// The seed's table corrected by the tool's own traffic, and what was learned unaided.
+    fn adaptive(&self, case: &Case<'_>, resolved: &Resolved) -> Judged {
+        let (seed, paths) = (self.state.seed, Paths::new(self.state.seed));
+        let mut locked = self.state.lock(case.ids);
+        let model = locked.tool().map(|tool| &tool.model);
+        let mut checks = Checks::new(resolved, case, model);
+        checks.schema();
+        checks.pattern();
+        checks.stated_latency();
+        checks.length(case.size);
+        let (prior, least_block) = thresholds(&locked, &resolved.calibration);
+        let block = within_budget(least_block, prior, model, &resolved.calibration);
+        let stated: f64 = checks.signals.iter().map(|result| result.evidence().log_ratio()).sum();
+        let mut posterior = probability(log_odds(prior) + stated);
+        let mut tier = Tier::Zero;
+        let mut judged = None;
+        if !(checks.any_fired() && posterior >= block) {
+            tier = Tier::One;
+            let stated_signals = checks.signals.len();
+            checks.history(&locked, &case.fields, seed);
+            checks.session(&locked, &case.fields, seed);
+            checks.spc(&locked, &case.fields, case.size, seed);
+            let table = checks.signals[stated_signals..].iter().filter(|result| result.fired);
+            let table = table.map(|result| result.evidence().log_ratio()).fold(0.0, f64::max);
+            let scene = case.scene(model, paths);
+            let mut learned = table;
+            if let Some(model) = model {
+                let last = locked.history().map(|history| &history.last);
+                let evidence = Evidence::of(model.judge(&scene, last), model, table);
+                learned = evidence.log_ratio;
+                let by_hand = &resolved.calibration.likelihood_ratios;
+                evidence.signals(model, &scene, case.result, &mut checks.signals);
+                learned += evidence.by_hand(by_hand, &mut checks.signals);
+                judged = Some((scene, *evidence.surprises()));
+            } else {
+                judged = Some((scene, Surprises::none()));
+            }
+            posterior = probability(log_odds(prior) + together(stated, learned));
+        }
+        let flag = resolved.calibration.flag_threshold.unwrap_or(DEFAULT_FLAG);
+        let decision = Decision::of(posterior, checks.any_fired(), flag, block);
+        let signals = checks.signals;
+        if case.call.learn {
+            match judged {
+                Some((scene, surprises)) if decision != Decision::Block => {
+                    self.learn_adaptive(&mut locked, case, scene, &surprises, &signals, decision);
+                }
+                _ => self.suspect(&mut locked, case, paths, &signals),
             }
         }
-        locked
-            .remember(|history| history.push(fields, HISTORY_RESULTS), |session| session.push(fields, SESSION_RESULTS));
+        let withheld = (decision == Decision::Flag && posterior >= least_block).then_some(block);
+        Judged { decision, posterior, prior, tier, signals, withheld }
+    }
+
+    fn learn_adaptive(
+        &self,
+        locked: &mut Locked<'_>,
+        case: &Case<'_>,
+        mut scene: Scene<'_>,
+        surprises: &Surprises,
+        signals: &[SignalResult],
+        decision: Decision,
+    ) {
+        let limit = self.state.limits.max_paths_per_tool;
+        self.learn(locked, case, |tool, history| {
+            let dropped = tool.model.learn(&mut scene, surprises, history.map(|history| &mut history.last), limit);
+            self.state.counters.fields_dropped.fetch_add(dropped, Relaxed);
+            tool.model.learn_signals(signals);
+            if decision == Decision::Accept {
+                tool.suspects.refute();
+            }
+        });
+    }
+
+    /// Keeps a blocked result apart, in case it is the tool that has changed.
+    fn suspect(&self, locked: &mut Locked<'_>, case: &Case<'_>, paths: Paths, signals: &[SignalResult]) {
+        let limit = self.state.limits.max_paths_per_tool;
+        let tool = locked.tool_mut();
+        let model = tool.suspects.model();
+        let mut scene = case.scene(Some(model), paths);
+        let surprises = model.judge(&scene, None);
+        let odd = surprises.is_structural();
+        model.learn(&mut scene, &surprises, None, limit);
+        model.learn_signals(signals);
+        tool.suspects.add(case.ids.caller(), odd);
+        if let Some(proven) = tool.suspects.proven() {
+            tool.model = proven;
+        }
+    }
+
+    /// What both modes remember, and what `also` remembers beside it.
+    fn learn(&self, locked: &mut Locked<'_>, case: &Case<'_>, also: impl FnOnce(&mut ToolState, Option<&mut History>)) {
+        let limit = self.state.limits.max_fields_per_tool;
+        let fields = &case.fields;
+        locked.remember(
+            |tool, mut history| {
+                if let Some(ms) = case.call.execution_time_ms {
+                    tool.latency.push(ms);
+                }
+                tool.size.push(case.size as f64);
+                for field in fields {
+                    let room = tool.fields.len() < limit;
+                    match tool.fields.get_mut(&field.path) {
+                        Some(stats) => stats.push(field.value),
+                        None if room => tool.fields.entry(field.path).or_default().push(field.value),
+                        None => drop(self.state.counters.fields_dropped.fetch_add(1, Relaxed)),
+                    }
+                }
+                if let Some(history) = history.as_deref_mut() {
+                    history.earlier.push(fields, HISTORY_RESULTS);
+                }
+                also(tool, history);
+            },
+            |session| session.push(fields, SESSION_RESULTS),
+        );
     }
 
     /// Tells the engine what a result turned out to be: `confidence_score` is the posterior it had given. The tool's
@@ -223,7 +430,14 @@ impl Engine {
         }
         let truth = f64::from(u8::from(was_hallucination));
         let mut locked = self.state.lock(self.state.ids(tool, None, None)?);
-        let feedback = &mut locked.tool_mut().feedback;
+        let tool = locked.tool_mut();
+        if confidence_score >= DEFAULT_BLOCK {
+            tool.suspects.word(!was_hallucination);
+            if let Some(proven) = tool.suspects.proven() {
+                tool.model = proven;
+            }
+        }
+        let feedback = &mut tool.feedback;
         feedback.count += 1;
         feedback.rate += FEEDBACK_WEIGHT * (truth - feedback.rate);
         feedback.squared_error += (confidence_score - truth) * (confidence_score - truth);
@@ -296,4 +510,18 @@ fn thresholds(locked: &Locked<'_>, calibration: &Calibration) -> (f64, f64) {
     let moved = (DEFAULT_BLOCK + 2.0 * (DEFAULT_PRIOR - feedback.rate)).clamp(0.1, 0.9);
     let block = if fed_back(1) { moved } else { DEFAULT_BLOCK };
     (calibration.prior.unwrap_or(prior), calibration.block_threshold.unwrap_or(block))
+}
+
+/// The posterior from which on a tool's results are blocked.
+///
+/// On genuine results the ratio of likelihoods is 1 on average, so it reaches `1 / rate` in at most `rate` of them (Markov's
+/// inequality). This asks nothing of how often the engine blocks, so that no flood of fabrications moves it. A threshold set
+/// by hand holds as it is, and so does the default where nothing was learned yet: then only what a profile states can block.
+fn within_budget(block: f64, prior: f64, model: Option<&Model>, calibration: &Calibration) -> f64 {
+    let established = model.is_some_and(|model| model.results >= MIN_OBSERVATIONS as f32);
+    if calibration.block_threshold.is_some() || !established {
+        return block;
+    }
+    let rate = calibration.max_false_block_rate.unwrap_or(DEFAULT_FALSE_BLOCKS);
+    block.max(probability(log_odds(prior) - libm::log(rate)))
 }

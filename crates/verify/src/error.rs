@@ -28,6 +28,16 @@ pub enum Error {
         /// The limit.
         limit: usize,
     },
+    /// Arguments or a result with more bytes than the limit.
+    #[error("the {what} has {bytes} bytes, the limit is {limit}: raise the limit or pass a part")]
+    TooManyBytes {
+        /// `arguments` or `result`.
+        what: &'static str,
+        /// Its length.
+        bytes: usize,
+        /// The limit.
+        limit: usize,
+    },
     /// A pattern that does not compile.
     #[error("response pattern '{pattern}': {why}")]
     Pattern {
@@ -48,6 +58,24 @@ pub enum Error {
         found: u16,
         /// The newest known here.
         known: u16,
+    },
+    /// A snapshot by an older version, whose state means something else.
+    #[error(
+        "the snapshot has version {found}, this engine reads version {known}: start without it, and let it learn anew"
+    )]
+    OlderSnapshot {
+        /// Its version.
+        found: u16,
+        /// The one known here.
+        known: u16,
+    },
+    /// Bytes that are no JSON.
+    #[error("the {what} is no JSON that can be judged: {why}")]
+    NotJson {
+        /// `arguments` or `result`.
+        what: &'static str,
+        /// What is wrong with it.
+        why: String,
     },
     /// Bytes that are no snapshot.
     #[error("not a snapshot of an engine: {0}")]

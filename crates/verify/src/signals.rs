@@ -1,4 +1,5 @@
-//! The eight signals and their default likelihood ratios (seed 2, "Signal Types & Likelihood Ratios").
+//! The signals: the seed's eight with their default likelihood ratios (seed 2, "Signal Types & Likelihood Ratios"), and the
+//! three that mode adaptive adds.
 
 use std::fmt;
 
@@ -24,13 +25,20 @@ pub enum Signal {
     SessionInconsistency,
     /// A statistical outlier by the Western Electric rules.
     SpcAnomaly,
-    /// A numeric field beyond mean ± 3σ of its recent values.
+    /// `fixed`: a numeric field beyond mean ± 3σ of its recent values. `adaptive`: a value outside the set, or a number or
+    /// length outside the range, that its path had so far.
     ValuePlausibility,
+    /// `adaptive`: keys, types or formats unlike what was learned.
+    StructureDrift,
+    /// `adaptive`: a value that used to repeat an argument does not.
+    EchoMismatch,
+    /// `adaptive`: the same arguments gave another result, or other arguments this very one.
+    Determinism,
 }
 
 impl Signal {
     /// All of them, in the order in which they are combined.
-    pub const ALL: [Signal; 8] = [
+    pub const ALL: [Signal; 11] = [
         Signal::SchemaMismatch,
         Signal::PatternMismatch,
         Signal::LatencyAnomaly,
@@ -39,6 +47,9 @@ impl Signal {
         Signal::SessionInconsistency,
         Signal::SpcAnomaly,
         Signal::ValuePlausibility,
+        Signal::StructureDrift,
+        Signal::EchoMismatch,
+        Signal::Determinism,
     ];
 
     /// The name, as in JSON.
@@ -52,6 +63,9 @@ impl Signal {
             Signal::SessionInconsistency => "session_inconsistency",
             Signal::SpcAnomaly => "spc_anomaly",
             Signal::ValuePlausibility => "value_plausibility",
+            Signal::StructureDrift => "structure_drift",
+            Signal::EchoMismatch => "echo_mismatch",
+            Signal::Determinism => "determinism",
         }
     }
 
@@ -60,7 +74,8 @@ impl Signal {
         Signal::ALL.into_iter().find(|signal| signal.name() == name)
     }
 
-    /// P(fires | fabricated) / P(fires | genuine), before any calibration.
+    /// P(fires | fabricated) / P(fires | genuine), before any calibration. The three of mode adaptive have no fixed ratio:
+    /// these are what they are worth on a tool hardly known yet.
     pub fn default_ratio(self) -> f64 {
         match self {
             Signal::SchemaMismatch => 12.0,
@@ -70,6 +85,7 @@ impl Signal {
             Signal::HistoricalInconsistency => 4.5,
             Signal::SessionInconsistency => 4.0,
             Signal::SpcAnomaly | Signal::ValuePlausibility => 3.0,
+            Signal::StructureDrift | Signal::EchoMismatch | Signal::Determinism => 4.0,
         }
     }
 

@@ -9,7 +9,7 @@ use crate::{
 };
 
 const MAGIC: &[u8; 4] = b"CRDV";
-const VERSION: u16 = 1;
+const VERSION: u16 = 2;
 
 pub(crate) fn save(state: &State) -> Result<Vec<u8>, Error> {
     let header = [MAGIC.as_slice(), &VERSION.to_le_bytes()].concat();
@@ -24,9 +24,12 @@ pub(crate) fn restore(limits: Limits, bytes: &[u8]) -> Result<State, Error> {
     if found > VERSION {
         return Err(Error::NewerSnapshot { found, known: VERSION });
     }
+    if found < VERSION {
+        return Err(Error::OlderSnapshot { found, known: VERSION });
+    }
     let (saved, after): (Saved, _) = postcard::take_from_bytes(body).map_err(|e| Error::Snapshot(e.to_string()))?;
-    if found != VERSION || !after.is_empty() {
-        return Err(Error::Snapshot("it is longer than its content, or of a version that never was".into()));
+    if !after.is_empty() {
+        return Err(Error::Snapshot("it is longer than its content".into()));
     }
     State::restore(limits, saved)
 }

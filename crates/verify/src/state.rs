@@ -21,6 +21,10 @@ use crate::{
     Error,
     consistency::Earlier,
     fields::{MAX_DEPTH, PathId},
+    learned::{
+        model::{Last, Model},
+        suspects::Suspects,
+    },
     stats::RunningStats,
 };
 
@@ -33,12 +37,16 @@ pub struct Limits {
     pub max_tools: usize,
     /// Numeric fields per tool; further ones have no baseline.
     pub max_fields_per_tool: usize,
+    /// Mode adaptive: paths per tool of which is known what they look like; further ones are not judged.
+    pub max_paths_per_tool: usize,
     /// Argument sets with a history, over all tools.
     pub max_histories: usize,
     /// Sessions, over all tools.
     pub max_sessions: usize,
     /// Calls learned beside it (in the same one of 64 shards) after which an unused tool, history or session is forgotten.
     pub max_idle_calls: u64,
+    /// Bytes of one result or its arguments, given as bytes; larger ones are refused.
+    pub max_bytes: usize,
     /// Values in one result or its arguments; larger ones are refused.
     pub max_values: usize,
 }
@@ -48,9 +56,11 @@ impl Default for Limits {
         Self {
             max_tools: 10_000,
             max_fields_per_tool: 512,
+            max_paths_per_tool: 512,
             max_histories: 100_000,
             max_sessions: 20_000,
             max_idle_calls: 1_000_000,
+            max_bytes: 64 * 1024 * 1024,
             max_values: 200_000,
         }
     }
@@ -99,6 +109,16 @@ pub(crate) struct ToolState {
     pub(crate) size: RunningStats,
     pub(crate) fields: std::collections::HashMap<PathId, RunningStats, Build>,
     pub(crate) feedback: FeedbackState,
+    /// Mode adaptive: what the tool's results look like, and what was blocked.
+    pub(crate) model: Model,
+    pub(crate) suspects: Suspects,
+}
+
+/// Earlier results for the same arguments.
+#[derive(Debug, Default, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct History {
+    pub(crate) earlier: Earlier,
+    pub(crate) last: Last,
 }
 
 /// What people said of a tool's verdicts (seed 2, "Adaptive Thresholds").
@@ -122,7 +142,7 @@ pub(crate) struct Shard {
     /// Calls learned here: the shard's own clock, because a shared one would be fought over.
     ticks: u64,
     tools: Cache<ToolState>,
-    histories: Cache<Earlier>,
+    histories: Cache<History>,
     sessions: Cache<Earlier>,
 }
 
@@ -155,6 +175,18 @@ pub(crate) struct Ids {
     tool: Id,
     history: Option<Id>,
     session: Option<Id>,
+}
+
+impl Ids {
+    /// The arguments, as the model of a tool knows them.
+    pub(crate) fn args(&self) -> Option<u64> {
+        self.history.map(|id| id as u64)
+    }
+
+    /// Arguments and session: who called.
+    pub(crate) fn caller(&self) -> u64 {
+        (self.history.unwrap_or_default() ^ self.session.unwrap_or_default()) as u64
+    }
 }
 
 impl State {
@@ -237,7 +269,7 @@ impl State {
 #[derive(Serialize, Deserialize)]
 struct SavedShard {
     tools: Vec<(Id, ToolState)>,
-    histories: Vec<(Id, Earlier)>,
+    histories: Vec<(Id, History)>,
     sessions: Vec<(Id, Earlier)>,
 }
 
@@ -266,8 +298,10 @@ impl State {
         if saved.shards.len() != SHARDS {
             return Err(Error::Snapshot(format!("{} shards instead of {SHARDS}", saved.shards.len())));
         }
-        let stats =
-            |tool: &ToolState| tool.fields.values().chain([&tool.latency, &tool.size]).all(RunningStats::is_sound);
+        let stats = |tool: &ToolState| {
+            let stats = tool.fields.values().chain([&tool.latency, &tool.size]).all(RunningStats::is_sound);
+            stats && tool.model.is_sound() && tool.suspects.is_sound()
+        };
         if !saved.shards.iter().flat_map(|shard| &shard.tools).all(|(_, tool)| stats(tool)) {
             return Err(Error::Snapshot("statistics that cannot be".into()));
         }
@@ -301,7 +335,7 @@ impl Locked<'_> {
         self.shard.tools.peek(&self.ids.tool).map(|used| &used.value)
     }
 
-    pub(crate) fn history(&self) -> Option<&Earlier> {
+    pub(crate) fn history(&self) -> Option<&History> {
         self.ids.history.and_then(|id| self.shard.histories.peek(&id)).map(|used| &used.value)
     }
 
@@ -325,28 +359,22 @@ impl Locked<'_> {
     }
 
     /// The histories of the call's arguments and session, made when missing.
-    pub(crate) fn remember(&mut self, mut history: impl FnMut(&mut Earlier), mut session: impl FnMut(&mut Earlier)) {
+    pub(crate) fn remember(
+        &mut self,
+        history: impl FnOnce(&mut ToolState, Option<&mut History>),
+        session: impl FnOnce(&mut Earlier),
+    ) {
         let Self { shard, state, ids } = self;
+        shard.ticks += 1;
         let (limits, tick) = (&state.limits, shard.ticks);
-        if let Some(id) = ids.history {
-            history(entry(
-                &mut shard.histories,
-                id,
-                &state.counters.histories,
-                limits.max_histories,
-                limits.max_idle_calls,
-                tick,
-            ));
-        }
+        let Shard { tools, histories, sessions, .. } = &mut **shard;
+        let tool = entry(tools, ids.tool, &state.counters.tools, limits.max_tools, limits.max_idle_calls, tick);
+        let earlier = ids.history.map(|id| {
+            entry(histories, id, &state.counters.histories, limits.max_histories, limits.max_idle_calls, tick)
+        });
+        history(tool, earlier);
         if let Some(id) = ids.session {
-            session(entry(
-                &mut shard.sessions,
-                id,
-                &state.counters.sessions,
-                limits.max_sessions,
-                limits.max_idle_calls,
-                tick,
-            ));
+            session(entry(sessions, id, &state.counters.sessions, limits.max_sessions, limits.max_idle_calls, tick));
         }
     }
 }
@@ -408,7 +436,7 @@ mod tests {
             let (tool, args) = (format!("tool-{}", n % 500), json!({ "n": n }));
             let mut locked = state.lock(state.ids(&tool, Some(&args), Some(&tool)).unwrap());
             locked.tool_mut();
-            locked.remember(|_| {}, |_| {});
+            locked.remember(|_, _| {}, |_| {});
         }
         let Counters { tools, histories, sessions, .. } = &state.counters;
         // A shard that holds nothing yet cannot make room: each may exceed the limit by one.

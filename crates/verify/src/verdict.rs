@@ -8,6 +8,7 @@ use crate::{
     Signal, Stake,
     calibration::{DEFAULT_BLOCK, DEFAULT_FLAG},
     combiner::Evidence,
+    engine::Judged,
 };
 
 /// What to do with the result.
@@ -140,11 +141,12 @@ impl fmt::Display for Decision {
 }
 
 /// The sentence for a verdict.
-pub(crate) fn explain(decision: Decision, posterior: f64, signals: &[SignalResult]) -> String {
-    let mut fired: Vec<&SignalResult> = signals.iter().filter(|result| result.fired).collect();
-    fired.sort_by(|a, b| (b.likelihood_ratio * b.score).total_cmp(&(a.likelihood_ratio * a.score)));
+pub(crate) fn explain(judged: &Judged) -> String {
+    let Judged { decision, posterior, signals, withheld, .. } = judged;
     let percent = posterior * 100.0;
-    let Some(strongest) = fired.first() else {
+    let mut fired = signals.iter().filter(|result| result.fired);
+    let strength = |result: &SignalResult| result.evidence().log_ratio();
+    let Some(first) = fired.next() else {
         return match signals.len() {
             0 => {
                 format!("{decision}: nothing could be checked yet, so P(fabricated) stays at the prior, {percent:.1} %")
@@ -154,11 +156,21 @@ pub(crate) fn explain(decision: Decision, posterior: f64, signals: &[SignalResul
             ),
         };
     };
+    let (mut strongest, mut others) = (first, 0);
+    for result in fired {
+        others += 1;
+        if strength(result) > strength(strongest) {
+            strongest = result;
+        }
+    }
     let seen = strongest.detail.as_deref().unwrap_or_default();
-    let others = match fired.len() - 1 {
+    let others = match others {
         0 => String::new(),
         1 => " (and one other signal fired)".to_owned(),
         n => format!(" (and {n} other signals fired)"),
     };
-    format!("{decision}: {}: {seen}{others}; P(fabricated) {percent:.1} %", strongest.signal)
+    let withheld = withheld.map_or_else(String::new, |block| {
+        format!("; not blocked below {:.1} %, to keep within the budget of false blocks", block * 100.0)
+    });
+    format!("{decision}: {}: {seen}{others}; P(fabricated) {percent:.1} %{withheld}", strongest.signal)
 }

@@ -7,7 +7,7 @@ use std::{
 
 use anyhow::Context;
 use clap::ValueEnum;
-use credence_verify::{Call, Engine, ProfileBuilder, Stake, Verdict};
+use credence_verify::{Builder, Call, Engine, ProfileBuilder, Stake, Verdict};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -28,7 +28,7 @@ pub struct Args {
     #[arg(default_value = "-")]
     file: String,
     /// How results are judged
-    #[arg(long, value_enum, default_value_t = Mode::Fixed)]
+    #[arg(long, value_enum, default_value_t = Mode::Adaptive)]
     mode: Mode,
     /// Go on from what this file holds, if it exists, and keep there what was learned
     #[arg(long, value_name = "FILE")]
@@ -39,9 +39,20 @@ pub struct Args {
 }
 
 #[derive(Clone, Copy, ValueEnum)]
-enum Mode {
+pub enum Mode {
     /// Eight signals with fixed likelihood ratios
     Fixed,
+    /// The same, corrected by each tool's own traffic, and what a model of its results says
+    Adaptive,
+}
+
+impl Mode {
+    pub fn builder(self) -> Builder {
+        Engine::builder().mode(match self {
+            Mode::Fixed => credence_verify::Mode::Fixed,
+            Mode::Adaptive => credence_verify::Mode::Adaptive,
+        })
+    }
 }
 
 /// One line of input; fields that are not known are passed over.
@@ -76,13 +87,12 @@ struct Line {
 }
 
 pub fn run(args: Args) -> Done {
-    let Mode::Fixed = args.mode;
     let engine = match &args.state {
         Some(path) if path.exists() => {
             let snapshot = input::file(path, MAX_STATE_BYTES)?;
-            Engine::builder().restore(&snapshot).with_context(|| format!("--state {}", path.display()))?
+            args.mode.builder().restore(&snapshot).with_context(|| format!("--state {}", path.display()))?
         }
-        _ => Engine::builder().build(),
+        _ => args.mode.builder().build(),
     };
     if let Some(path) = &args.profiles {
         register(&engine, path)?;

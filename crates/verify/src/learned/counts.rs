@@ -1,0 +1,245 @@
+//! What was seen before, and how surprising the next would be.
+//!
+//! Everything counts results, not values: a hundred items in one answer are one observation.
+
+use serde::{Deserialize, Serialize};
+
+/// Over how many observations the rate of novelties is taken.
+const RECENT: f32 = 64.0;
+/// Categories told apart; further ones are novel each time.
+const MAX_CATEGORIES: usize = 32;
+/// The least spread of a range, on the logarithmic scale it is kept in.
+const LEAST_SPREAD: f64 = 0.05;
+/// However far outside, a value is not more than this factor less likely than one just outside.
+const FARTHEST: f64 = 0.05;
+
+/// The number of the result that is being learned: what comes twice in one result counts once.
+pub(crate) type Stamp = u32;
+
+/// How often something new turns up.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Novelty {
+    seen: f32,
+    novel: f32,
+    stamp: Stamp,
+    counted: bool,
+}
+
+impl Novelty {
+    /// P(the next is new): its recent rate, and what a rule of succession leaves open.
+    pub(crate) fn probability(&self) -> f64 {
+        let rate = self.novel / self.seen.clamp(1.0, RECENT);
+        (f64::from(rate) + self.floor()).min(1.0)
+    }
+
+    /// What few observations leave open.
+    pub(crate) fn floor(&self) -> f64 {
+        0.5 / (f64::from(self.seen) + 1.0)
+    }
+
+    pub(crate) fn seen(&self) -> f32 {
+        self.seen
+    }
+
+    pub(crate) fn learn(&mut self, novel: bool, stamp: Stamp) {
+        if self.stamp != stamp || self.seen == 0.0 {
+            self.stamp = stamp;
+            // The very first is no novelty.
+            self.counted = self.seen == 0.0;
+            self.novel *= 1.0 - 1.0 / RECENT;
+            self.seen += 1.0;
+        }
+        if novel && !self.counted {
+            self.counted = true;
+            self.novel += 1.0;
+        }
+    }
+
+    pub(crate) fn age(&mut self, keep: f32) {
+        self.seen *= keep;
+        self.novel *= keep;
+    }
+}
+
+/// Which categories were seen, how often.
+#[derive(Debug, Default, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Categories {
+    counts: Vec<(u32, f32)>,
+    total: f32,
+    novelty: Novelty,
+}
+
+impl Categories {
+    pub(crate) fn knows(&self, category: u32) -> bool {
+        self.counts.iter().any(|(known, _)| *known == category)
+    }
+
+    /// P(something at least as rare as `category`).
+    pub(crate) fn rarity(&self, category: u32) -> f64 {
+        let novel = self.novelty.probability();
+        let Some((_, count)) = self.counts.iter().find(|(known, _)| *known == category) else { return novel };
+        if *count * 2.0 >= self.total {
+            return 1.0;
+        }
+        let rarer: f32 = self.counts.iter().map(|(_, other)| if other <= count { *other } else { 0.0 }).sum();
+        (f64::from(rarer / self.total) + novel).min(1.0)
+    }
+
+    pub(crate) fn learn(&mut self, category: u32, stamp: Stamp) {
+        self.total += 1.0;
+        let known = self.counts.iter().position(|(known, _)| *known == category);
+        self.novelty.learn(known.is_none(), stamp);
+        match known {
+            Some(known) => self.counts[known].1 += 1.0,
+            None if self.counts.len() < MAX_CATEGORIES => self.counts.push((category, 1.0)),
+            None => {}
+        }
+    }
+
+    /// How many results were seen, and how many categories.
+    pub(crate) fn size(&self) -> (f32, usize) {
+        (self.novelty.seen, self.counts.len())
+    }
+
+    pub(crate) fn age(&mut self, keep: f32) {
+        self.total *= keep;
+        self.novelty.age(keep);
+        self.counts.iter_mut().for_each(|(_, count)| *count *= keep);
+    }
+}
+
+/// The range of a number, on a logarithmic scale of the caller's.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Range {
+    low: f64,
+    high: f64,
+    mean: f64,
+    squares: f64,
+    count: f64,
+    novelty: Novelty,
+}
+
+impl Range {
+    pub(crate) fn seen(&self) -> f32 {
+        self.novelty.seen
+    }
+
+    pub(crate) fn is_above(&self, value: f64) -> bool {
+        value > self.high
+    }
+
+    /// The least and the greatest seen.
+    pub(crate) fn bounds(&self) -> (f64, f64) {
+        (self.low, self.high)
+    }
+
+    /// P(something at least as far outside).
+    pub(crate) fn rarity(&self, value: f64) -> f64 {
+        if self.count == 0.0 || (self.low..=self.high).contains(&value) {
+            return 1.0;
+        }
+        let spread = libm::sqrt(self.squares.max(0.0) / self.count).max(LEAST_SPREAD);
+        let off = if value < self.low { self.low - value } else { value - self.high } / spread + 1.0;
+        let farther = (1.0 / (off * libm::sqrt(off))).max(FARTHEST);
+        (self.novelty.probability() + self.novelty.floor()).min(1.0) * farther
+    }
+
+    pub(crate) fn learn(&mut self, value: f64, stamp: Stamp) {
+        let first = self.count == 0.0;
+        self.novelty.learn(first || !(self.low..=self.high).contains(&value), stamp);
+        self.low = if first { value } else { self.low.min(value) };
+        self.high = if first { value } else { self.high.max(value) };
+        self.count += 1.0;
+        let off = value - self.mean;
+        self.mean += off / self.count;
+        self.squares += off * (value - self.mean);
+    }
+
+    pub(crate) fn age(&mut self, keep: f32) {
+        self.novelty.age(keep);
+        self.count = (self.count * f64::from(keep)).max(1.0);
+        self.squares *= f64::from(keep);
+    }
+}
+
+/// Levels of surprise at which false alarms are counted, in nats.
+const LEVELS: [f64; 16] = [0.5, 1.0, 1.5, 2.0, 2.5, 3.0, 3.5, 4.0, 4.5, 5.0, 5.5, 6.0, 7.0, 8.0, 9.0, 10.0];
+/// How many observations the expectation before any is worth.
+const EXPECTATION: f64 = 4.0;
+
+/// How often genuine results surprise this much: the false-alarm rate, the denominator of a likelihood ratio.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Alarms {
+    seen: f32,
+    reached: [f32; LEVELS.len()],
+}
+
+impl Alarms {
+    /// P(a genuine result surprises by `surprise` or more): as counted, shrunk towards what a calibrated surprise would
+    /// give.
+    pub(crate) fn rate(&self, surprise: f64) -> f64 {
+        let level = LEVELS.partition_point(|level| *level <= surprise);
+        let reached = if level == 0 { self.seen } else { self.reached[level - 1] };
+        let expected = libm::exp(LEVELS[0] - surprise).min(1.0);
+        (f64::from(reached) + EXPECTATION * expected) / (f64::from(self.seen) + EXPECTATION)
+    }
+
+    pub(crate) fn learn(&mut self, surprise: f64) {
+        self.seen += 1.0;
+        for (level, reached) in LEVELS.iter().zip(&mut self.reached) {
+            if surprise < *level {
+                break;
+            }
+            *reached += 1.0;
+        }
+    }
+
+    pub(crate) fn age(&mut self, keep: f32) {
+        self.seen *= keep;
+        self.reached.iter_mut().for_each(|reached| *reached *= keep);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_always_new_surprises_nobody() {
+        let mut names = Categories::default();
+        (0..100).for_each(|n| names.learn(n, n + 1));
+        assert!(names.rarity(1000) > 0.7);
+        let mut states = Categories::default();
+        (0..100).for_each(|n| states.learn(n % 3, n + 1));
+        assert!(states.rarity(1000) < 0.02);
+        assert!(states.rarity(1) > 0.3);
+    }
+
+    #[test]
+    fn many_items_of_one_result_are_one_observation() {
+        let mut states = Categories::default();
+        (0..1000).for_each(|_| states.learn(1, 1));
+        assert!(states.rarity(2) >= 0.25, "one result was seen");
+    }
+
+    #[test]
+    fn the_farther_outside_the_rarer() {
+        let mut range = Range::default();
+        (0..100).for_each(|n| range.learn(f64::from(n % 10), n + 1));
+        assert_eq!(range.rarity(5.0), 1.0);
+        assert!(range.rarity(9.5) < 0.05);
+        assert!(range.rarity(30.0) < range.rarity(9.5));
+        assert_eq!(range.rarity(1e6), range.rarity(1e9), "but not without end");
+    }
+
+    #[test]
+    fn false_alarms_lower_the_ratio() {
+        let (mut quiet, mut noisy) = (Alarms::default(), Alarms::default());
+        for n in 0..100 {
+            quiet.learn(0.0);
+            noisy.learn(if n % 5 == 0 { 4.0 } else { 0.0 });
+        }
+        assert!(quiet.rate(4.0) < 0.01);
+        assert!((0.15..0.25).contains(&noisy.rate(4.0)));
+    }
+}

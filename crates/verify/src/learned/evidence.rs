@@ -1,0 +1,233 @@
+//! From surprises to evidence.
+//!
+//! A surprise's ratio is what it is worth on this tool: `1 / P(a genuine result surprises as much)`, from the tool's own
+//! traffic. Surprises are not independent: a made-up result breaks several aspects at once, and so does a genuine one of a
+//! kind not seen before. So the strongest counts in full, the next one from another family by a part, and the rest not at
+//! all. A fabricated result breaks content or latency, seldom both: the two are alternatives, weighed as a mixture, and
+//! perfect content says nothing for an answer that came too fast.
+
+use super::model::{ASPECTS, Aspect, Model, Surprise, Surprises, Why};
+use super::observe::{What, name};
+use super::{counts::Alarms, model::Scene};
+use crate::{Signal, SignalResult};
+use serde_json::Value;
+use std::collections::BTreeMap;
+
+/// Less surprise than this is none, in nats.
+const NOTICEABLE: f64 = 0.7;
+/// From this much evidence on a signal has fired, in nats.
+const FIRED: f64 = 1.5;
+/// No single aspect is worth more, in nats: what never happened yet can still happen.
+const MOST: f64 = 7.0;
+/// P(the strongest surprise is so strong | fabricated), over the number of aspects that had a chance to be it.
+const STRONGEST: f64 = -1.6;
+/// The part of the second family's evidence that counts.
+const SECOND: f64 = 0.3;
+/// What it says that nothing was surprising, in nats: the keys and types, the echoes, the same result again, a result that
+/// was not seen for other arguments, the latency.
+const SOUND_STRUCTURE: f64 = -1.2;
+const SOUND_ECHO: f64 = -1.0;
+const SAME_AGAIN: f64 = -3.0;
+const NOT_BORROWED: f64 = -0.5;
+const USUAL_LATENCY: f64 = -1.0;
+/// P(an answer is so fast | fabricated).
+const FAST: f64 = 0.2;
+/// The share of fabrications that only their latency gives away.
+const LATENCY_ONLY: f64 = 0.2;
+/// Results learned until a sound structure says half of what it can.
+const HALF_TRUST: f64 = 8.0;
+
+/// The evidence of one result.
+pub(crate) struct Evidence {
+    surprises: Surprises,
+    /// By aspect, in nats; what is not noticeable is 0.
+    strength: [Option<f64>; ASPECTS],
+    /// ln(P(seen | fabricated) / P(seen | genuine)).
+    pub(crate) log_ratio: f64,
+}
+
+impl Evidence {
+    /// `table` is the evidence of the table's own content signals, in nats.
+    pub(crate) fn of(surprises: Surprises, model: &Model, table: f64) -> Self {
+        let strength =
+            |aspect: Aspect| surprises.get(aspect).map(|surprise| strength(surprise, &model.alarms[aspect as usize]));
+        let all = [
+            Aspect::Structure,
+            Aspect::Format,
+            Aspect::Value,
+            Aspect::Range,
+            Aspect::Echo,
+            Aspect::Changed,
+            Aspect::Borrowed,
+            Aspect::Latency,
+        ]
+        .map(strength);
+        let of = |aspect: Aspect| all[aspect as usize];
+        let strongest = |list: &[Aspect]| list.iter().filter_map(|aspect| of(*aspect)).fold(0.0, f64::max);
+        let content = strongest(&[Aspect::Structure, Aspect::Format, Aspect::Value, Aspect::Range]);
+        let mut families = [
+            content.max(table - STRONGEST),
+            strongest(&[Aspect::Echo]),
+            strongest(&[Aspect::Changed, Aspect::Borrowed]),
+        ];
+        if table <= 0.0 {
+            families[0] = content;
+        }
+        families.sort_by(|a, b| b.total_cmp(a));
+        let trust = f64::from(model.results) / (f64::from(model.results) + HALF_TRUST);
+        let quiet = |aspect: Aspect, says: f64| if of(aspect) == Some(0.0) { says } else { 0.0 };
+        let judged =
+            [Aspect::Structure, Aspect::Echo, Aspect::Changed, Aspect::Borrowed].iter().any(|a| of(*a).is_some());
+        let content = if judged {
+            STRONGEST
+                + families[0]
+                + SECOND * families[1]
+                + trust * quiet(Aspect::Structure, SOUND_STRUCTURE)
+                + quiet(Aspect::Echo, SOUND_ECHO)
+                + quiet(Aspect::Changed, SAME_AGAIN)
+                + quiet(Aspect::Borrowed, NOT_BORROWED)
+        } else {
+            table
+        };
+        let log_ratio = match of(Aspect::Latency) {
+            Some(latency) => {
+                let latency = if latency > 0.0 { libm::log(FAST) + latency } else { USUAL_LATENCY };
+                libm::log((1.0 - LATENCY_ONLY) * libm::exp(content) + LATENCY_ONLY * libm::exp(latency))
+            }
+            None => content,
+        };
+        Self { surprises, strength: all, log_ratio }
+    }
+
+    /// The evidence as signals, those that could be evaluated.
+    pub(crate) fn signals(&self, model: &Model, scene: &Scene<'_>, result: &Value, out: &mut Vec<SignalResult>) {
+        for (signal, aspects) in [
+            (Signal::StructureDrift, &[Aspect::Structure, Aspect::Format][..]),
+            (Signal::ValuePlausibility, &[Aspect::Value, Aspect::Range]),
+            (Signal::EchoMismatch, &[Aspect::Echo]),
+            (Signal::Determinism, &[Aspect::Changed, Aspect::Borrowed]),
+            (Signal::LatencyAnomaly, &[Aspect::Latency]),
+        ] {
+            if out.iter().any(|given| given.signal == signal) {
+                continue;
+            }
+            let judged = aspects.iter().filter_map(|aspect| Some((*aspect, self.strength[*aspect as usize]?)));
+            let Some((aspect, strength)) = judged.max_by(|a, b| a.1.total_cmp(&b.1)) else { continue };
+            let fired = strength >= FIRED;
+            let likelihood_ratio = match (aspect, fired) {
+                (Aspect::Latency, true) => libm::exp(strength + libm::log(FAST)),
+                (_, true) => libm::exp(strength + STRONGEST),
+                (Aspect::Changed, false) => libm::exp(SAME_AGAIN),
+                (Aspect::Borrowed, false) => libm::exp(NOT_BORROWED),
+                (Aspect::Echo, false) => libm::exp(SOUND_ECHO),
+                (Aspect::Latency, false) => libm::exp(USUAL_LATENCY),
+                (_, false) => libm::exp(SOUND_STRUCTURE),
+            };
+            let score = if fired { 1.0 - libm::exp(-strength) } else { 0.0 };
+            let surprise = self.surprises.get(aspect).filter(|_| fired);
+            let detail = surprise.map(|surprise| describe(surprise, model, scene, result));
+            out.push(SignalResult { signal, fired, score, likelihood_ratio, detail });
+        }
+    }
+
+    /// Puts in place the ratios that were set by hand; says by how much the evidence changes.
+    pub(crate) fn by_hand(&self, ratios: &BTreeMap<Signal, f64>, signals: &mut [SignalResult]) -> f64 {
+        let mut change = 0.0;
+        for result in signals.iter_mut().filter(|result| result.fired && is_learned(result.signal)) {
+            if let Some(ratio) = ratios.get(&result.signal) {
+                change += libm::log(*ratio) - libm::log(result.likelihood_ratio);
+                result.likelihood_ratio = *ratio;
+            }
+        }
+        change
+    }
+
+    pub(crate) fn surprises(&self) -> &Surprises {
+        &self.surprises
+    }
+}
+
+/// Whether a signal's ratio comes from the model of the tool.
+fn is_learned(signal: Signal) -> bool {
+    matches!(signal, Signal::StructureDrift | Signal::ValuePlausibility | Signal::EchoMismatch | Signal::Determinism)
+}
+
+/// What a profile says and what was learned, together: where both accuse, they mostly do for the same reason.
+pub(crate) fn together(stated: f64, learned: f64) -> f64 {
+    if stated > 0.0 && learned > 0.0 { stated.max(learned) + SECOND * stated.min(learned) } else { stated + learned }
+}
+
+fn strength(surprise: Surprise, alarms: &Alarms) -> f64 {
+    let nats = surprise.nats();
+    if nats < NOTICEABLE {
+        return 0.0;
+    }
+    (-libm::log(alarms.rate(nats))).clamp(0.0, MOST)
+}
+
+/// What was surprising, in words.
+fn describe(surprise: Surprise, model: &Model, scene: &Scene<'_>, result: &Value) -> String {
+    let place = surprise.place as usize;
+    let Some(seen) = scene.seen.get(place) else { return String::new() };
+    let field = || name(result, place);
+    let before = model.seen(seen.node);
+    match surprise.why {
+        Why::Nothing => String::new(),
+        Why::Kind => format!("{} is {}, unlike in nearly all of {before:.0} results", field(), kind(&seen.what)),
+        Why::Missing(nth) => match model.member(seen.node, nth) {
+            Some((member, present, of)) => {
+                format!("{} lacks '{member}', which {present:.0} of {of:.0} had", field())
+            }
+            None => format!("{} lacks a member", field()),
+        },
+        Why::NewKey => format!("{} has a member never seen in {before:.0} results", field()),
+        Why::Keys => format!("{} has a set of members that is new or rare over {before:.0} results", field()),
+        Why::Empty => {
+            let state = if matches!(seen.what, What::Array(0)) { "empty" } else { "not empty" };
+            format!("{} is {state}, unlike in nearly all of {before:.0} results", field())
+        }
+        Why::Characters => format!("{} has characters that {before:.0} results did not have", field()),
+        Why::Shape => format!("{} is not built like in {before:.0} results", field()),
+        Why::NumberForm => format!("{} has a sign or a fraction unlike in {before:.0} results", field()),
+        Why::Value => {
+            format!(
+                "{} has a value that is new or rare among the {} seen in {before:.0} results",
+                field(),
+                model.values(seen.node)
+            )
+        }
+        Why::Number => match (seen.what, model.bounds(seen.node, false)) {
+            (What::Number(number), Some((low, high))) => {
+                format!("{} is {number}, outside {low:.6}..{high:.6} of {before:.0} results", field())
+            }
+            _ => format!("{} is out of range", field()),
+        },
+        Why::Length => match model.bounds(seen.node, true) {
+            Some((low, high)) => {
+                let length = match seen.what {
+                    What::Text { text, .. } => text.len(),
+                    What::Array(len) => len,
+                    _ => 0,
+                };
+                format!("{} has length {length}, outside {low:.0}..{high:.0} of {before:.0} results", field())
+            }
+            None => format!("{} has an unusual length", field()),
+        },
+        Why::Echo => format!("{} does not repeat the argument it used to repeat", field()),
+        Why::Changed => format!("the same arguments gave another result before: {} differs", field()),
+        Why::Borrowed => "this very result was given for other arguments".to_owned(),
+        Why::Fast(ms) => format!("{ms} ms is faster than any answer so far ({:.0} ms)", model.latencies().0),
+        Why::Slow(ms) => format!("{ms} ms is slower than any answer so far ({:.0} ms)", model.latencies().1),
+    }
+}
+
+fn kind(what: &What<'_>) -> &'static str {
+    match what {
+        What::Null => "null",
+        What::Bool(_) => "a boolean",
+        What::Number(_) => "a number",
+        What::Text { .. } => "a text",
+        What::Array(_) => "an array",
+        What::Object { .. } => "an object",
+    }
+}

@@ -1,0 +1,14 @@
+//! What real traffic needs (DESIGN, *Verification engine*): a model of each tool's results, learned unaided from the calls
+//! before, and the evidence that a result is unlike them.
+//!
+//! [`observe`] lists the values of a result by path, [`model`] knows what each path looked like so far and says how
+//! surprising each aspect of the result is, [`evidence`] turns surprises into likelihood ratios: the denominator is how often
+//! this tool's genuine results surprised as much. [`suspects`] keeps what was not believed, in case it is the tool that has
+//! changed.
+
+mod counts;
+pub(crate) mod echo;
+pub(crate) mod evidence;
+pub(crate) mod model;
+pub(crate) mod observe;
+pub(crate) mod suspects;
