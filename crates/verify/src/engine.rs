@@ -315,12 +315,15 @@ impl Engine {
         checks.stated_latency();
         checks.length(case.size);
         let (prior, least_block) = thresholds(&locked, &resolved.calibration);
-        let block = within_budget(least_block, prior, model, &resolved.calibration);
+        let block = within_budget(least_block, prior, &resolved.calibration);
+        let established = model.is_some_and(|model| model.results >= MIN_OBSERVATIONS as f32);
+        // Before anything was learned, what a profile states decides as in mode fixed.
+        let stated_block = if established { block } else { least_block };
         let stated: f64 = checks.signals.iter().map(|result| result.evidence().log_ratio()).sum();
         let mut posterior = probability(log_odds(prior) + stated);
         let mut tier = Tier::Zero;
         let mut judged = None;
-        if !(checks.any_fired() && posterior >= block) {
+        if !(checks.any_fired() && posterior >= stated_block) {
             tier = Tier::One;
             let stated_signals = checks.signals.len();
             checks.history(&locked, &case.fields, seed);
@@ -344,11 +347,15 @@ impl Engine {
             posterior = probability(log_odds(prior) + together(stated, learned));
         }
         let flag = resolved.calibration.flag_threshold.unwrap_or(DEFAULT_FLAG);
+        let block = if tier == Tier::Zero { stated_block } else { block };
         let decision = Decision::of(posterior, checks.any_fired(), flag, block);
         let signals = checks.signals;
         if case.call.learn {
             match judged {
                 Some((scene, surprises)) if decision != Decision::Block => {
+                    self.learn_adaptive(&mut locked, case, scene, &surprises, &signals, decision);
+                }
+                Some((scene, surprises)) if self.is_corroborated(&mut locked, case, &scene) => {
                     self.learn_adaptive(&mut locked, case, scene, &surprises, &signals, decision);
                 }
                 _ => self.suspect(&mut locked, case, paths, &signals),
@@ -376,6 +383,11 @@ impl Engine {
                 tool.suspects.refute();
             }
         });
+    }
+
+    /// Whether another session got a blocked result, too.
+    fn is_corroborated(&self, locked: &mut Locked<'_>, case: &Case<'_>, scene: &Scene<'_>) -> bool {
+        case.ids.session().is_some_and(|session| locked.tool_mut().suspects.corroborates(scene, session))
     }
 
     /// Keeps a blocked result apart, in case it is the tool that has changed.
@@ -512,14 +524,13 @@ fn thresholds(locked: &Locked<'_>, calibration: &Calibration) -> (f64, f64) {
     (calibration.prior.unwrap_or(prior), calibration.block_threshold.unwrap_or(block))
 }
 
-/// The posterior from which on a tool's results are blocked.
+/// The posterior from which on a result is blocked for what was learned.
 ///
 /// On genuine results the ratio of likelihoods is 1 on average, so it reaches `1 / rate` in at most `rate` of them (Markov's
 /// inequality). This asks nothing of how often the engine blocks, so that no flood of fabrications moves it. A threshold set
-/// by hand holds as it is, and so does the default where nothing was learned yet: then only what a profile states can block.
-fn within_budget(block: f64, prior: f64, model: Option<&Model>, calibration: &Calibration) -> f64 {
-    let established = model.is_some_and(|model| model.results >= MIN_OBSERVATIONS as f32);
-    if calibration.block_threshold.is_some() || !established {
+/// by hand holds as it is.
+fn within_budget(block: f64, prior: f64, calibration: &Calibration) -> f64 {
+    if calibration.block_threshold.is_some() {
         return block;
     }
     let rate = calibration.max_false_block_rate.unwrap_or(DEFAULT_FALSE_BLOCKS);

@@ -183,6 +183,11 @@ impl Ids {
         self.history.map(|id| id as u64)
     }
 
+    /// The session, where there is one.
+    pub(crate) fn session(&self) -> Option<u64> {
+        self.session.map(|id| id as u64)
+    }
+
     /// Arguments and session: who called.
     pub(crate) fn caller(&self) -> u64 {
         (self.history.unwrap_or_default() ^ self.session.unwrap_or_default()) as u64

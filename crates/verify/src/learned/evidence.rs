@@ -17,8 +17,10 @@ use std::collections::BTreeMap;
 const NOTICEABLE: f64 = 0.7;
 /// From this much evidence on a signal has fired, in nats.
 const FIRED: f64 = 1.5;
-/// No single aspect is worth more, in nats: what never happened yet can still happen.
+/// No single aspect is worth more, in nats: what never happened yet can still happen, and the world that a tool reports on
+/// changes more readily than the tool.
 const MOST: f64 = 7.0;
+const MOST_OF_THE_WORLD: f64 = 5.0;
 /// P(the strongest surprise is so strong | fabricated), over the number of aspects that had a chance to be it.
 const STRONGEST: f64 = -1.6;
 /// The part of the second family's evidence that counts.
@@ -49,8 +51,13 @@ pub(crate) struct Evidence {
 impl Evidence {
     /// `table` is the evidence of the table's own content signals, in nats.
     pub(crate) fn of(surprises: Surprises, model: &Model, table: f64) -> Self {
-        let strength =
-            |aspect: Aspect| surprises.get(aspect).map(|surprise| strength(surprise, &model.alarms[aspect as usize]));
+        let strength = |aspect: Aspect| {
+            let most = match aspect {
+                Aspect::Changed | Aspect::Borrowed => MOST_OF_THE_WORLD,
+                _ => MOST,
+            };
+            surprises.get(aspect).map(|surprise| strength(surprise, &model.alarms[aspect as usize], most))
+        };
         let all = [
             Aspect::Structure,
             Aspect::Format,
@@ -157,12 +164,12 @@ pub(crate) fn together(stated: f64, learned: f64) -> f64 {
     if stated > 0.0 && learned > 0.0 { stated.max(learned) + SECOND * stated.min(learned) } else { stated + learned }
 }
 
-fn strength(surprise: Surprise, alarms: &Alarms) -> f64 {
+fn strength(surprise: Surprise, alarms: &Alarms, most: f64) -> f64 {
     let nats = surprise.nats();
     if nats < NOTICEABLE {
         return 0.0;
     }
-    (-libm::log(alarms.rate(nats))).clamp(0.0, MOST)
+    (-libm::log(alarms.rate(nats))).clamp(0.0, most)
 }
 
 /// What was surprising, in words.

@@ -1,12 +1,18 @@
 //! What was blocked, in case it is the tool that has changed.
 //!
-//! A blocked result is not learned. But a model of its own is made of the results blocked one after another; once it has
-//! seen enough of them, from more than one caller, and none of the old kind came in between, it takes the old model's place
-//! (docs/adr/0005).
+//! A blocked result is not learned, with two exceptions (docs/adr/0005). Where another session got the same result for the
+//! same arguments, it is learned like any other: made-up results do not agree. And a model of its own is made of results
+//! blocked one after another; once it has seen enough of them, from more than one caller, and none of the old kind came in
+//! between, it takes the old model's place.
+
+use std::collections::VecDeque;
 
 use serde::{Deserialize, Serialize};
 
-use super::model::Model;
+use super::{
+    model::{Model, Scene},
+    observe::{What, fold},
+};
 
 /// Results blocked in a row after which a tool is taken to have changed.
 const PROVEN: u32 = 40;
@@ -17,6 +23,30 @@ const ODD: u32 = 4;
 /// From so many callers (arguments and session) they must come.
 const LEAST_CALLERS: usize = 2;
 
+/// Blocked results that are remembered to be known again.
+const SIGHTINGS: usize = 16;
+/// Values compared between two of them, and the share that must agree.
+const COMPARED: usize = 128;
+const AGREEMENT: f64 = 0.9;
+
+/// One blocked result.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+struct Sighting {
+    args: u64,
+    session: u64,
+    values: Box<[(u32, u32)]>,
+}
+
+impl Sighting {
+    fn agrees(&self, other: &Self) -> bool {
+        if self.args != other.args || self.session == other.session {
+            return false;
+        }
+        let common = self.values.iter().filter(|value| other.values.binary_search(value).is_ok()).count();
+        common as f64 >= AGREEMENT * self.values.len().max(other.values.len()) as f64
+    }
+}
+
 /// Results blocked in a row.
 #[derive(Debug, Default, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Suspects {
@@ -26,13 +56,15 @@ pub(crate) struct Suspects {
     /// Those that the model of the others did not expect.
     odd: u32,
     callers: Vec<u64>,
+    sightings: VecDeque<Sighting>,
 }
 
 impl Suspects {
     /// A result that was believed: whatever was blocked before was not a change of the tool.
     pub(crate) fn refute(&mut self) {
         if self.run > 0 {
-            *self = Self::default();
+            let sightings = std::mem::take(&mut self.sightings);
+            *self = Self { sightings, ..Self::default() };
         }
     }
 
@@ -43,6 +75,23 @@ impl Suspects {
         } else {
             *self = Self::default();
         }
+    }
+
+    /// Whether another session got this result, too, for the same arguments.
+    pub(crate) fn corroborates(&mut self, scene: &Scene<'_>, session: u64) -> bool {
+        let scalars = scene.seen.iter().filter(|seen| !matches!(seen.what, What::Array(_) | What::Object { .. }));
+        let mut values: Vec<(u32, u32)> = scalars.map(|seen| (fold(seen.path), fold(seen.what.digest()))).collect();
+        values.sort_unstable();
+        values.truncate(COMPARED);
+        let sighting = Sighting { args: scene.args_id.unwrap_or_default(), session, values: values.into() };
+        if self.sightings.iter().any(|earlier| earlier.agrees(&sighting)) {
+            return true;
+        }
+        if self.sightings.len() >= SIGHTINGS {
+            self.sightings.pop_front();
+        }
+        self.sightings.push_back(sighting);
+        false
     }
 
     /// The model of what was blocked so far.
