@@ -139,9 +139,11 @@ impl Range {
             return 1.0;
         }
         let spread = libm::sqrt(self.squares.max(0.0) / self.count).max(LEAST_SPREAD);
-        let off = if value < self.low { self.low - value } else { value - self.high } / spread + 1.0;
-        let farther = (1.0 / (off * libm::sqrt(off))).max(FARTHEST);
-        (self.novelty.probability() + self.novelty.floor()).min(1.0) * farther
+        let off = if value < self.low { self.low - value } else { value - self.high } / spread;
+        let farther = (1.0 / ((off + 1.0) * libm::sqrt(off + 1.0))).max(FARTHEST);
+        // A record by a hair is what made-up values are not.
+        let near = off.clamp(1e-3, 1.0);
+        ((self.novelty.probability() + self.novelty.floor()) * farther / near).min(1.0)
     }
 
     pub(crate) fn learn(&mut self, value: f64, stamp: Stamp) {
@@ -227,8 +229,9 @@ mod tests {
         let mut range = Range::default();
         (0..100).for_each(|n| range.learn(f64::from(n % 10), n + 1));
         assert_eq!(range.rarity(5.0), 1.0);
-        assert!(range.rarity(9.5) < 0.05);
-        assert!(range.rarity(30.0) < range.rarity(9.5));
+        assert!(range.rarity(9.1) > 0.1, "hardly outside");
+        assert!(range.rarity(15.0) < 0.02);
+        assert!(range.rarity(30.0) < range.rarity(15.0));
         assert_eq!(range.rarity(1e6), range.rarity(1e9), "but not without end");
     }
 

@@ -155,6 +155,9 @@ struct Node {
 
 #[derive(Debug, Default, Clone, PartialEq, Serialize, Deserialize)]
 struct TextNode {
+    /// Every class of characters that ever occurred, and how often one was new.
+    known: u32,
+    new_classes: Novelty,
     classes: Categories,
     lengths: Categories,
     words: Categories,
@@ -268,7 +271,10 @@ impl Model {
             What::Text { text, form, .. } => {
                 out.add(Aspect::Value, value(), place, Why::Value);
                 if let Some(known) = &node.text {
-                    out.add(Aspect::Format, known.classes.rarity(form.classes), place, Why::Characters);
+                    if form.classes & !known.known != 0 {
+                        out.add(Aspect::Structure, known.new_classes.probability(), place, Why::Characters);
+                    }
+                    out.add(Aspect::Format, known.classes.rarity(form.classes), place, Why::Shape);
                     out.add(Aspect::Format, known.lengths.rarity(form.lengths), place, Why::Shape);
                     out.add(Aspect::Format, known.words.rarity(form.words), place, Why::Shape);
                 }
@@ -467,6 +473,8 @@ impl Model {
             What::Text { text, form, .. } => {
                 node.values.learn(seen.what.value(), stamp);
                 let known = node.text.get_or_insert_default();
+                known.new_classes.learn(form.classes & !known.known != 0, stamp);
+                known.known |= form.classes;
                 known.classes.learn(form.classes, stamp);
                 known.lengths.learn(form.lengths, stamp);
                 known.words.learn(form.words, stamp);
@@ -613,6 +621,7 @@ impl Node {
         self.kinds.age(keep);
         self.values.age(keep);
         if let Some(text) = &mut self.text {
+            text.new_classes.age(keep);
             text.classes.age(keep);
             text.lengths.age(keep);
             text.words.age(keep);
