@@ -1,13 +1,15 @@
 //! The seed's engine, seen from outside: its examples, its defaults, its learning.
 #![allow(clippy::unwrap_used, missing_docs, reason = "helpers of tests: a failing unwrap is how a test says no")]
 
-use credence_verify::{Calibration, Call, Decision, Engine, Error, Limits, Signal, Stake, Tier, ToolProfile, Verdict};
+use credence_verify::{
+    Calibration, Call, Decision, Engine, Error, Limits, Mode, Signal, Stake, Tier, ToolProfile, Verdict,
+};
 use serde_json::{Value, json};
 
 const QUICK_START: f64 = 0.127_097_102_186_070_15;
 
 fn engine() -> Engine {
-    Engine::builder().build()
+    Engine::builder().mode(Mode::Fixed).build()
 }
 
 fn weather() -> Engine {
@@ -278,7 +280,7 @@ fn bad_calls_are_refused() {
 #[test]
 fn a_million_tools_and_sessions_stay_within_limits() {
     let limits = Limits { max_tools: 500, max_sessions: 500, max_histories: 500, ..Limits::default() };
-    let engine = Engine::builder().limits(limits).build();
+    let engine = Engine::builder().mode(Mode::Fixed).limits(limits).build();
     let result = json!({"n": 1});
     for n in 0..50_000 {
         let (name, args) = (format!("tool-{n}"), json!({ "n": n }));
@@ -342,7 +344,7 @@ fn a_restored_engine_goes_on_as_if_nothing_had_happened() {
     let engine = engine();
     busy(&engine, 400);
     engine.record_feedback("tool-1", 0.4, true).unwrap();
-    let restored = Engine::builder().restore(&engine.snapshot().unwrap()).unwrap();
+    let restored = Engine::builder().mode(Mode::Fixed).restore(&engine.snapshot().unwrap()).unwrap();
     assert_eq!(restored.memory().tools, engine.memory().tools);
     assert_eq!(restored.feedback("tool-1").unwrap(), engine.feedback("tool-1").unwrap());
     assert_eq!(busy(&restored, 200), busy(&engine, 200));
@@ -357,7 +359,7 @@ fn a_smaller_engine_takes_what_fits() {
         engine.verify(&Call::new(&name, &result)).unwrap();
     }
     let limits = Limits { max_tools: 100, ..Limits::default() };
-    let restored = Engine::builder().limits(limits).restore(&engine.snapshot().unwrap()).unwrap();
+    let restored = Engine::builder().mode(Mode::Fixed).limits(limits).restore(&engine.snapshot().unwrap()).unwrap();
     assert!(restored.memory().tools <= 164, "{:?}", restored.memory());
 }
 
@@ -366,11 +368,11 @@ fn what_is_no_snapshot_is_refused() {
     let engine = engine();
     busy(&engine, 50);
     let good = engine.snapshot().unwrap();
-    let restore = |bytes: &[u8]| Engine::builder().restore(bytes).map(|_| ());
+    let restore = |bytes: &[u8]| Engine::builder().mode(Mode::Fixed).restore(bytes).map(|_| ());
     restore(&good).unwrap();
     let mut newer = good.clone();
     newer[4] = 9;
-    assert!(matches!(restore(&newer), Err(Error::NewerSnapshot { found: 9, known: 1 })));
+    assert!(matches!(restore(&newer), Err(Error::NewerSnapshot { found: 9, known: 2 })));
     for length in [0, 3, 5, 6, 7, good.len() / 2, good.len() - 1] {
         assert!(matches!(restore(&good[..length]), Err(Error::Snapshot(_))), "{length} bytes");
     }
@@ -379,7 +381,7 @@ fn what_is_no_snapshot_is_refused() {
     for at in 0..good.len().min(4_000) {
         let mut damaged = good.clone();
         damaged[at] ^= 0x55;
-        if let Ok(restored) = Engine::builder().restore(&damaged) {
+        if let Ok(restored) = Engine::builder().mode(Mode::Fixed).restore(&damaged) {
             busy(&restored, 5);
         }
     }

@@ -33,7 +33,7 @@ const SAME_AGAIN: f64 = -3.0;
 const NOT_BORROWED: f64 = -0.5;
 const USUAL_LATENCY: f64 = -1.0;
 /// P(an answer is so fast | fabricated).
-const FAST: f64 = 0.2;
+const FAST: f64 = 0.3;
 /// The share of fabrications that only their latency gives away.
 const LATENCY_ONLY: f64 = 0.2;
 /// Results learned until a sound structure says half of what it can.

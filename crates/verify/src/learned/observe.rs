@@ -381,7 +381,7 @@ mod tests {
             form("/x/aaaaaaaa-105e-aaaa-827f-bd446d56421b"),
             "a UUID is a UUID, whatever its digits are"
         );
-        assert_ne!(form("HAT069").words, form("hat069x").words);
+        assert_ne!(form("HAT").words, form("hat").words);
         assert_ne!(form("abc").lengths, form("abcd").lengths);
         assert_eq!(form("abc").words, form("abcd").words);
         assert_ne!(form("ok").classes, form("ok\n<b>").classes);
