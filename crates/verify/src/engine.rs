@@ -122,13 +122,8 @@ impl<'a> Case<'a> {
     }
 
     fn scene(&self, model: Option<&Model>, paths: Paths) -> Scene<'a> {
-        Scene {
-            seen: observe(self.result, model, paths),
-            arguments: arguments(self.args, paths),
-            args_id: self.ids.args(),
-            latency_ms: self.call.execution_time_ms,
-            paths,
-        }
+        let arguments = arguments(self.args, paths);
+        Scene::new(observe(self.result, model, paths), arguments, self.ids.args(), self.call.execution_time_ms)
     }
 }
 

@@ -28,6 +28,10 @@ fn json_length(value: &Value) -> usize {
         Value::Null | Value::Bool(true) => 4,
         Value::Bool(false) => 5,
         Value::Number(number) => {
+            // The digits are the same; finding them is what costs, and this finds them faster.
+            if let Some(float) = number.as_f64().filter(|float| number.is_f64() && has_no_exponent(*float)) {
+                return zmij::Buffer::new().format_finite(float).len();
+            }
             let mut count = Count::default();
             // Counting cannot fail.
             let _ = write_number(number, &mut count);
@@ -110,6 +114,10 @@ fn write_string(text: &str, out: &mut String) {
     out.push('"');
 }
 
+fn has_no_exponent(float: f64) -> bool {
+    float == 0.0 || (1e-4..1e16).contains(&float.abs())
+}
+
 /// Python's `repr` of a number: exponents from 1e16 on and below 1e-4, with a sign and two digits.
 fn write_number(number: &Number, out: &mut impl fmt::Write) -> fmt::Result {
     if let Some(integer) = number.as_i64() {
@@ -119,7 +127,7 @@ fn write_number(number: &Number, out: &mut impl fmt::Write) -> fmt::Result {
         return write!(out, "{integer}");
     }
     let Some(float) = number.as_f64() else { return write!(out, "{number}") };
-    if float == 0.0 || (1e-4..1e16).contains(&float.abs()) {
+    if has_no_exponent(float) {
         return write!(out, "{float:?}");
     }
     let scientific = format!("{float:e}");

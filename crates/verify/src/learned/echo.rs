@@ -107,10 +107,10 @@ fn contains(value: &What<'_>, argument: &Argument<'_>) -> bool {
 pub(crate) struct Echoes(Vec<Echo>);
 
 /// The hash a value is compared by; `None` for what is no scalar.
-pub(crate) fn scalar_hash(value: &What<'_>, paths: Paths) -> Option<u64> {
+fn scalar_hash(value: &What<'_>) -> Option<u64> {
     match value {
         What::Number(number) => Some(number_hash(*number)),
-        What::Text { text, .. } => Some(paths.text(text)),
+        What::Text { hash, .. } => Some(*hash),
         _ => None,
     }
 }
@@ -121,8 +121,8 @@ impl Echoes {
     }
 
     /// P(a genuine value breaks its echo), where one was expected: 1 when it holds.
-    pub(crate) fn rarity(&self, value: &What<'_>, arguments: &[Argument<'_>], paths: Paths) -> Option<f64> {
-        let hash = scalar_hash(value, paths)?;
+    pub(crate) fn rarity(&self, value: &What<'_>, arguments: &[Argument<'_>]) -> Option<f64> {
+        let hash = scalar_hash(value)?;
         let mut rarity: Option<f64> = None;
         for echo in self.0.iter().filter(|echo| echo.is_expected()) {
             let Some(holds) = echo.holds(value, hash, arguments) else { continue };
@@ -133,11 +133,11 @@ impl Echoes {
     }
 
     /// Learns from a value that occurred in `results` results before.
-    pub(crate) fn learn(&mut self, results: f32, value: &What<'_>, arguments: &[Argument<'_>], paths: Paths) {
+    pub(crate) fn learn(&mut self, results: f32, value: &What<'_>, arguments: &[Argument<'_>]) {
         if self.0.is_empty() && results >= DISCOVERY {
             return;
         }
-        let Some(hash) = scalar_hash(value, paths) else { return };
+        let Some(hash) = scalar_hash(value) else { return };
         for echo in &mut self.0 {
             if let Some(holds) = echo.holds(value, hash, arguments) {
                 echo.seen += 1.0;

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::{
     counts::{Alarms, Categories, Novelty, Range, Stamp},
     echo::{Argument, Echoes},
-    observe::{NONE, Paths, Seen, What, fold, mix, number_form, scaled},
+    observe::{NONE, Seen, What, fold, mix, number_form, scaled},
 };
 use crate::{Signal, SignalResult, fields::PathId, state::Folded};
 
@@ -213,13 +213,19 @@ pub(crate) struct Scene<'a> {
     pub(crate) arguments: Vec<Argument<'a>>,
     pub(crate) args_id: Option<u64>,
     pub(crate) latency_ms: Option<f64>,
-    pub(crate) paths: Paths,
+    /// The whole result in one number, whatever the order of its keys.
+    digest: u64,
 }
 
-impl Scene<'_> {
-    /// The whole result in one number, whatever the order of its keys.
-    fn digest(&self) -> u64 {
-        self.seen.iter().fold(0, |sum, seen| sum.wrapping_add(mix(seen.path, seen.what.digest())))
+impl<'a> Scene<'a> {
+    pub(crate) fn new(
+        seen: Vec<Seen<'a>>,
+        arguments: Vec<Argument<'a>>,
+        args_id: Option<u64>,
+        latency_ms: Option<f64>,
+    ) -> Self {
+        let digest = seen.iter().fold(0_u64, |sum, seen| sum.wrapping_add(mix(seen.path, seen.what.digest())));
+        Self { seen, arguments, args_id, latency_ms, digest }
     }
 }
 
@@ -291,7 +297,7 @@ impl Model {
             }
         }
         if !node.echoes.is_empty()
-            && let Some(rarity) = node.echoes.rarity(&seen.what, &scene.arguments, scene.paths)
+            && let Some(rarity) = node.echoes.rarity(&seen.what, &scene.arguments)
         {
             out.add(Aspect::Echo, rarity, place, Why::Echo);
         }
@@ -327,7 +333,7 @@ impl Model {
 
     fn judge_repetition(&self, scene: &Scene<'_>, last: Option<&Last>, out: &mut Surprises) {
         let Some(args) = scene.args_id else { return };
-        let result = scene.digest();
+        let result = scene.digest;
         let Some(last) = last.filter(|last| last.model == self.id) else {
             out.judged(Aspect::Borrowed);
             if self.known_results.iter().any(|(known, by)| *known == result && *by != args) {
@@ -404,7 +410,7 @@ impl Model {
         self.stamp = self.stamp.wrapping_add(1);
         let stamp = self.stamp;
         if self.id == 0 {
-            self.id = scene.seen.len() as u64 ^ scene.digest() | 1;
+            self.id = scene.seen.len() as u64 ^ scene.digest | 1;
         }
         for (aspect, surprise) in surprises.0.iter().enumerate() {
             if let Some(surprise) = surprise {
@@ -493,13 +499,13 @@ impl Model {
             }
         }
         if !scene.arguments.is_empty() {
-            node.echoes.learn(before, &seen.what, &scene.arguments, scene.paths);
+            node.echoes.learn(before, &seen.what, &scene.arguments);
         }
     }
 
     fn learn_repetition(&mut self, scene: &Scene<'_>, last: Option<&mut Last>, stamp: Stamp) {
         let (Some(args), Some(last)) = (scene.args_id, last) else { return };
-        let result = scene.digest();
+        let result = scene.digest;
         let known = last.model == self.id;
         if known && last.result == result {
             self.repeats.learn(false, stamp);

@@ -44,7 +44,7 @@ pub(crate) enum What<'a> {
     Text {
         text: &'a str,
         form: Form,
-        hash: u32,
+        hash: u64,
     },
     Array(usize),
     /// The set of its keys, hashed; how many; whether the model takes it for a map.
@@ -85,7 +85,7 @@ impl What<'_> {
             What::Null => 0,
             What::Bool(flag) => 1 + u32::from(*flag),
             What::Number(number) => fold(mix(3, number.to_bits())),
-            What::Text { hash, .. } => *hash,
+            What::Text { hash, .. } => fold(*hash),
             What::Array(len) => 3 + u32::from(*len == 0),
             What::Object { keys, .. } => *keys,
         }
@@ -209,7 +209,7 @@ impl<'a> Walk<'a, '_> {
             Value::Null => What::Null,
             Value::Bool(flag) => What::Bool(*flag),
             Value::Number(number) => What::Number(number.as_f64().unwrap_or_default()),
-            Value::String(text) => What::Text { text, form: form(text), hash: fold(self.paths.text(text)) },
+            Value::String(text) => What::Text { text, form: form(text), hash: self.paths.text(text) },
             Value::Array(items) => What::Array(items.len()),
             Value::Object(members) => What::Object { keys: 0, len: members.len() as u32, map: false },
         };
