@@ -1,7 +1,7 @@
 //! The engine: two tiers of signals, the combiner, the decision, and learning (seed 2, "Tiered Architecture").
 
 use std::{
-    collections::HashMap,
+    collections::{BTreeMap, HashMap},
     hash::{BuildHasher, Hasher, RandomState},
     sync::{Arc, Mutex, PoisonError, atomic::Ordering::Relaxed},
 };
@@ -17,6 +17,7 @@ use crate::{
     checks::Checks,
     combiner::{log_odds, probability},
     consistency::{HISTORY_RESULTS, SESSION_RESULTS},
+    fabricate::{Fabrication, Genuine},
     fields::{Field, Fields},
     learned::{
         echo::arguments,
@@ -43,6 +44,14 @@ pub struct Engine {
     /// Read by every call, changed hardly ever: readers share nothing that they write to.
     settings: ArcSwap<Settings>,
     changing: Mutex<()>,
+    canaries: Mutex<Canaries>,
+}
+
+/// What became of the canaries so far.
+#[derive(Default)]
+struct Canaries {
+    made: u64,
+    recall: BTreeMap<Fabrication, Recall>,
 }
 
 #[derive(Default, Clone)]
@@ -85,14 +94,26 @@ impl Builder {
     /// The engine, continuing from a snapshot.
     pub fn restore(self, snapshot: &[u8]) -> Result<Engine, Error> {
         let state = snapshot::restore(self.limits, snapshot)?;
-        Ok(Engine { mode: self.mode, state, settings: ArcSwap::default(), changing: Mutex::default() })
+        Ok(Engine {
+            mode: self.mode,
+            state,
+            settings: ArcSwap::default(),
+            changing: Mutex::default(),
+            canaries: Mutex::default(),
+        })
     }
 
     /// The engine, knowing nothing yet.
     pub fn build(self) -> Engine {
         let random = || RandomState::new().build_hasher().finish();
         let state = State::new(self.limits, (random(), random()));
-        Engine { mode: self.mode, state, settings: ArcSwap::default(), changing: Mutex::default() }
+        Engine {
+            mode: self.mode,
+            state,
+            settings: ArcSwap::default(),
+            changing: Mutex::default(),
+            canaries: Mutex::default(),
+        }
     }
 }
 
@@ -171,6 +192,26 @@ pub struct Memory {
     pub evicted_sessions: u64,
     /// Observations of fields beyond the limit per tool.
     pub fields_dropped: u64,
+}
+
+/// A made-up result, and what the engine said of it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Canary {
+    /// What was made up.
+    pub fabrication: Fabrication,
+    /// The verdict.
+    pub verdict: Verdict,
+}
+
+/// How many made-up results were caught.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct Recall {
+    /// How many there were.
+    pub made: u64,
+    /// How many were flagged or blocked.
+    pub flagged: u64,
+    /// How many were blocked.
+    pub blocked: u64,
 }
 
 /// What feedback has made of a tool's settings.
@@ -426,6 +467,58 @@ impl Engine {
             },
             |session| session.push(fields, SESSION_RESULTS),
         );
+    }
+
+    /// Makes up a variant of a genuine result and judges it in shadow: nothing is learned, and the caller's result is not
+    /// touched. Called on a small sample of genuine results, it tells how much a running engine catches on the very tools it
+    /// sees ([`Engine::recall`]). `None` when the result has nothing that could be made up.
+    ///
+    /// ```
+    /// # use credence_verify::{Call, Engine};
+    /// # use serde_json::json;
+    /// let engine = Engine::builder().build();
+    /// let result = json!({"temperature": 18, "humidity": 65});
+    /// let call = Call::new("get_weather", &result);
+    /// (0..50).for_each(|_| drop(engine.verify(&call)));
+    /// let canary = engine.canary(&call)?.expect("an object can be made up");
+    /// println!("{}: {}", canary.fabrication, canary.verdict.explanation);
+    /// assert_eq!(engine.recall().values().map(|recall| recall.made).sum::<u64>(), 1);
+    /// # Ok::<(), credence_verify::Error>(())
+    /// ```
+    pub fn canary(&self, call: &Call<'_>) -> Result<Option<Canary>, Error> {
+        let result = self.parse(call.result, "result")?;
+        let args = call.args.map(|args| self.parse(args, "arguments")).transpose()?;
+        let genuine = Genuine {
+            result: &result,
+            args: args.as_deref(),
+            execution_time_ms: call.execution_time_ms,
+            other: None,
+            foreign: None,
+        };
+        let turn = {
+            let mut canaries = self.canaries.lock().unwrap_or_else(PoisonError::into_inner);
+            canaries.made += 1;
+            canaries.made
+        };
+        let mut random = fastrand::Rng::with_seed(self.state.seed ^ turn);
+        // Each kind has its turn; one that cannot be made of this result leaves it to the next.
+        let kinds = Fabrication::ALL.iter().cycle().skip(turn as usize % Fabrication::ALL.len());
+        let made =
+            kinds.take(Fabrication::ALL.len()).find_map(|kind| Some((*kind, kind.apply(&genuine, &mut random)?)));
+        let Some((fabrication, made)) = made else { return Ok(None) };
+        let shadow = Call { result: Json::Value(&made.result), execution_time_ms: made.execution_time_ms, ..*call };
+        let verdict = self.verify(&shadow.learn(false))?;
+        let mut canaries = self.canaries.lock().unwrap_or_else(PoisonError::into_inner);
+        let recall = canaries.recall.entry(fabrication).or_default();
+        recall.made += 1;
+        recall.flagged += u64::from(verdict.decision != Decision::Accept);
+        recall.blocked += u64::from(verdict.decision == Decision::Block);
+        Ok(Some(Canary { fabrication, verdict }))
+    }
+
+    /// What became of the canaries so far, by kind.
+    pub fn recall(&self) -> BTreeMap<Fabrication, Recall> {
+        self.canaries.lock().unwrap_or_else(PoisonError::into_inner).recall.clone()
     }
 
     /// Tells the engine what a result turned out to be: `confidence_score` is the posterior it had given. The tool's
