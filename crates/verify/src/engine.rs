@@ -355,8 +355,10 @@ impl Engine {
         let established = model.is_some_and(|model| model.results >= MIN_OBSERVATIONS as f32);
         // Before anything was learned, what a profile states decides as in mode fixed.
         let stated_block = if established { block } else { least_block };
-        let stated: f64 = checks.signals.iter().map(|result| result.evidence().log_ratio()).sum();
-        let mut posterior = probability(log_odds(prior) + stated);
+        let start = log_odds(prior);
+        let odds = checks.signals.iter().fold(start, |sum, result| sum + result.evidence().log_ratio());
+        let stated = odds - start;
+        let mut posterior = probability(odds);
         let mut tier = Tier::Zero;
         let mut judged = None;
         if !(checks.any_fired() && posterior >= stated_block) {
@@ -380,7 +382,9 @@ impl Engine {
             } else {
                 judged = Some((scene, Surprises::none()));
             }
-            posterior = probability(log_odds(prior) + together(stated, learned));
+            if learned != 0.0 {
+                posterior = probability(start + together(stated, learned));
+            }
         }
         let flag = resolved.calibration.flag_threshold.unwrap_or(DEFAULT_FLAG);
         let block = if tier == Tier::Zero { stated_block } else { block };
@@ -388,7 +392,7 @@ impl Engine {
         let signals = checks.signals;
         if case.call.learn {
             match judged {
-                Some((scene, surprises)) if decision != Decision::Block => {
+                Some((scene, surprises)) if decision != Decision::Block && self.is_admitted(&mut locked, posterior) => {
                     self.learn_adaptive(&mut locked, case, scene, &surprises, &signals, decision);
                 }
                 Some((scene, surprises)) if self.is_corroborated(&mut locked, case, &scene) => {
@@ -410,15 +414,23 @@ impl Engine {
         signals: &[SignalResult],
         decision: Decision,
     ) {
+        let believed = decision == Decision::Accept;
         let limit = self.state.limits.max_paths_per_tool;
         self.learn(locked, case, |tool, history| {
-            let dropped = tool.model.learn(&mut scene, surprises, history.map(|history| &mut history.last), limit);
+            let dropped =
+                tool.model.learn(&mut scene, surprises, history.map(|history| &mut history.last), believed, limit);
             self.state.counters.fields_dropped.fetch_add(dropped, Relaxed);
             tool.model.learn_signals(signals);
-            if decision == Decision::Accept {
+            if believed {
                 tool.suspects.refute();
+                tool.suspects.earn();
             }
         });
+    }
+
+    /// Whether a result that was not blocked is learned: a doubtful one takes credit, which results beyond doubt earn.
+    fn is_admitted(&self, locked: &mut Locked<'_>, posterior: f64) -> bool {
+        posterior < DEFAULT_BLOCK || locked.tool_mut().suspects.spend()
     }
 
     /// Whether another session got a blocked result, too.
@@ -434,7 +446,7 @@ impl Engine {
         let mut scene = case.scene(Some(model), paths);
         let surprises = model.judge(&scene, None);
         let odd = surprises.is_structural();
-        model.learn(&mut scene, &surprises, None, limit);
+        model.learn(&mut scene, &surprises, None, true, limit);
         model.learn_signals(signals);
         tool.suspects.add(case.ids.caller(), odd);
         if let Some(proven) = tool.suspects.proven() {

@@ -10,7 +10,7 @@ const RECENT: f32 = 64.0;
 const MAX_CATEGORIES: usize = 32;
 /// The least spread of a range, on the logarithmic scale it is kept in.
 const LEAST_SPREAD: f64 = 0.05;
-/// However far outside, a value is not more than this factor less likely than one just outside.
+/// However far outside, a value is not more than this factor less likely than one just outside; little seen allows less.
 const FARTHEST: f64 = 0.05;
 
 /// The number of the result that is being learned: what comes twice in one result counts once.
@@ -140,7 +140,7 @@ impl Range {
         }
         let spread = libm::sqrt(self.squares.max(0.0) / self.count).max(LEAST_SPREAD);
         let off = if value < self.low { self.low - value } else { value - self.high } / spread;
-        let farther = (1.0 / ((off + 1.0) * libm::sqrt(off + 1.0))).max(FARTHEST);
+        let farther = (1.0 / ((off + 1.0) * libm::sqrt(off + 1.0))).max(FARTHEST).max(2.0 * self.novelty.floor());
         // A record by a hair is what made-up values are not.
         let near = off.clamp(1e-3, 1.0);
         ((self.novelty.probability() + self.novelty.floor()) * farther / near).min(1.0)

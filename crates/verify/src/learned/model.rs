@@ -21,6 +21,11 @@ const LEAST_LATENCIES: f32 = 8.0;
 const SLOW: f64 = 0.1;
 /// Results remembered to be known again when they come for other arguments.
 const REMEMBERED: usize = 256;
+/// Alarms remembered to be known again, and the least surprise of one, in nats.
+const RECENT_ALARMS: usize = 32;
+const LEVEL_OF_DOUBT: f64 = 2.0;
+/// Results believed in between after which the same alarm is another one.
+const ALARM_AGAIN: u32 = 16;
 /// Fields remembered of the last result for the same arguments.
 const REMEMBERED_FIELDS: usize = 96;
 /// Members of an object that are known by name.
@@ -197,6 +202,9 @@ pub(crate) struct Model {
     paths: std::collections::HashMap<PathId, u32, BuildHasherDefault<Folded>>,
     nodes: Vec<Node>,
     pub(crate) alarms: [Alarms; ASPECTS],
+    /// Where results that were not believed were surprising, and when, in results that were believed.
+    recent_alarms: VecDeque<(u32, u32)>,
+    believed: u32,
     /// Whether equal arguments gave another result.
     repeats: Novelty,
     /// Whether new arguments gave a known result.
@@ -399,22 +407,28 @@ impl Model {
         }
     }
 
-    /// Learns a result; `surprises` are what it was judged by. At most `limit` paths are kept; says how many were not.
+    /// Learns a result; `surprises` are what it was judged by, `believed` whether it was accepted. At most `limit` paths are kept; says how many were not.
     pub(crate) fn learn(
         &mut self,
         scene: &mut Scene<'_>,
         surprises: &Surprises,
         last: Option<&mut Last>,
+        believed: bool,
         limit: usize,
     ) -> u64 {
         self.stamp = self.stamp.wrapping_add(1);
+        self.believed = self.believed.wrapping_add(u32::from(believed));
         let stamp = self.stamp;
         if self.id == 0 {
             self.id = scene.seen.len() as u64 ^ scene.digest | 1;
         }
         for (aspect, surprise) in surprises.0.iter().enumerate() {
             if let Some(surprise) = surprise {
-                self.alarms[aspect].learn(surprise.nats());
+                let nats = surprise.nats();
+                // The same alarm again and again is one change, not many false alarms.
+                if believed || nats < LEVEL_OF_DOUBT || self.is_new_alarm(aspect, surprise, scene) {
+                    self.alarms[aspect].learn(nats);
+                }
             }
         }
         self.results += 1.0;
@@ -446,6 +460,21 @@ impl Model {
         }
         self.learn_repetition(scene, last, stamp);
         dropped
+    }
+
+    fn is_new_alarm(&mut self, aspect: usize, surprise: &Surprise, scene: &Scene<'_>) -> bool {
+        let path = scene.seen.get(surprise.place as usize).map_or(0, |seen| seen.path);
+        let alarm = fold(mix(path, aspect as u64));
+        if let Some((_, when)) = self.recent_alarms.iter_mut().find(|(known, _)| *known == alarm) {
+            let again = self.believed.wrapping_sub(*when) >= ALARM_AGAIN;
+            *when = if again { self.believed } else { *when };
+            return again;
+        }
+        if self.recent_alarms.len() >= RECENT_ALARMS {
+            self.recent_alarms.pop_front();
+        }
+        self.recent_alarms.push_back((alarm, self.believed));
+        true
     }
 
     /// Tells the parent of its new member.

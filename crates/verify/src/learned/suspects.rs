@@ -23,6 +23,9 @@ const ODD: u32 = 4;
 /// From so many callers (arguments and session) they must come.
 const LEAST_CALLERS: usize = 2;
 
+/// Doubtful results that are learned on credit, and what a result beyond doubt makes good.
+const CREDIT: f32 = 3.0;
+const EARNED: f32 = 0.2;
 /// Blocked results that are remembered to be known again.
 const SIGHTINGS: usize = 16;
 /// Values compared between two of them, and the share that must agree.
@@ -57,6 +60,8 @@ pub(crate) struct Suspects {
     odd: u32,
     callers: Vec<u64>,
     sightings: VecDeque<Sighting>,
+    /// Doubtful results that were learned, less what results beyond doubt made good.
+    spent: f32,
 }
 
 impl Suspects {
@@ -64,8 +69,20 @@ impl Suspects {
     pub(crate) fn refute(&mut self) {
         if self.run > 0 {
             let sightings = std::mem::take(&mut self.sightings);
-            *self = Self { sightings, ..Self::default() };
+            *self = Self { sightings, spent: self.spent, ..Self::default() };
         }
+    }
+
+    /// A result beyond doubt: others may be doubted less.
+    pub(crate) fn earn(&mut self) {
+        self.spent = (self.spent - EARNED).max(0.0);
+    }
+
+    /// Takes the credit for learning one doubtful result, where there is some.
+    pub(crate) fn spend(&mut self) -> bool {
+        let has = self.spent + 1.0 <= CREDIT;
+        self.spent += if has { 1.0 } else { 0.0 };
+        has
     }
 
     /// Someone says that a blocked result was genuine, or that it was not.
