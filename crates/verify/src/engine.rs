@@ -22,7 +22,7 @@ use crate::{
     learned::{
         echo::arguments,
         evidence::{Evidence, together},
-        model::{Model, Scene, Surprises},
+        model::{Last, Model, Scene, Surprises},
         observe::{Paths, observe},
     },
     snapshot,
@@ -369,19 +369,18 @@ impl Engine {
             checks.spc(&locked, &case.fields, case.size, seed);
             let table = checks.signals[stated_signals..].iter().filter(|result| result.fired);
             let table = table.map(|result| result.evidence().log_ratio()).fold(0.0, f64::max);
-            let scene = case.scene(model, paths);
             let mut learned = table;
-            if let Some(model) = model {
-                let last = locked.history().map(|history| &history.last);
-                let evidence = Evidence::of(model.judge(&scene, last), model, table);
-                learned = evidence.log_ratio;
-                let by_hand = &resolved.calibration.likelihood_ratios;
-                evidence.signals(model, &scene, case.result, &mut checks.signals);
-                learned += evidence.by_hand(by_hand, &mut checks.signals);
-                judged = Some((scene, *evidence.surprises()));
-            } else {
-                judged = Some((scene, Surprises::none()));
-            }
+            judged = Some(match locked.tool() {
+                Some(tool) => {
+                    let last = locked.history().map(|history| &history.last);
+                    let (basis, model, evidence) = compare(tool, last, case, paths, table);
+                    evidence.signals(model, &basis.scene, case.result, &mut checks.signals);
+                    let by_hand = &resolved.calibration.likelihood_ratios;
+                    learned = evidence.log_ratio + evidence.by_hand(by_hand, &mut checks.signals);
+                    basis
+                }
+                None => Basis { scene: case.scene(None, paths), surprises: Surprises::none(), former: false },
+            });
             if learned != 0.0 {
                 posterior = probability(start + together(stated, learned));
             }
@@ -392,11 +391,11 @@ impl Engine {
         let signals = checks.signals;
         if case.call.learn {
             match judged {
-                Some((scene, surprises)) if decision != Decision::Block && self.is_admitted(&mut locked, posterior) => {
-                    self.learn_adaptive(&mut locked, case, scene, &surprises, &signals, decision);
+                Some(basis) if decision != Decision::Block && self.is_admitted(&mut locked, decision, posterior) => {
+                    self.learn_adaptive(&mut locked, case, basis, &signals, decision);
                 }
-                Some((scene, surprises)) if self.is_corroborated(&mut locked, case, &scene) => {
-                    self.learn_adaptive(&mut locked, case, scene, &surprises, &signals, decision);
+                Some(basis) if self.is_corroborated(&mut locked, case, &basis.scene) => {
+                    self.learn_adaptive(&mut locked, case, basis, &signals, decision);
                 }
                 _ => self.suspect(&mut locked, case, paths, &signals),
             }
@@ -409,16 +408,19 @@ impl Engine {
         &self,
         locked: &mut Locked<'_>,
         case: &Case<'_>,
-        mut scene: Scene<'_>,
-        surprises: &Surprises,
+        mut basis: Basis<'_>,
         signals: &[SignalResult],
         decision: Decision,
     ) {
         let believed = decision == Decision::Accept;
         let limit = self.state.limits.max_paths_per_tool;
         self.learn(locked, case, |tool, history| {
-            let dropped =
-                tool.model.learn(&mut scene, surprises, history.map(|history| &mut history.last), believed, limit);
+            let model = match &mut tool.former {
+                Some(former) if basis.former => former,
+                _ => &mut tool.model,
+            };
+            let last = history.map(|history| &mut history.last);
+            let dropped = model.learn(&mut basis.scene, &basis.surprises, last, believed, limit);
             self.state.counters.fields_dropped.fetch_add(dropped, Relaxed);
             tool.model.learn_signals(signals);
             if believed {
@@ -429,8 +431,9 @@ impl Engine {
     }
 
     /// Whether a result that was not blocked is learned: a doubtful one takes credit, which results beyond doubt earn.
-    fn is_admitted(&self, locked: &mut Locked<'_>, posterior: f64) -> bool {
-        posterior < DEFAULT_BLOCK || locked.tool_mut().suspects.spend()
+    fn is_admitted(&self, locked: &mut Locked<'_>, decision: Decision, posterior: f64) -> bool {
+        decision == Decision::Accept
+            || locked.tool_mut().suspects.spend(if posterior < DEFAULT_BLOCK { 0.5 } else { 1.0 })
     }
 
     /// Whether another session got a blocked result, too.
@@ -448,9 +451,10 @@ impl Engine {
         let odd = surprises.is_structural();
         model.learn(&mut scene, &surprises, None, true, limit);
         model.learn_signals(signals);
-        tool.suspects.add(case.ids.caller(), odd);
+        let caller = case.ids.caller();
+        tool.suspects.add(caller, &scene, odd);
         if let Some(proven) = tool.suspects.proven() {
-            tool.model = proven;
+            tool.adopt(proven);
         }
     }
 
@@ -546,7 +550,7 @@ impl Engine {
         if confidence_score >= DEFAULT_BLOCK {
             tool.suspects.word(!was_hallucination);
             if let Some(proven) = tool.suspects.proven() {
-                tool.model = proven;
+                tool.adopt(proven);
             }
         }
         let feedback = &mut tool.feedback;
@@ -622,6 +626,37 @@ fn thresholds(locked: &Locked<'_>, calibration: &Calibration) -> (f64, f64) {
     let moved = (DEFAULT_BLOCK + 2.0 * (DEFAULT_PRIOR - feedback.rate)).clamp(0.1, 0.9);
     let block = if fed_back(1) { moved } else { DEFAULT_BLOCK };
     (calibration.prior.unwrap_or(prior), calibration.block_threshold.unwrap_or(block))
+}
+
+/// What a result was judged by.
+struct Basis<'a> {
+    scene: Scene<'a>,
+    surprises: Surprises,
+    /// Judged by what the tool was before it changed.
+    former: bool,
+}
+
+/// Judges a result by the model of its tool, or by the former one where it fits better.
+fn compare<'a, 't>(
+    tool: &'t ToolState,
+    last: Option<&Last>,
+    case: &Case<'a>,
+    paths: Paths,
+    table: f64,
+) -> (Basis<'a>, &'t Model, Evidence) {
+    let judge = |model: &'t Model, former: bool| {
+        let scene = case.scene(Some(model), paths);
+        let surprises = model.judge(&scene, last);
+        (Basis { scene, surprises, former }, model, Evidence::of(surprises, model, table))
+    };
+    let now = judge(&tool.model, false);
+    match &tool.former {
+        Some(former) if now.2.log_ratio > 0.0 => {
+            let before = judge(former, true);
+            if before.2.log_ratio < now.2.log_ratio { before } else { now }
+        }
+        _ => now,
+    }
 }
 
 /// The posterior from which on a result is blocked for what was learned.

@@ -35,6 +35,7 @@ mod error;
 pub mod fabricate;
 mod fields;
 mod learned;
+pub mod measure;
 mod profile;
 mod signals;
 mod snapshot;

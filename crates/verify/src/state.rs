@@ -112,6 +112,15 @@ pub(crate) struct ToolState {
     /// Mode adaptive: what the tool's results look like, and what was blocked.
     pub(crate) model: Model,
     pub(crate) suspects: Suspects,
+    /// What they looked like before the tool changed.
+    pub(crate) former: Option<Box<Model>>,
+}
+
+impl ToolState {
+    /// The tool has changed; its former results are still believed.
+    pub(crate) fn adopt(&mut self, model: Model) {
+        self.former = Some(Box::new(std::mem::replace(&mut self.model, model)));
+    }
 }
 
 /// Earlier results for the same arguments.

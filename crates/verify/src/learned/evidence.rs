@@ -148,10 +148,6 @@ impl Evidence {
         }
         change
     }
-
-    pub(crate) fn surprises(&self) -> &Surprises {
-        &self.surprises
-    }
 }
 
 /// Whether a signal's ratio comes from the model of the tool.

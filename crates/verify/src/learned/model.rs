@@ -226,6 +226,18 @@ pub(crate) struct Scene<'a> {
 }
 
 impl<'a> Scene<'a> {
+    /// What the result looks like from outside, as a category: its type and its keys.
+    pub(crate) fn outline(&self) -> u32 {
+        let outer = self.seen.iter().take(2).map(|seen| match seen.what {
+            What::Object { keys, .. } => u64::from(keys) | 1 << 40,
+            other => u64::from(other.kind()),
+        });
+        fold(match self.seen.first().map(|root| root.what) {
+            Some(What::Array(_)) => outer.fold(0, mix),
+            _ => outer.take(1).fold(0, mix),
+        })
+    }
+
     pub(crate) fn new(
         seen: Vec<Seen<'a>>,
         arguments: Vec<Argument<'a>>,

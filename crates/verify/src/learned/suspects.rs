@@ -10,6 +10,7 @@ use std::collections::VecDeque;
 use serde::{Deserialize, Serialize};
 
 use super::{
+    counts::Categories,
     model::{Model, Scene},
     observe::{What, fold},
 };
@@ -18,6 +19,8 @@ use super::{
 const PROVEN: u32 = 40;
 /// How many of them a word from outside is worth.
 const WORD: u32 = 16;
+/// This share of them must look the same from outside: a flood of all kinds of results is no new version.
+const ALIKE: f32 = 0.75;
 /// At most one in so many of them may be unlike the others.
 const ODD: u32 = 4;
 /// From so many callers (arguments and session) they must come.
@@ -58,6 +61,8 @@ pub(crate) struct Suspects {
     vouched: u32,
     /// Those that the model of the others did not expect.
     odd: u32,
+    /// What they look like from outside.
+    outlines: Categories,
     callers: Vec<u64>,
     sightings: VecDeque<Sighting>,
     /// Doubtful results that were learned, less what results beyond doubt made good.
@@ -79,9 +84,9 @@ impl Suspects {
     }
 
     /// Takes the credit for learning one doubtful result, where there is some.
-    pub(crate) fn spend(&mut self) -> bool {
-        let has = self.spent + 1.0 <= CREDIT;
-        self.spent += if has { 1.0 } else { 0.0 };
+    pub(crate) fn spend(&mut self, cost: f32) -> bool {
+        let has = self.spent + cost <= CREDIT;
+        self.spent += if has { cost } else { 0.0 };
         has
     }
 
@@ -117,8 +122,9 @@ impl Suspects {
     }
 
     /// One more was blocked, and learned.
-    pub(crate) fn add(&mut self, caller: u64, odd: bool) {
+    pub(crate) fn add(&mut self, caller: u64, scene: &Scene<'_>, odd: bool) {
         self.run += 1;
+        self.outlines.learn(scene.outline(), self.run);
         self.odd += u32::from(odd);
         if self.callers.len() < LEAST_CALLERS && !self.callers.contains(&caller) {
             self.callers.push(caller);
@@ -127,7 +133,7 @@ impl Suspects {
 
     /// The model that takes the old one's place, once it has proved stable.
     pub(crate) fn proven(&mut self) -> Option<Model> {
-        let stable = self.odd * ODD <= self.run;
+        let stable = self.odd * ODD <= self.run && self.outlines.share_of_most() >= ALIKE;
         let enough = stable && self.run + self.vouched >= PROVEN && self.callers.len() >= LEAST_CALLERS;
         if !enough {
             return None;
