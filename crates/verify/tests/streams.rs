@@ -89,9 +89,9 @@ fn check(stream: &str, least_auroc: f64) {
     );
     println!("{figures}");
     assert!(all.auroc >= least_auroc, "{figures}");
-    assert!(novel.auroc >= 0.925, "{figures}");
+    assert!(novel.auroc >= 0.93, "{figures}");
     assert!(all.blocked <= 0.01, "{figures}");
-    assert!(all.recall >= 0.84, "{figures}");
+    assert!(all.recall >= 0.85, "{figures}");
     assert!(all.error <= 0.03, "{figures}");
 }
 
