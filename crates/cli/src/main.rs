@@ -9,6 +9,8 @@ mod input;
 mod keyfile;
 mod lines;
 mod output;
+mod report;
+mod traces;
 
 use std::process::ExitCode;
 
@@ -68,6 +70,12 @@ enum Command {
     Compute(run::compute::Command),
     /// Judge tool results: traces as JSON Lines in, one verdict a line out
     Verify(run::verify::Args),
+    /// Infer a profile for each tool from traces
+    Learn(run::learn::Args),
+    /// How well results made up from your own traces are told from the genuine ones
+    Evaluate(run::evaluate::Args),
+    /// Fit prior, thresholds and ratios to labelled traces
+    Calibrate(run::calibrate::Args),
     /// The registered tags
     Tags,
 }
@@ -98,6 +106,9 @@ fn main() -> ExitCode {
         Command::Check(args) => run::check::run(&out, args),
         Command::Compute(command) => run::compute::run(command),
         Command::Verify(args) => run::verify::run(args),
+        Command::Learn(args) => run::learn::run(&out, args),
+        Command::Evaluate(args) => run::evaluate::run(&out, args),
+        Command::Calibrate(args) => run::calibrate::run(&out, args),
         Command::Tags => run::tags::run(&out),
     };
     match done {

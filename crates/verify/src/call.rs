@@ -70,6 +70,11 @@ impl<'a> Call<'a> {
         }
     }
 
+    /// The same call with another result.
+    pub fn result(self, result: &'a Value) -> Self {
+        Self { result: Json::Value(result), ..self }
+    }
+
     /// With these arguments: enables historical consistency, echoes and determinism.
     pub fn args(self, args: &'a Value) -> Self {
         Self { args: Some(Json::Value(args)), ..self }

@@ -34,6 +34,7 @@ mod engine;
 mod error;
 pub mod fabricate;
 mod fields;
+pub mod infer;
 mod learned;
 pub mod measure;
 mod profile;

@@ -2,10 +2,13 @@
 
 pub mod agent;
 pub mod audit;
+pub mod calibrate;
 pub mod check;
 pub mod compute;
+pub mod evaluate;
 pub mod init;
 pub mod keys;
+pub mod learn;
 pub mod log;
 pub mod score;
 pub mod signal;

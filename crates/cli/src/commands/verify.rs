@@ -6,16 +6,17 @@ use std::{
 };
 
 use anyhow::Context;
-use clap::ValueEnum;
-use credence_verify::{Builder, Call, Engine, ProfileBuilder, Stake, Verdict};
+use credence_verify::{Calibration, Engine, ProfileBuilder, Verdict};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::{Done, answer};
-use crate::{input, lines::Lines};
+use crate::{
+    input,
+    lines::Lines,
+    traces::{MAX_TRACE_BYTES, Mode, Trace},
+};
 
-/// A longer trace is reported as too long, and not read whole.
-const MAX_TRACE_BYTES: usize = 16 * 1024 * 1024;
 /// The state of a full engine with default limits is smaller.
 const MAX_STATE_BYTES: u64 = 4 * 1024 * 1024 * 1024;
 /// Profiles of some ten thousand tools.
@@ -33,46 +34,33 @@ pub struct Args {
     /// Go on from what this file holds, if it exists, and keep there what was learned
     #[arg(long, value_name = "FILE")]
     state: Option<PathBuf>,
-    /// What is known of tools: a TOML file with a table for each
+    /// What is known of tools: a TOML file with a table for each (`credence learn` writes one)
     #[arg(long, value_name = "FILE")]
     profiles: Option<PathBuf>,
+    /// Prior, thresholds and ratios: a TOML file (`credence calibrate` writes one)
+    #[arg(long, value_name = "FILE")]
+    calibration: Option<PathBuf>,
+    /// Mode adaptive: the share of genuine results that may be blocked
+    #[arg(long, value_name = "RATE")]
+    max_false_block_rate: Option<f64>,
 }
 
-#[derive(Clone, Copy, ValueEnum)]
-pub enum Mode {
-    /// Eight signals with fixed likelihood ratios
-    Fixed,
-    /// The same, corrected by each tool's own traffic, and what a model of its results says
-    Adaptive,
+/// A calibration file: what holds for every tool, and for some.
+#[derive(Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Calibrations {
+    pub all: Calibration,
+    pub tools: BTreeMap<String, Calibration>,
 }
 
-impl Mode {
-    pub fn builder(self) -> Builder {
-        Engine::builder().mode(match self {
-            Mode::Fixed => credence_verify::Mode::Fixed,
-            Mode::Adaptive => credence_verify::Mode::Adaptive,
-        })
+impl Calibrations {
+    pub fn apply(&self, engine: &Engine) -> anyhow::Result<()> {
+        engine.calibrate(None, self.all.clone()).context("[all]")?;
+        for (tool, calibration) in &self.tools {
+            engine.calibrate(Some(tool), calibration.clone()).with_context(|| format!("tool '{tool}'"))?;
+        }
+        Ok(())
     }
-}
-
-/// One line of input; fields that are not known are passed over.
-#[derive(Deserialize)]
-struct Trace {
-    tool: String,
-    result: Value,
-    args: Option<Value>,
-    execution_time_ms: Option<f64>,
-    session_id: Option<String>,
-    agent: Option<String>,
-    stake: Option<Stake>,
-    at: Option<Value>,
-    #[serde(default = "yes")]
-    learn: bool,
-    id: Option<Value>,
-}
-
-fn yes() -> bool {
-    true
 }
 
 /// One line of output.
@@ -97,6 +85,16 @@ pub fn run(args: Args) -> Done {
     if let Some(path) = &args.profiles {
         register(&engine, path)?;
     }
+    let mut calibrations: Calibrations = match &args.calibration {
+        Some(path) => {
+            let bytes = input::file(path, MAX_PROFILES_BYTES)?;
+            toml::from_str(&String::from_utf8_lossy(&bytes))
+                .with_context(|| format!("{} is not a calibration file", path.display()))?
+        }
+        None => Calibrations::default(),
+    };
+    calibrations.all.max_false_block_rate = args.max_false_block_rate.or(calibrations.all.max_false_block_rate);
+    calibrations.apply(&engine)?;
     let mut stdout = io::stdout().lock();
     let mut bad = false;
     for line in Lines::open(&args.file, MAX_TRACE_BYTES, 0)? {
@@ -116,14 +114,14 @@ pub fn run(args: Args) -> Done {
 }
 
 /// Replaces the file as a whole or not at all.
-fn keep(path: &Path, snapshot: &[u8]) -> io::Result<()> {
+pub fn keep(path: &Path, snapshot: &[u8]) -> io::Result<()> {
     let next = path.with_extension("next");
     let mut file = File::create(&next)?;
     file.write_all(snapshot).and_then(|()| file.sync_all())?;
     fs::rename(next, path)
 }
 
-fn register(engine: &Engine, path: &Path) -> anyhow::Result<()> {
+pub fn register(engine: &Engine, path: &Path) -> anyhow::Result<()> {
     let bytes = input::file(path, MAX_PROFILES_BYTES)?;
     let text = String::from_utf8_lossy(&bytes);
     let profiles: BTreeMap<String, ProfileBuilder> =
@@ -136,23 +134,6 @@ fn register(engine: &Engine, path: &Path) -> anyhow::Result<()> {
 }
 
 fn judge(engine: &Engine, bytes: &[u8]) -> anyhow::Result<Line> {
-    anyhow::ensure!(bytes.len() < MAX_TRACE_BYTES, "longer than {MAX_TRACE_BYTES} bytes");
-    let trace: Trace = serde_json::from_slice(bytes)?;
-    let mut call = Call::new(&trace.tool, &trace.result).learn(trace.learn);
-    if let Some(args) = &trace.args {
-        call = call.args(args);
-    }
-    if let Some(ms) = trace.execution_time_ms {
-        call = call.execution_time_ms(ms);
-    }
-    if let Some(session) = &trace.session_id {
-        call = call.session(session);
-    }
-    if let Some(agent) = &trace.agent {
-        call = call.agent(agent);
-    }
-    if let Some(stake) = trace.stake {
-        call = call.stake(stake);
-    }
-    Ok(Line { verdict: engine.verify(&call)?, id: trace.id, at: trace.at })
+    let trace = Trace::parse(bytes)?;
+    Ok(Line { verdict: engine.verify(&trace.call())?, id: trace.id, at: trace.at })
 }

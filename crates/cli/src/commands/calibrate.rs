@@ -1,0 +1,240 @@
+use std::{collections::BTreeMap, path::PathBuf};
+
+use anyhow::ensure;
+use credence_verify::{Calibration, Decision, Signal, Verdict, measure};
+use serde::Serialize;
+use serde_json::json;
+
+use super::{
+    Done, answer,
+    evaluate::percent,
+    verify::{self, Calibrations},
+};
+use crate::{
+    output::{Output, table},
+    traces::{self, Mode, Trace},
+};
+
+/// Labelled results of each sort that a tool needs.
+const LEAST_LABELLED: usize = 20;
+/// How far a fitted ratio may go, either way.
+const MOST_RATIO: f64 = 1000.0;
+/// The share of genuine results that may be flagged.
+const MAX_FALSE_FLAGS: f64 = 0.05;
+
+#[derive(clap::Args)]
+pub struct Args {
+    /// Labelled traces, one a line, in the order in which they came: "label" 0 genuine, 1 fabricated; those without one are
+    /// learned only; - for standard input
+    #[arg(default_value = "-")]
+    file: String,
+    /// How results are judged
+    #[arg(long, value_enum, default_value_t = Mode::Adaptive)]
+    mode: Mode,
+    /// What is known of tools: a TOML file with a table for each
+    #[arg(long, value_name = "FILE")]
+    profiles: Option<PathBuf>,
+    /// The share of genuine results that may be blocked
+    #[arg(long, value_name = "RATE", default_value_t = 0.01)]
+    max_false_block_rate: f64,
+    /// Where to write the calibration, as TOML, for `credence verify --calibration`
+    #[arg(long, value_name = "FILE")]
+    out: Option<PathBuf>,
+}
+
+/// One labelled result, judged.
+struct Case {
+    fabricated: bool,
+    verdict: Verdict,
+}
+
+/// The first half is fitted to, the second is measured on.
+#[derive(Default)]
+struct Tool {
+    fit: Vec<Case>,
+    test: Vec<Case>,
+}
+
+#[derive(Serialize)]
+struct Figures {
+    brier: f64,
+    log_loss: f64,
+    ece: f64,
+    genuine_flagged: f64,
+    genuine_blocked: f64,
+    fabricated_flagged: f64,
+    fabricated_blocked: f64,
+}
+
+pub fn run(out: &Output, args: Args) -> Done {
+    ensure!(
+        args.max_false_block_rate > 0.0 && args.max_false_block_rate <= 1.0,
+        "--max-false-block-rate {} is not above 0 and at most 1",
+        args.max_false_block_rate
+    );
+    let traces = traces::read(out, &args.file)?;
+    let before = judge(out, &args, &traces, &Calibrations::default())?;
+    let labelled = |tool: &Tool, fabricated: bool| tool.fit.iter().filter(|case| case.fabricated == fabricated).count();
+    let fit: BTreeMap<&String, &Tool> = before
+        .iter()
+        .filter(|(_, tool)| labelled(tool, true).min(labelled(tool, false)) >= LEAST_LABELLED / 2)
+        .collect();
+    ensure!(
+        !fit.is_empty(),
+        "no tool has {LEAST_LABELLED} results labelled 0 (genuine) and {LEAST_LABELLED} labelled 1 (fabricated)"
+    );
+    // Ratios that are fitted stand still, those of mode adaptive follow the tool: each tool keeps what does better on results
+    // it was not fitted to.
+    let priors = fitted(&fit, |tool| Calibration { prior: Some(prior(tool)), ..Calibration::default() });
+    let ratios = fitted(&fit, |tool| Calibration {
+        prior: Some(prior(tool)),
+        likelihood_ratios: likelihood_ratios(tool),
+        ..Calibration::default()
+    });
+    let (with_priors, with_ratios) = (judge(out, &args, &traces, &priors)?, judge(out, &args, &traces, &ratios)?);
+    let mut chosen = Calibrations::default();
+    for tool in fit.keys() {
+        let [a, b] = [&with_priors, &with_ratios].map(|judged| figures(&judged[*tool].test).log_loss);
+        let (calibrations, judged) = if b < a { (&ratios, &with_ratios) } else { (&priors, &with_priors) };
+        let mut calibration = calibrations.tools[*tool].clone();
+        let genuine: Vec<f64> = genuine(&judged[*tool].fit).collect();
+        let block = measure::cut(&genuine, args.max_false_block_rate).clamp(0.5, 0.999);
+        calibration.flag_threshold = Some(round(measure::cut(&genuine, MAX_FALSE_FLAGS).clamp(0.05, block)));
+        calibration.block_threshold = Some(round(block));
+        chosen.tools.insert((*tool).clone(), calibration);
+    }
+    let after = judge(out, &args, &traces, &chosen)?;
+    let text = format!(
+        "# Fitted to labelled traces by `credence calibrate`; read by `credence verify --calibration`.\n\n{}",
+        toml::to_string(&chosen)?
+    );
+    if let Some(path) = &args.out {
+        traces::write(path, text.as_bytes())?;
+    }
+    let all: Vec<(String, Figures, Figures)> = std::iter::once("all fitted tools".to_owned())
+        .map(|name| (name, over(&before, &fit), over(&after, &fit)))
+        .chain(fit.keys().map(|tool| ((*tool).clone(), figures(&before[*tool].test), figures(&after[*tool].test))))
+        .collect();
+    let skipped = before.len() - fit.len();
+    let shown: Vec<_> = all.iter().map(|(tool, b, a)| json!({ "tool": tool, "before": b, "after": a })).collect();
+    out.show(&json!({ "calibration": chosen, "measured": shown, "tools_without_enough_labels": skipped }), || {
+        let rows = all.iter().map(|(tool, b, a)| {
+            let pair = |of: fn(&Figures) -> f64| format!("{:.3} → {:.3}", of(b), of(a));
+            let shares = |of: fn(&Figures) -> f64| format!("{} → {}", percent(of(b)), percent(of(a)));
+            vec![
+                tool.clone(),
+                pair(|f| f.brier),
+                pair(|f| f.ece),
+                shares(|f| f.genuine_blocked),
+                shares(|f| f.fabricated_blocked),
+                shares(|f| f.fabricated_flagged),
+            ]
+        });
+        let header = ["tool", "Brier", "ECE", "genuine blocked", "made up: blocked", "made up: flagged"];
+        let mut human = table(&header, &header[1..], rows);
+        human += "\n\nMeasured on the second half of each tool's labelled results; fitted to the first.";
+        if skipped > 0 {
+            human += &format!("\nLeft as they are, for want of labels: {}", crate::output::count(skipped, "tool"));
+        }
+        match &args.out {
+            Some(path) => human + &format!("\nThe calibration is in {}.", path.display()),
+            None => format!("{human}\n\n{text}"),
+        }
+    })?;
+    Ok(answer(false))
+}
+
+/// Runs all traces through a fresh engine.
+fn judge(
+    out: &Output,
+    args: &Args,
+    traces: &[Trace],
+    calibrations: &Calibrations,
+) -> anyhow::Result<BTreeMap<String, Tool>> {
+    let engine = args.mode.builder().build();
+    if let Some(path) = &args.profiles {
+        verify::register(&engine, path)?;
+    }
+    calibrations.apply(&engine)?;
+    let mut totals: BTreeMap<&str, usize> = BTreeMap::new();
+    for trace in traces {
+        *totals.entry(&trace.tool).or_default() += usize::from(trace.fabricated()?.is_some());
+    }
+    let mut tools: BTreeMap<String, Tool> = BTreeMap::new();
+    let bar = out.progress(Some(traces.len() as u64), "judging");
+    for trace in traces {
+        let label = trace.fabricated()?;
+        let verdict = engine.verify(&trace.call().learn(trace.learn && label != Some(true)))?;
+        if let Some(fabricated) = label {
+            let half = totals[trace.tool.as_str()] / 2;
+            let tool = tools.entry(trace.tool.clone()).or_default();
+            let cases = if tool.fit.len() < half { &mut tool.fit } else { &mut tool.test };
+            cases.push(Case { fabricated, verdict });
+        }
+        bar.inc(1);
+    }
+    bar.finish_and_clear();
+    Ok(tools)
+}
+
+fn fitted(tools: &BTreeMap<&String, &Tool>, fit: impl Fn(&Tool) -> Calibration) -> Calibrations {
+    let tools = tools.iter().map(|(name, tool)| ((*name).clone(), fit(tool))).collect();
+    Calibrations { tools, ..Calibrations::default() }
+}
+
+/// The share that was fabricated, with one more of each sort than there was.
+fn prior(tool: &Tool) -> f64 {
+    let fabricated = tool.fit.iter().filter(|case| case.fabricated).count();
+    round((fabricated as f64 + 1.0) / (tool.fit.len() as f64 + 2.0))
+}
+
+/// How much more often each signal fires on fabricated results than on genuine ones.
+fn likelihood_ratios(tool: &Tool) -> BTreeMap<Signal, f64> {
+    let rate = |signal: Signal, fabricated: bool| {
+        let cases = tool.fit.iter().filter(|case| case.fabricated == fabricated);
+        let evaluated: Vec<bool> =
+            cases.filter_map(|case| case.verdict.signal(signal).map(|result| result.fired)).collect();
+        let fired = evaluated.iter().filter(|fired| **fired).count() as f64;
+        (evaluated.len() >= LEAST_LABELLED / 2).then(|| (fired + 0.5) / (evaluated.len() as f64 + 1.0))
+    };
+    let ratio = |signal: Signal| Some(rate(signal, true)? / rate(signal, false)?);
+    let ratios = Signal::ALL.into_iter().filter_map(|signal| Some((signal, ratio(signal)?)));
+    ratios.map(|(signal, ratio)| (signal, round(ratio.clamp(1.0 / MOST_RATIO, MOST_RATIO)))).collect()
+}
+
+fn genuine(cases: &[Case]) -> impl Iterator<Item = f64> {
+    cases.iter().filter(|case| !case.fabricated).map(|case| case.verdict.posterior)
+}
+
+fn over(judged: &BTreeMap<String, Tool>, fit: &BTreeMap<&String, &Tool>) -> Figures {
+    figures(fit.keys().flat_map(|tool| &judged[*tool].test))
+}
+
+fn figures<'a>(cases: impl IntoIterator<Item = &'a Case>) -> Figures {
+    let cases: Vec<&Case> = cases.into_iter().collect();
+    let mean = |of: &dyn Fn(&Case) -> f64| cases.iter().map(|case| of(case)).sum::<f64>() / cases.len().max(1) as f64;
+    let truth = |case: &Case| f64::from(u8::from(case.fabricated));
+    let share = |fabricated: bool, least: Decision| {
+        let of: Vec<&&Case> = cases.iter().filter(|case| case.fabricated == fabricated).collect();
+        let hit = of.iter().filter(|case| case.verdict.decision >= least).count();
+        hit as f64 / of.len().max(1) as f64
+    };
+    let likelihood = |case: &Case| {
+        let p = case.verdict.posterior.clamp(1e-6, 1.0 - 1e-6);
+        if case.fabricated { p } else { 1.0 - p }
+    };
+    Figures {
+        brier: mean(&|case| (case.verdict.posterior - truth(case)).powi(2)),
+        log_loss: mean(&|case| -likelihood(case).ln()),
+        ece: measure::reliability(cases.iter().map(|case| (case.verdict.posterior, case.fabricated, 1.0))).1,
+        genuine_flagged: share(false, Decision::Flag),
+        genuine_blocked: share(false, Decision::Block),
+        fabricated_flagged: share(true, Decision::Flag),
+        fabricated_blocked: share(true, Decision::Block),
+    }
+}
+
+/// Four digits are more than the data know.
+fn round(number: f64) -> f64 {
+    (number * 1e4).round() / 1e4
+}

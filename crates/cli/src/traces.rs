@@ -1,0 +1,112 @@
+//! Recorded tool calls, as JSON Lines.
+
+use std::path::Path;
+
+use anyhow::{Context, bail, ensure};
+use clap::ValueEnum;
+use credence_verify::{Builder, Call, Engine, Stake};
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::{lines::Lines, output::Output};
+
+/// A longer trace is reported as too long, and not read whole.
+pub const MAX_TRACE_BYTES: usize = 16 * 1024 * 1024;
+
+/// How results are judged.
+#[derive(Clone, Copy, ValueEnum)]
+pub enum Mode {
+    /// Eight signals with fixed likelihood ratios
+    Fixed,
+    /// The same, corrected by each tool's own traffic, and what a model of its results says
+    Adaptive,
+}
+
+impl Mode {
+    pub fn builder(self) -> Builder {
+        Engine::builder().mode(match self {
+            Mode::Fixed => credence_verify::Mode::Fixed,
+            Mode::Adaptive => credence_verify::Mode::Adaptive,
+        })
+    }
+}
+
+/// One line; fields that are not known are passed over.
+#[derive(Deserialize)]
+pub struct Trace {
+    pub tool: String,
+    pub result: Value,
+    pub args: Option<Value>,
+    pub execution_time_ms: Option<f64>,
+    pub session_id: Option<String>,
+    pub agent: Option<String>,
+    pub stake: Option<Stake>,
+    pub at: Option<Value>,
+    #[serde(default = "yes")]
+    pub learn: bool,
+    pub id: Option<Value>,
+    /// 1 fabricated, 0 genuine.
+    pub label: Option<Value>,
+}
+
+fn yes() -> bool {
+    true
+}
+
+impl Trace {
+    pub fn parse(bytes: &[u8]) -> anyhow::Result<Self> {
+        ensure!(bytes.len() < MAX_TRACE_BYTES, "longer than {MAX_TRACE_BYTES} bytes");
+        Ok(serde_json::from_slice(bytes)?)
+    }
+
+    pub fn call(&self) -> Call<'_> {
+        let mut call = Call::new(&self.tool, &self.result).learn(self.learn);
+        if let Some(args) = &self.args {
+            call = call.args(args);
+        }
+        if let Some(ms) = self.execution_time_ms {
+            call = call.execution_time_ms(ms);
+        }
+        if let Some(session) = &self.session_id {
+            call = call.session(session);
+        }
+        if let Some(agent) = &self.agent {
+            call = call.agent(agent);
+        }
+        if let Some(stake) = self.stake {
+            call = call.stake(stake);
+        }
+        call
+    }
+
+    /// Whether it is known to be fabricated; `None` when nobody said.
+    pub fn fabricated(&self) -> anyhow::Result<Option<bool>> {
+        Ok(match &self.label {
+            None | Some(Value::Null) => None,
+            Some(Value::Bool(flag)) => Some(*flag),
+            Some(Value::Number(number)) if number.as_u64() == Some(0) => Some(false),
+            Some(Value::Number(number)) if number.as_u64() == Some(1) => Some(true),
+            Some(other) => bail!("label {other} is neither 0 (genuine) nor 1 (fabricated)"),
+        })
+    }
+}
+
+/// All traces of a file, in order. One that cannot be read fails the whole: figures over a part would mislead.
+pub fn read(out: &Output, file: &str) -> anyhow::Result<Vec<Trace>> {
+    let bar = out.progress(None, "reading traces");
+    let mut traces = Vec::new();
+    for line in Lines::open(file, MAX_TRACE_BYTES, 0)? {
+        let (number, bytes) = line?;
+        let trace = Trace::parse(&bytes).and_then(|trace| trace.fabricated().map(|_| trace));
+        traces.push(trace.with_context(|| format!("{file}, line {number}"))?);
+        bar.inc(1);
+    }
+    bar.finish_and_clear();
+    ensure!(!traces.is_empty(), "{file} has no traces");
+    Ok(traces)
+}
+
+/// Writes a file, whole or not at all.
+pub fn write(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
+    crate::commands::verify::keep(path, bytes).with_context(|| format!("cannot write {}", path.display()))
+}
