@@ -390,12 +390,14 @@ impl Engine {
         let decision = Decision::of(posterior, checks.any_fired(), flag, block);
         let signals = checks.signals;
         if case.call.learn {
+            // What is learned depends on the evidence, not on what was set by hand.
+            let doubt = probability(log_odds(DEFAULT_PRIOR) + log_odds(posterior) - start);
             match judged {
-                Some(basis) if decision != Decision::Block && self.is_admitted(&mut locked, decision, posterior) => {
-                    self.learn_adaptive(&mut locked, case, basis, &signals, decision);
+                Some(basis) if decision != Decision::Block && self.is_admitted(&mut locked, doubt) => {
+                    self.learn_adaptive(&mut locked, case, basis, &signals, doubt < DEFAULT_FLAG);
                 }
                 Some(basis) if self.is_corroborated(&mut locked, case, &basis.scene) => {
-                    self.learn_adaptive(&mut locked, case, basis, &signals, decision);
+                    self.learn_adaptive(&mut locked, case, basis, &signals, false);
                 }
                 _ => self.suspect(&mut locked, case, paths, &signals),
             }
@@ -410,9 +412,8 @@ impl Engine {
         case: &Case<'_>,
         mut basis: Basis<'_>,
         signals: &[SignalResult],
-        decision: Decision,
+        believed: bool,
     ) {
-        let believed = decision == Decision::Accept;
         let limit = self.state.limits.max_paths_per_tool;
         self.learn(locked, case, |tool, history| {
             let model = match &mut tool.former {
@@ -431,9 +432,9 @@ impl Engine {
     }
 
     /// Whether a result that was not blocked is learned: a doubtful one takes credit, which results beyond doubt earn.
-    fn is_admitted(&self, locked: &mut Locked<'_>, decision: Decision, posterior: f64) -> bool {
-        decision == Decision::Accept
-            || locked.tool_mut().suspects.spend(if posterior < DEFAULT_BLOCK { 0.5 } else { 1.0 })
+    fn is_admitted(&self, locked: &mut Locked<'_>, doubt: f64) -> bool {
+        let cost = if doubt < DEFAULT_BLOCK { 0.5 } else { 1.0 };
+        doubt < DEFAULT_FLAG || locked.tool_mut().suspects.spend(cost)
     }
 
     /// Whether another session got a blocked result, too.

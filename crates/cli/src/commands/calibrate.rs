@@ -83,24 +83,25 @@ pub fn run(out: &Output, args: Args) -> Done {
         !fit.is_empty(),
         "no tool has {LEAST_LABELLED} results labelled 0 (genuine) and {LEAST_LABELLED} labelled 1 (fabricated)"
     );
-    // Ratios that are fitted stand still, those of mode adaptive follow the tool: each tool keeps what does better on results
-    // it was not fitted to.
+    // Ratios that are fitted stand still, those of mode adaptive follow the tool: each tool keeps what does best on results
+    // it was not fitted to, nothing among it.
     let priors = fitted(&fit, |tool| Calibration { prior: Some(prior(tool)), ..Calibration::default() });
     let ratios = fitted(&fit, |tool| Calibration {
         prior: Some(prior(tool)),
         likelihood_ratios: likelihood_ratios(tool),
         ..Calibration::default()
     });
-    let (with_priors, with_ratios) = (judge(out, &args, &traces, &priors)?, judge(out, &args, &traces, &ratios)?);
+    let nothing = fitted(&fit, |_| Calibration::default());
+    let with_priors = judge(out, &args, &traces, &priors)?;
+    let with_ratios = judge(out, &args, &traces, &ratios)?;
     let mut chosen = Calibrations::default();
     for tool in fit.keys() {
-        let [a, b] = [&with_priors, &with_ratios].map(|judged| figures(&judged[*tool].test).log_loss);
-        let (calibrations, judged) = if b < a { (&ratios, &with_ratios) } else { (&priors, &with_priors) };
+        let candidates = [(&nothing, &before), (&priors, &with_priors), (&ratios, &with_ratios)];
+        let loss = |judged: &BTreeMap<String, Tool>| figures(&judged[*tool].test).log_loss;
+        let best = candidates.into_iter().min_by(|a, b| loss(a.1).total_cmp(&loss(b.1)));
+        let Some((calibrations, judged)) = best else { continue };
         let mut calibration = calibrations.tools[*tool].clone();
-        let genuine: Vec<f64> = genuine(&judged[*tool].fit).collect();
-        let block = measure::cut(&genuine, args.max_false_block_rate).clamp(0.5, 0.999);
-        calibration.flag_threshold = Some(round(measure::cut(&genuine, MAX_FALSE_FLAGS).clamp(0.05, block)));
-        calibration.block_threshold = Some(round(block));
+        thresholds(&mut calibration, &judged[*tool].fit, args.max_false_block_rate, args.mode);
         chosen.tools.insert((*tool).clone(), calibration);
     }
     let after = judge(out, &args, &traces, &chosen)?;
@@ -182,6 +183,22 @@ fn fitted(tools: &BTreeMap<&String, &Tool>, fit: impl Fn(&Tool) -> Calibration) 
     Calibrations { tools, ..Calibrations::default() }
 }
 
+/// Thresholds that keep to the shares. Mode adaptive keeps to its budget by itself, so that they are set there only where
+/// there are results enough to tell.
+fn thresholds(calibration: &mut Calibration, cases: &[Case], max_false_block_rate: f64, mode: Mode) {
+    let genuine: Vec<f64> = cases.iter().filter(|case| !case.fabricated).map(|case| case.verdict.posterior).collect();
+    let tells = |share: f64| matches!(mode, Mode::Fixed) || genuine.len() as f64 * share >= 1.0;
+    calibration.max_false_block_rate = Some(max_false_block_rate);
+    if tells(max_false_block_rate) {
+        let just_above = |cut: f64| cut + (1.0 - cut) / 4.0;
+        calibration.block_threshold = Some(round(just_above(measure::cut(&genuine, max_false_block_rate)).max(0.5)));
+    }
+    if tells(MAX_FALSE_FLAGS) {
+        let most = calibration.block_threshold.unwrap_or(0.5);
+        calibration.flag_threshold = Some(round(measure::cut(&genuine, MAX_FALSE_FLAGS).clamp(0.05, most)));
+    }
+}
+
 /// The share that was fabricated, with one more of each sort than there was.
 fn prior(tool: &Tool) -> f64 {
     let fabricated = tool.fit.iter().filter(|case| case.fabricated).count();
@@ -200,10 +217,6 @@ fn likelihood_ratios(tool: &Tool) -> BTreeMap<Signal, f64> {
     let ratio = |signal: Signal| Some(rate(signal, true)? / rate(signal, false)?);
     let ratios = Signal::ALL.into_iter().filter_map(|signal| Some((signal, ratio(signal)?)));
     ratios.map(|(signal, ratio)| (signal, round(ratio.clamp(1.0 / MOST_RATIO, MOST_RATIO)))).collect()
-}
-
-fn genuine(cases: &[Case]) -> impl Iterator<Item = f64> {
-    cases.iter().filter(|case| !case.fabricated).map(|case| case.verdict.posterior)
 }
 
 fn over(judged: &BTreeMap<String, Tool>, fit: &BTreeMap<&String, &Tool>) -> Figures {
