@@ -25,13 +25,13 @@ pub fn page(evaluation: &Evaluation, file: &str) -> String {
     format!(
         "<!doctype html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n<meta name=\"viewport\" content=\"width=device-width\">\n\
          <title>How far can it be trusted?</title>\n<style>{STYLE}</style>\n<h1>How far can it be trusted before it may block?</h1>\n\
-         <p>Results were made up from the genuine traces of <code>{}</code> and judged beside them: {} genuine results of {} tools. \
+         <p>Results were made up from the genuine traces of <code>{}</code> and judged beside them: {} genuine results of {}. \
          Of the genuine ones {} were flagged or blocked, {} blocked. Over all kinds: AUROC {:.3}, recall at 1 % false positives {}, \
          expected calibration error {:.3} at 15 % fabricated.</p>\n<div class=\"plots\">\n{}\n{}\n</div>\n<table>\n\
          <tr><th>made up</th><th>results</th><th>AUROC</th><th>recall at 1 % FPR</th><th>ECE</th><th>flagged</th><th>blocked</th></tr>\n{rows}</table>\n</html>\n",
         escape(file),
         evaluation.genuine,
-        evaluation.tools,
+        crate::output::count(evaluation.tools, "tool"),
         percent(evaluation.genuine_flagged),
         percent(evaluation.genuine_blocked),
         evaluation.auroc,

@@ -23,7 +23,7 @@ struct Row {
 }
 
 fn judge(stream: &str) -> Option<Vec<Row>> {
-    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(format!("../../../shared/data/streams/{stream}.jsonl"));
+    let path = PathBuf::from(format!("../../../shared/data/streams/{stream}.jsonl"));
     let Ok(text) = std::fs::read_to_string(&path) else {
         eprintln!("SKIPPED: no recorded stream at {}", path.display());
         return None;

@@ -234,9 +234,9 @@ fn human(evaluation: &Evaluation, html: Option<&std::path::Path>) -> String {
     let header = ["made up", "results", "AUROC", "recall at 1 % FPR", "ECE", "flagged", "blocked"];
     let mut text = table(&header, &header[1..], rows);
     text += &format!(
-        "\n\n{} genuine results of {} tools: {} flagged or blocked, {} blocked.\nOver all kinds: AUROC {:.3}, recall at 1 % false positives {}, calibration error (ECE, 15 % fabricated) {:.3}.",
+        "\n\n{} genuine results of {}: {} flagged or blocked, {} blocked.\nOver all kinds: AUROC {:.3}, recall at 1 % false positives {}, calibration error (ECE, 15 % fabricated) {:.3}.",
         evaluation.genuine,
-        evaluation.tools,
+        crate::output::count(evaluation.tools, "tool"),
         percent(evaluation.genuine_flagged),
         percent(evaluation.genuine_blocked),
         evaluation.auroc,

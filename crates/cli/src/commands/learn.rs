@@ -4,7 +4,10 @@ use credence_verify::infer::{Findings, Inference};
 use serde_json::json;
 
 use super::{Done, answer};
-use crate::{output::Output, traces};
+use crate::{
+    output::{Output, count},
+    traces,
+};
 
 #[derive(clap::Args)]
 pub struct Args {
@@ -43,7 +46,7 @@ pub fn run(out: &Output, args: Args) -> Done {
         Some(path) => {
             let lines = tools.iter().map(|(tool, inference)| format!("{tool}: {}", describe(&inference.findings())));
             let lines: Vec<String> = lines.collect();
-            format!("{}\n\n{} profiles in {}", lines.join("\n"), tools.len(), path.display())
+            format!("{}\n\n{} in {}", lines.join("\n"), count(tools.len(), "profile"), path.display())
         }
     })?;
     Ok(answer(false))
@@ -60,6 +63,6 @@ fn describe(findings: &Findings) -> String {
     if let Some((least, most)) = findings.length {
         let _ = write!(text, ", {least} to {most} characters");
     }
-    let _ = write!(text, ", {} fields in every result", findings.required_fields.len());
+    let _ = write!(text, ", {} in every result", count(findings.required_fields.len(), "field"));
     text
 }
