@@ -42,7 +42,7 @@ pub fn page(evaluation: &Evaluation, file: &str) -> String {
     )
 }
 
-const STYLE: &str = "body{font:16px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem;color:#1a1a1a;background:#fff}\
+const STYLE: &str = "body{font:16px/1.5 system-ui,sans-serif;max-width:68rem;margin:2rem auto;padding:0 1rem;color:#1a1a1a;background:#fff}\
 .plots{display:flex;flex-wrap:wrap;gap:1.5rem}svg{max-width:100%;height:auto}table{border-collapse:collapse;margin-top:1rem}\
 td,th{padding:.2rem .8rem .2rem 0;text-align:right;border-bottom:1px solid #ddd}td:first-child,th:first-child{text-align:left}\
 .axis{stroke:#888;fill:none}.grid{stroke:#e4e4e4}.chance{stroke:#bbb;stroke-dasharray:4 4}.curve{fill:none;stroke-width:1.5}\

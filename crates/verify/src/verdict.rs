@@ -140,20 +140,28 @@ impl fmt::Display for Decision {
     }
 }
 
+/// A share in percent, to a tenth. Whole numbers are written several times faster than fractions.
+struct Percent(f64);
+
+impl fmt::Display for Percent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let tenths = libm::round(self.0 * 1000.0) as u32;
+        write!(f, "{}.{} %", tenths / 10, tenths % 10)
+    }
+}
+
 /// The sentence for a verdict.
 pub(crate) fn explain(judged: &Judged) -> String {
     let Judged { decision, posterior, signals, withheld, .. } = judged;
-    let percent = posterior * 100.0;
+    let percent = Percent(*posterior);
     let mut fired = signals.iter().filter(|result| result.fired);
     let strength = |result: &SignalResult| result.evidence().log_ratio();
     let Some(first) = fired.next() else {
         return match signals.len() {
             0 => {
-                format!("{decision}: nothing could be checked yet, so P(fabricated) stays at the prior, {percent:.1} %")
+                format!("{decision}: nothing could be checked yet, so P(fabricated) stays at the prior, {percent}")
             }
-            n => format!(
-                "{decision}: none of the {n} signals that could be evaluated fired; P(fabricated) {percent:.1} %"
-            ),
+            n => format!("{decision}: none of the {n} signals that could be evaluated fired; P(fabricated) {percent}"),
         };
     };
     let (mut strongest, mut others) = (first, 0);
@@ -170,7 +178,7 @@ pub(crate) fn explain(judged: &Judged) -> String {
         n => format!(" (and {n} other signals fired)"),
     };
     let withheld = withheld.map_or_else(String::new, |block| {
-        format!("; not blocked below {:.1} %, to keep within the budget of false blocks", block * 100.0)
+        format!("; not blocked below {}, to keep within the budget of false blocks", Percent(block))
     });
-    format!("{decision}: {}: {seen}{others}; P(fabricated) {percent:.1} %{withheld}", strongest.signal)
+    format!("{decision}: {}: {seen}{others}; P(fabricated) {percent}{withheld}", strongest.signal)
 }

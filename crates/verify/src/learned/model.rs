@@ -1,6 +1,6 @@
 //! What one tool's results look like, learned from its own traffic.
 
-use std::{collections::VecDeque, hash::BuildHasherDefault};
+use std::{cell::OnceCell, collections::VecDeque, hash::BuildHasherDefault};
 
 use serde::{Deserialize, Serialize};
 
@@ -223,9 +223,29 @@ pub(crate) struct Scene<'a> {
     pub(crate) latency_ms: Option<f64>,
     /// The whole result in one number, whatever the order of its keys.
     digest: u64,
+    /// Known paths with the digest of all their values and the first place, ordered; made when first wanted.
+    fields: OnceCell<Vec<(u32, u32, usize)>>,
 }
 
 impl<'a> Scene<'a> {
+    fn fields(&self) -> &[(u32, u32, usize)] {
+        self.fields.get_or_init(|| {
+            let mut fields: Vec<(u32, u32, usize)> = Vec::with_capacity(self.seen.len());
+            let known = self.seen.iter().enumerate().filter(|(_, seen)| seen.node != NONE);
+            fields.extend(known.map(|(place, seen)| (seen.node, fold(seen.what.digest()), place)));
+            fields.sort_unstable();
+            fields.dedup_by(|next, first| {
+                let same = next.0 == first.0;
+                if same {
+                    first.1 = first.1.wrapping_mul(31).wrapping_add(next.1);
+                }
+                same
+            });
+            fields.truncate(REMEMBERED_FIELDS);
+            fields
+        })
+    }
+
     /// What the result looks like from outside, as a category: its type and its keys.
     pub(crate) fn outline(&self) -> u32 {
         let outer = self.seen.iter().take(2).map(|seen| match seen.what {
@@ -245,7 +265,7 @@ impl<'a> Scene<'a> {
         latency_ms: Option<f64>,
     ) -> Self {
         let digest = seen.iter().fold(0_u64, |sum, seen| sum.wrapping_add(mix(seen.path, seen.what.digest())));
-        Self { seen, arguments, args_id, latency_ms, digest }
+        Self { seen, arguments, args_id, latency_ms, digest, fields: OnceCell::new() }
     }
 }
 
@@ -367,7 +387,7 @@ impl Model {
         }
         let usual = self.repeats.probability();
         let mut rarest = (usual, 0);
-        let now = self.fields(scene);
+        let now = scene.fields();
         let mut changed = |node: u32, place: usize| {
             let Some(node) = self.node(node) else { return };
             let (compared, changed) = (f64::from(node.compared), f64::from(node.changed));
@@ -383,29 +403,12 @@ impl Model {
                 changed(*node, place);
             }
         }
-        for (node, _, place) in &now {
+        for (node, _, place) in now {
             if last.fields.binary_search_by_key(node, |(node, _)| *node).is_err() {
                 changed(*node, *place);
             }
         }
         out.add(Aspect::Changed, rarest.0, rarest.1, Why::Changed);
-    }
-
-    /// Known paths with the digest of all their values and the first place, ordered.
-    fn fields(&self, scene: &Scene<'_>) -> Vec<(u32, u32, usize)> {
-        let known = scene.seen.iter().enumerate().filter(|(_, seen)| seen.node != NONE);
-        let mut fields: Vec<(u32, u32, usize)> =
-            known.map(|(place, seen)| (seen.node, fold(seen.what.digest()), place)).collect();
-        fields.sort_unstable();
-        fields.dedup_by(|next, first| {
-            let same = next.0 == first.0;
-            if same {
-                first.1 = first.1.wrapping_mul(31).wrapping_add(next.1);
-            }
-            same
-        });
-        fields.truncate(REMEMBERED_FIELDS);
-        fields
     }
 
     fn judge_latency(&self, scene: &Scene<'_>, out: &mut Surprises) {
@@ -467,7 +470,11 @@ impl Model {
                 self.paths.insert(seen.path, seen.node);
                 self.adopt(scene, place, seen.node, stamp);
             }
-            scene.seen[place].node = seen.node;
+            if scene.seen[place].node != seen.node {
+                scene.seen[place].node = seen.node;
+                // There is more to list than there was.
+                scene.fields.take();
+            }
             self.learn_value(&seen, scene, stamp);
         }
         self.learn_repetition(scene, last, stamp);
@@ -555,12 +562,12 @@ impl Model {
             }
             return;
         }
-        let now = self.fields(scene);
+        let now = scene.fields();
         if known {
             // Unlike elsewhere, a first change is news.
             self.repeats.learn(false, stamp);
             self.repeats.learn(true, stamp);
-            for (node, digest, _) in &now {
+            for (node, digest, _) in now {
                 let before = last.fields.binary_search_by_key(node, |(node, _)| *node).map(|at| last.fields[at].1);
                 let node = &mut self.nodes[*node as usize];
                 node.compared += 1.0;
@@ -586,8 +593,15 @@ impl Model {
                 self.known_results.push_back((result, args));
             }
         }
-        let fields = now.into_iter().map(|(node, digest, _)| (node, digest)).collect();
-        *last = Last { model: self.id, result, fields };
+        if last.fields.len() == now.len() {
+            // Mostly the same fields again: no need for another list.
+            for (old, (node, digest, _)) in last.fields.iter_mut().zip(now) {
+                *old = (*node, *digest);
+            }
+        } else {
+            last.fields = now.iter().map(|(node, digest, _)| (*node, *digest)).collect();
+        }
+        (last.model, last.result) = (self.id, result);
     }
 
     /// By how much a signal's ratio is off, given how often the signal fires on this tool's own traffic.
