@@ -21,9 +21,13 @@
 //! # Ok::<(), credence_verify::Error>(())
 //! ```
 //!
-//! This is the seed's engine to the letter, with the corrections DESIGN settles (a signal that could not be evaluated is
-//! left out, blocked results are not learned, memory is bounded). Eight [signals](Signal) in two tiers feed the
-//! [combiner](posterior); a block by tier 0 skips tier 1.
+//! Mode [`Fixed`](Mode::Fixed) is the seed's engine to the letter, with the corrections DESIGN settles (a signal that could
+//! not be evaluated is left out, blocked results are not learned, memory is bounded): eight [signals](Signal) in two tiers
+//! feed the [combiner](posterior); a block by tier 0 skips tier 1. Mode [`Adaptive`](Mode::Adaptive), the default, starts from
+//! the same table and learns what each tool's results look like (docs/adr/0006), without being taught lies (docs/adr/0005).
+//!
+//! One engine is one memory: explanations can name what earlier results had, so callers who must not learn of each other's
+//! results get an engine each.
 
 mod calibration;
 mod call;
