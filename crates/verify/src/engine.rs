@@ -414,7 +414,7 @@ impl Engine {
         signals: &[SignalResult],
         believed: bool,
     ) {
-        let limit = self.state.limits.max_paths_per_tool;
+        let limit = self.state.paths_per_tool();
         self.learn(locked, case, |tool, history| {
             let model = match &mut tool.former {
                 Some(former) if basis.former => former,
@@ -444,7 +444,7 @@ impl Engine {
 
     /// Keeps a blocked result apart, in case it is the tool that has changed.
     fn suspect(&self, locked: &mut Locked<'_>, case: &Case<'_>, paths: Paths, signals: &[SignalResult]) {
-        let limit = self.state.limits.max_paths_per_tool;
+        let limit = self.state.paths_per_tool();
         let tool = locked.tool_mut();
         let model = tool.suspects.model();
         let mut scene = case.scene(Some(model), paths);

@@ -39,6 +39,9 @@ pub struct Limits {
     pub max_fields_per_tool: usize,
     /// Mode adaptive: paths per tool of which is known what they look like; further ones are not judged.
     pub max_paths_per_tool: usize,
+    /// Mode adaptive: such paths over all tools. The more tools there are, the fewer paths a new one gets. A path takes a
+    /// hundred bytes to two kilobytes.
+    pub max_paths: usize,
     /// Argument sets with a history, over all tools.
     pub max_histories: usize,
     /// Sessions, over all tools.
@@ -57,6 +60,7 @@ impl Default for Limits {
             max_tools: 10_000,
             max_fields_per_tool: 512,
             max_paths_per_tool: 512,
+            max_paths: 200_000,
             max_histories: 100_000,
             max_sessions: 20_000,
             max_idle_calls: 1_000_000,
@@ -65,6 +69,9 @@ impl Default for Limits {
         }
     }
 }
+
+/// However many tools there are, each may have as many paths known.
+const LEAST_PATHS: usize = 16;
 
 /// The longest tool name, in bytes.
 pub(crate) const MAX_TOOL_NAME: usize = 512;
@@ -270,6 +277,12 @@ impl State {
                 mix(sum, members.len() as Id)
             }
         })
+    }
+
+    /// Paths that a tool may have known, given how many tools there are.
+    pub(crate) fn paths_per_tool(&self) -> usize {
+        let share = self.limits.max_paths / self.counters.tools.kept.load(Relaxed).max(1);
+        self.limits.max_paths_per_tool.min(share.max(LEAST_PATHS))
     }
 
     /// Locks the shard of a call.

@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, missing_docs, reason = "a test")]
 
 use credence_verify::{
-    Calibration, Call, Decision, Engine, Error, Mode, Signal, Tier, ToolProfile, Verdict,
+    Calibration, Call, Decision, Engine, Error, Limits, Mode, Signal, Tier, ToolProfile, Verdict,
     fabricate::{Fabrication, Genuine},
 };
 use fastrand::Rng;
@@ -418,4 +418,33 @@ fn large_and_odd_results_have_bounded_cost() {
             engine.verify(&Call::new("t", &result).args(&json!({"q": 1}))).unwrap();
         }
     }
+}
+
+#[test]
+fn a_forgotten_tool_that_comes_again_is_a_new_one() {
+    let limits = Limits { max_tools: 1, ..Limits::default() };
+    let engine = Engine::builder().limits(limits).build();
+    let ask = |tool: &str, result: &Value| {
+        let args = json!({"q": 1});
+        engine.verify(&Call::new(tool, result).args(&args)).unwrap()
+    };
+    // Tools of one shard push each other out; what the arguments gave last time refers to a model that is gone.
+    for n in 0..2_000 {
+        let wide: Map<String, Value> = (0..n % 50).map(|key| (format!("k{key}"), json!(n))).collect();
+        ask(&format!("tool-{}", n % 128), &json!({"a": 1}));
+        ask(&format!("tool-{}", n % 128), &Value::Object(wide));
+    }
+    assert!(engine.memory().evicted_tools > 0);
+}
+
+#[test]
+fn paths_are_bounded_over_all_tools() {
+    let limits = Limits { max_paths: 1_000, ..Limits::default() };
+    let engine = Engine::builder().limits(limits).build();
+    for n in 0..500 {
+        let wide: Map<String, Value> = (0..100).map(|key| (format!("k{key}"), json!(n))).collect();
+        engine.verify(&Call::new(&format!("tool-{n}"), &Value::Object(wide))).unwrap();
+    }
+    let dropped = engine.memory().fields_dropped;
+    assert!(dropped > 30_000, "{dropped} paths were left out");
 }

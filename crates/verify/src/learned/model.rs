@@ -435,7 +435,8 @@ impl Model {
         self.believed = self.believed.wrapping_add(u32::from(believed));
         let stamp = self.stamp;
         if self.id == 0 {
-            self.id = scene.seen.len() as u64 ^ scene.digest | 1;
+            // Of its own, also where a forgotten tool comes again with the very same result.
+            self.id = fastrand::u64(1..);
         }
         for (aspect, surprise) in surprises.0.iter().enumerate() {
             if let Some(surprise) = surprise {
@@ -558,7 +559,7 @@ impl Model {
         if known && last.result == result {
             self.repeats.learn(false, stamp);
             for (node, _) in &last.fields {
-                self.nodes[*node as usize].compared += 1.0;
+                self.compared(*node, false);
             }
             return;
         }
@@ -569,15 +570,11 @@ impl Model {
             self.repeats.learn(true, stamp);
             for (node, digest, _) in now {
                 let before = last.fields.binary_search_by_key(node, |(node, _)| *node).map(|at| last.fields[at].1);
-                let node = &mut self.nodes[*node as usize];
-                node.compared += 1.0;
-                node.changed += f32::from(u8::from(before != Ok(*digest)));
+                self.compared(*node, before != Ok(*digest));
             }
             for (node, _) in &last.fields {
                 if now.binary_search_by_key(node, |(node, _, _)| *node).is_err() {
-                    let node = &mut self.nodes[*node as usize];
-                    node.compared += 1.0;
-                    node.changed += 1.0;
+                    self.compared(*node, true);
                 }
             }
         } else {
@@ -602,6 +599,14 @@ impl Model {
             last.fields = now.iter().map(|(node, digest, _)| (*node, *digest)).collect();
         }
         (last.model, last.result) = (self.id, result);
+    }
+
+    /// Counts a path that could have changed between equal calls.
+    fn compared(&mut self, node: u32, changed: bool) {
+        if let Some(node) = self.nodes.get_mut(node as usize) {
+            node.compared += 1.0;
+            node.changed += f32::from(u8::from(changed));
+        }
     }
 
     /// By how much a signal's ratio is off, given how often the signal fires on this tool's own traffic.
