@@ -505,6 +505,8 @@ impl Engine {
     pub fn canary(&self, call: &Call<'_>) -> Result<Option<Canary>, Error> {
         let result = self.parse(call.result, "result")?;
         let args = call.args.map(|args| self.parse(args, "arguments")).transpose()?;
+        // What is too large to be judged is too large to be made up.
+        Fields::of(&result, self.state.seed, self.state.limits.max_values)?;
         let genuine = Genuine {
             result: &result,
             args: args.as_deref(),

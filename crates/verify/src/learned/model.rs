@@ -330,9 +330,10 @@ impl Model {
                 out.add(Aspect::Value, value(), place, Why::Empty);
                 out.add(Aspect::Range, node.lengths.rarity(scaled(len as f64)), place, Why::Length);
             }
-            What::Object { keys, map, .. } => {
+            What::Object { keys, map, end, .. } => {
                 if let Some(known) = node.object.as_ref().filter(|_| !map) {
-                    self.judge_keys(node, known, keys, place, scene, out);
+                    let members = &scene.seen[place + 1..(end as usize).max(place + 1)];
+                    self.judge_keys(node, known, keys, place, members, out);
                 }
             }
         }
@@ -349,19 +350,21 @@ impl Model {
         known: &ObjectNode,
         keys: u32,
         place: usize,
-        scene: &Scene<'_>,
+        within: &[Seen<'_>],
         out: &mut Surprises,
     ) {
         out.add(Aspect::Structure, known.keysets.rarity(keys), place, Why::Keys);
         if known.keysets.knows(keys) {
             return;
         }
-        let members = || scene.seen[place + 1..].iter().filter(|seen| seen.parent == place as u32);
-        if members().any(|member| !known.children.iter().any(|(child, _)| *child == member.node)) {
+        let members = within.iter().filter(|seen| seen.parent == place as u32);
+        let mut members: Vec<u32> = members.map(|member| member.node).collect();
+        members.sort_unstable();
+        if members.iter().any(|member| !known.children.iter().any(|(child, _)| child == member)) {
             out.add(Aspect::Structure, known.new_keys.probability(), place, Why::NewKey);
         }
         for (nth, (child, _)) in known.children.iter().enumerate() {
-            if members().any(|member| member.node == *child) {
+            if members.binary_search(child).is_ok() {
                 continue;
             }
             let present = self.node(*child).map_or(0.0, |child| child.occurrences);

@@ -47,11 +47,12 @@ pub(crate) enum What<'a> {
         hash: u64,
     },
     Array(usize),
-    /// The set of its keys, hashed; how many; whether the model takes it for a map.
+    /// The set of its keys, hashed; how many; whether the model takes it for a map; where in the list what it holds ends.
     Object {
         keys: u32,
         len: u32,
         map: bool,
+        end: u32,
     },
 }
 
@@ -211,7 +212,7 @@ impl<'a> Walk<'a, '_> {
             Value::Number(number) => What::Number(number.as_f64().unwrap_or_default()),
             Value::String(text) => What::Text { text, form: form(text), hash: self.paths.text(text) },
             Value::Array(items) => What::Array(items.len()),
-            Value::Object(members) => What::Object { keys: 0, len: members.len() as u32, map: false },
+            Value::Object(members) => What::Object { keys: 0, len: members.len() as u32, map: false, end: 0 },
         };
         self.seen.push(Seen { path, node, parent, key, what });
         match value {
@@ -236,7 +237,8 @@ impl<'a> Walk<'a, '_> {
                     }
                     self.value(member, self.paths.member(path, hash), (place as u32, key), depth + 1);
                 }
-                self.seen[place].what = What::Object { keys: fold(keys), len: members.len() as u32, map };
+                let end = self.seen.len() as u32;
+                self.seen[place].what = What::Object { keys: fold(keys), len: members.len() as u32, map, end };
             }
             _ => {}
         }
