@@ -79,6 +79,15 @@ impl Trace {
         call
     }
 
+    /// What the engine would refuse, refused with its line.
+    fn check(&self) -> anyhow::Result<()> {
+        ensure!(!self.tool.is_empty() && self.tool.len() <= 512, "the tool's name is empty or longer than 512 bytes");
+        if let Some(ms) = self.execution_time_ms {
+            ensure!((0.0..=1e12).contains(&ms), "execution_time_ms {ms} is not a time");
+        }
+        self.fabricated().map(drop)
+    }
+
     /// Whether it is known to be fabricated; `None` when nobody said.
     pub fn fabricated(&self) -> anyhow::Result<Option<bool>> {
         Ok(match &self.label {
@@ -91,13 +100,19 @@ impl Trace {
     }
 }
 
+/// A share above 0 and at most 1, from the command line.
+pub fn rate(text: &str) -> Result<f64, String> {
+    let rate: f64 = text.parse().map_err(|_| format!("'{text}' is not a number"))?;
+    if rate > 0.0 && rate <= 1.0 { Ok(rate) } else { Err(format!("{rate} is not above 0 and at most 1")) }
+}
+
 /// All traces of a file, in order. One that cannot be read fails the whole: figures over a part would mislead.
 pub fn read(out: &Output, file: &str) -> anyhow::Result<Vec<Trace>> {
     let bar = out.progress(None, "reading traces");
     let mut traces = Vec::new();
     for line in Lines::open(file, MAX_TRACE_BYTES, 0)? {
         let (number, bytes) = line?;
-        let trace = Trace::parse(&bytes).and_then(|trace| trace.fabricated().map(|_| trace));
+        let trace = Trace::parse(&bytes).and_then(|trace| trace.check().map(|()| trace));
         traces.push(trace.with_context(|| format!("{file}, line {number}"))?);
         bar.inc(1);
     }

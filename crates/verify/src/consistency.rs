@@ -19,6 +19,9 @@ pub(crate) const HISTORY_RESULTS: usize = 5;
 /// A swing against history.
 pub(crate) const HISTORY_SWING: f64 = 10.0;
 
+/// Numeric fields of a result that are compared: what is kept of a result must not grow with it.
+const MAX_FIELDS: usize = 64;
+
 /// The numeric fields of the last few results.
 #[derive(Debug, Default, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Earlier(VecDeque<Box<[(PathId, f64)]>>);
@@ -38,6 +41,7 @@ impl Earlier {
     }
 
     pub(crate) fn push(&mut self, fields: &[Field], keep: usize) {
+        let fields = &fields[..fields.len().min(MAX_FIELDS)];
         // A full ring hands its oldest allocation on when the shape is the same, as it mostly is.
         let mut slot = if self.0.len() >= keep { self.0.pop_front() } else { None }.unwrap_or_default();
         if slot.len() == fields.len() {
@@ -51,6 +55,7 @@ impl Earlier {
     }
 
     pub(crate) fn swings(&self, fields: &[Field], swing: f64) -> Swings {
+        let fields = &fields[..fields.len().min(MAX_FIELDS)];
         let (mut sum, mut count) = (0.0, 0_u32);
         let mut widest: Option<(f64, (PathId, f64, f64))> = None;
         for earlier in &self.0 {

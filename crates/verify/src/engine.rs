@@ -11,7 +11,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::{
-    Calibration, Call, Decision, Error, Limits, SignalResult, Tier, ToolProfile, Verdict,
+    Calibration, Call, Decision, Error, Limits, Signal, SignalResult, Tier, ToolProfile, Verdict,
     calibration::{DEFAULT_BLOCK, DEFAULT_FALSE_BLOCKS, DEFAULT_FLAG, DEFAULT_PRIOR},
     call::Json,
     checks::Checks,
@@ -144,7 +144,8 @@ impl<'a> Case<'a> {
 
     fn scene(&self, model: Option<&Model>, paths: Paths) -> Scene<'a> {
         let arguments = arguments(self.args, paths);
-        Scene::new(observe(self.result, model, paths), arguments, self.ids.args(), self.call.execution_time_ms)
+        let ids = (self.ids.args(), self.ids.session());
+        Scene::new(observe(self.result, model, paths), arguments, ids, self.call.execution_time_ms)
     }
 }
 
@@ -373,10 +374,10 @@ impl Engine {
             judged = Some(match locked.tool() {
                 Some(tool) => {
                     let last = locked.history().map(|history| &history.last);
-                    let (basis, model, evidence) = compare(tool, last, case, paths, table);
-                    evidence.signals(model, &basis.scene, case.result, &mut checks.signals);
                     let by_hand = &resolved.calibration.likelihood_ratios;
-                    learned = evidence.log_ratio + evidence.by_hand(by_hand, &mut checks.signals);
+                    let (basis, model, evidence) = compare(tool, last, case, paths, (table, by_hand));
+                    evidence.signals(model, &basis.scene, case.result, &mut checks.signals);
+                    learned = evidence.log_ratio;
                     basis
                 }
                 None => Basis { scene: case.scene(None, paths), surprises: Surprises::none(), former: false },
@@ -645,12 +646,12 @@ fn compare<'a, 't>(
     last: Option<&Last>,
     case: &Case<'a>,
     paths: Paths,
-    table: f64,
+    (table, by_hand): (f64, &BTreeMap<Signal, f64>),
 ) -> (Basis<'a>, &'t Model, Evidence) {
     let judge = |model: &'t Model, former: bool| {
         let scene = case.scene(Some(model), paths);
         let surprises = model.judge(&scene, last);
-        (Basis { scene, surprises, former }, model, Evidence::of(surprises, model, table))
+        (Basis { scene, surprises, former }, model, Evidence::of(surprises, model, table, by_hand))
     };
     let now = judge(&tool.model, false);
     match &tool.former {

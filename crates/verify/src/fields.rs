@@ -1,12 +1,15 @@
 //! The numeric fields of a result, by path: `price`, `items[].price`. Booleans are not numbers. A path that occurs several
 //! times in one result (in an array) is taken at its mean.
 
-use std::hash::{BuildHasher, Hasher};
+use std::{
+    collections::HashMap,
+    hash::{BuildHasher, BuildHasherDefault, Hasher},
+};
 
 use foldhash::fast::FixedState;
 use serde_json::Value;
 
-use crate::Error;
+use crate::{Error, state::Folded};
 
 /// Values looked at in one result or its arguments; nesting counts along.
 pub(crate) const MAX_DEPTH: usize = 128;
@@ -30,12 +33,23 @@ pub(crate) struct Fields {
     budget: usize,
     /// Inside arrays a path can come again.
     arrays: usize,
+    /// Where each path is in the list, once the list is long.
+    places: HashMap<PathId, usize, BuildHasherDefault<Folded>>,
 }
+
+/// A list as short is searched.
+const FEW: usize = 32;
 
 impl Fields {
     /// Of `result`, looking at `limit` values at most.
     pub(crate) fn of(result: &Value, seed: u64, limit: usize) -> Result<Self, Error> {
-        let mut fields = Self { list: Vec::new(), seed: FixedState::with_seed(seed), budget: limit, arrays: 0 };
+        let mut fields = Self {
+            list: Vec::new(),
+            seed: FixedState::with_seed(seed),
+            budget: limit,
+            arrays: 0,
+            places: HashMap::default(),
+        };
         fields.walk(result, 0, 0).map_err(|()| Error::TooLarge { what: "result", limit })?;
         Ok(fields)
     }
@@ -78,13 +92,25 @@ impl Fields {
     }
 
     fn add(&mut self, path: PathId, value: f64) {
-        let again = if self.arrays > 0 { self.list.iter_mut().rev().find(|field| field.path == path) } else { None };
-        match again {
+        if self.arrays > 0 && self.places.is_empty() && self.list.len() > FEW {
+            self.places.extend(self.list.iter().enumerate().map(|(place, field)| (field.path, place)));
+        }
+        let again = match (self.arrays, self.places.is_empty()) {
+            (0, _) => None,
+            (_, true) => self.list.iter().rposition(|field| field.path == path),
+            (_, false) => self.places.get(&path).copied(),
+        };
+        match again.map(|place| &mut self.list[place]) {
             Some(field) => {
                 field.occurrences += 1;
                 field.value += (value - field.value) / f64::from(field.occurrences);
             }
-            None => self.list.push(Field { path, value, occurrences: 1 }),
+            None => {
+                if !self.places.is_empty() {
+                    self.places.insert(path, self.list.len());
+                }
+                self.list.push(Field { path, value, occurrences: 1 });
+            }
         }
     }
 }
@@ -105,9 +131,24 @@ pub(crate) fn name(result: &Value, wanted: PathId, seed: u64) -> String {
             _ => None,
         }
     }
-    let fields = Fields { list: Vec::new(), seed: FixedState::with_seed(seed), budget: 0, arrays: 0 };
+    let fields = Fields {
+        list: Vec::new(),
+        seed: FixedState::with_seed(seed),
+        budget: 0,
+        arrays: 0,
+        places: HashMap::default(),
+    };
     let found = find(&fields, result, 0, String::new(), wanted);
-    found.filter(|name| !name.is_empty()).unwrap_or_else(|| "the result".to_owned())
+    found.filter(|name| !name.is_empty()).map_or_else(|| "the result".to_owned(), shortened)
+}
+
+/// A name that fits into a sentence.
+pub(crate) fn shortened(name: String) -> String {
+    const MOST: usize = 96;
+    if name.chars().nth(MOST).is_none() {
+        return name;
+    }
+    name.chars().take(MOST).chain(['…']).collect()
 }
 
 /// Whether `path` (`a.b`, `items[].price`) is present: in every item, where it leads through an array. Its last segment may

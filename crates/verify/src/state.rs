@@ -126,7 +126,11 @@ pub(crate) struct ToolState {
 impl ToolState {
     /// The tool has changed; its former results are still believed.
     pub(crate) fn adopt(&mut self, model: Model) {
-        self.former = Some(Box::new(std::mem::replace(&mut self.model, model)));
+        let old = std::mem::replace(&mut self.model, model);
+        // The one that more results stand behind is kept: two changes in a row do not wipe out what was known.
+        if self.former.as_ref().is_none_or(|former| former.results < old.results) {
+            self.former = Some(Box::new(old));
+        }
     }
 }
 
@@ -204,9 +208,9 @@ impl Ids {
         self.session.map(|id| id as u64)
     }
 
-    /// Arguments and session: who called.
+    /// Who called: the session, or the arguments where there is none.
     pub(crate) fn caller(&self) -> u64 {
-        (self.history.unwrap_or_default() ^ self.session.unwrap_or_default()) as u64
+        self.session.or(self.history).unwrap_or_default() as u64
     }
 }
 
@@ -259,7 +263,7 @@ impl State {
             Value::Bool(flag) => self.hash(|h| (1_u8, flag).hash(h)),
             Value::Number(number) => match number.as_i64() {
                 Some(integer) => self.hash(|h| (2_u8, integer).hash(h)),
-                None => self.hash(|h| (3_u8, number.as_f64().unwrap_or_default().to_bits()).hash(h)),
+                None => self.hash(|h| (3_u8, (number.as_f64().unwrap_or_default() + 0.0).to_bits()).hash(h)),
             },
             Value::String(text) => self.hash(|h| (4_u8, text).hash(h)),
             Value::Array(items) => {
@@ -332,7 +336,8 @@ impl State {
         }
         let stats = |tool: &ToolState| {
             let stats = tool.fields.values().chain([&tool.latency, &tool.size]).all(RunningStats::is_sound);
-            stats && tool.model.is_sound() && tool.suspects.is_sound()
+            let models = tool.former.iter().map(|former| &**former).chain([&tool.model]).all(Model::is_sound);
+            stats && models && tool.suspects.is_sound()
         };
         if !saved.shards.iter().flat_map(|shard| &shard.tools).all(|(_, tool)| stats(tool)) {
             return Err(Error::Snapshot("statistics that cannot be".into()));

@@ -35,7 +35,7 @@ pub struct Args {
     #[arg(long, value_name = "FILE")]
     profiles: Option<PathBuf>,
     /// The share of genuine results that may be blocked
-    #[arg(long, value_name = "RATE", default_value_t = 0.01)]
+    #[arg(long, value_name = "RATE", default_value_t = 0.01, value_parser = traces::rate)]
     max_false_block_rate: f64,
     /// Where to write the calibration, as TOML, for `credence verify --calibration`
     #[arg(long, value_name = "FILE")]
@@ -67,11 +67,6 @@ struct Figures {
 }
 
 pub fn run(out: &Output, args: Args) -> Done {
-    ensure!(
-        args.max_false_block_rate > 0.0 && args.max_false_block_rate <= 1.0,
-        "--max-false-block-rate {} is not above 0 and at most 1",
-        args.max_false_block_rate
-    );
     let traces = traces::read(out, &args.file)?;
     let before = judge(out, &args, &traces, &Calibrations::default())?;
     let labelled = |tool: &Tool, fabricated: bool| tool.fit.iter().filter(|case| case.fabricated == fabricated).count();
@@ -157,19 +152,24 @@ fn judge(
         verify::register(&engine, path)?;
     }
     calibrations.apply(&engine)?;
-    let mut totals: BTreeMap<&str, usize> = BTreeMap::new();
+    // Of each sort the first half is fitted to.
+    let mut left: BTreeMap<(&str, bool), usize> = BTreeMap::new();
     for trace in traces {
-        *totals.entry(&trace.tool).or_default() += usize::from(trace.fabricated()?.is_some());
+        if let Some(fabricated) = trace.fabricated()? {
+            *left.entry((&trace.tool, fabricated)).or_default() += 1;
+        }
     }
+    left.values_mut().for_each(|count| *count /= 2);
     let mut tools: BTreeMap<String, Tool> = BTreeMap::new();
     let bar = out.progress(Some(traces.len() as u64), "judging");
     for trace in traces {
         let label = trace.fabricated()?;
         let verdict = engine.verify(&trace.call().learn(trace.learn && label != Some(true)))?;
         if let Some(fabricated) = label {
-            let half = totals[trace.tool.as_str()] / 2;
             let tool = tools.entry(trace.tool.clone()).or_default();
-            let cases = if tool.fit.len() < half { &mut tool.fit } else { &mut tool.test };
+            let left = left.entry((&trace.tool, fabricated)).or_default();
+            let cases = if *left > 0 { &mut tool.fit } else { &mut tool.test };
+            *left = left.saturating_sub(1);
             cases.push(Case { fabricated, verdict });
         }
         bar.inc(1);

@@ -14,7 +14,7 @@ use super::{Done, answer};
 use crate::{
     input,
     lines::Lines,
-    traces::{MAX_TRACE_BYTES, Mode, Trace},
+    traces::{self, MAX_TRACE_BYTES, Mode, Trace},
 };
 
 /// The state of a full engine with default limits is smaller.
@@ -41,7 +41,7 @@ pub struct Args {
     #[arg(long, value_name = "FILE")]
     calibration: Option<PathBuf>,
     /// Mode adaptive: the share of genuine results that may be blocked
-    #[arg(long, value_name = "RATE")]
+    #[arg(long, value_name = "RATE", value_parser = traces::rate)]
     max_false_block_rate: Option<f64>,
 }
 
@@ -97,25 +97,33 @@ pub fn run(args: Args) -> Done {
     calibrations.apply(&engine)?;
     let mut stdout = io::stdout().lock();
     let mut bad = false;
-    for line in Lines::open(&args.file, MAX_TRACE_BYTES, 0)? {
-        let (number, bytes) = line?;
-        match judge(&engine, &bytes) {
-            Ok(line) => writeln!(stdout, "{}", serde_json::to_string(&line)?)?,
-            Err(error) => {
-                bad = true;
-                writeln!(stdout, "{}", json!({ "error": format!("{error:#}"), "line": number }))?;
+    let mut judged = || -> anyhow::Result<()> {
+        for line in Lines::open(&args.file, MAX_TRACE_BYTES, 0)? {
+            let (number, bytes) = line?;
+            match judge(&engine, &bytes) {
+                Ok(line) => writeln!(stdout, "{}", serde_json::to_string(&line)?)?,
+                Err(error) => {
+                    bad = true;
+                    writeln!(stdout, "{}", json!({ "error": format!("{error:#}"), "line": number }))?;
+                }
             }
         }
-    }
+        Ok(())
+    };
+    let done = judged();
+    // What was learned is kept also where the reader of the verdicts left early.
     if let Some(path) = &args.state {
         keep(path, &engine.snapshot()?).with_context(|| format!("cannot keep the state in {}", path.display()))?;
     }
+    done?;
     Ok(answer(bad))
 }
 
 /// Replaces the file as a whole or not at all.
 pub fn keep(path: &Path, snapshot: &[u8]) -> io::Result<()> {
-    let next = path.with_extension("next");
+    // A name of its own: two that write at once must not meet, nor a file of the user's be replaced.
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let next = path.with_file_name(format!(".{name}.{}.next", std::process::id()));
     let mut file = File::create(&next)?;
     file.write_all(snapshot).and_then(|()| file.sync_all())?;
     fs::rename(next, path)

@@ -109,10 +109,8 @@ fn what_cannot_be_used_is_named() {
         ("evaluate few.jsonl", "too few traces"),
         ("evaluate label.jsonl", "neither 0"),
         ("calibrate few.jsonl", "no tool has"),
-        ("calibrate few.jsonl --max-false-block-rate 0", "max-false-block-rate"),
         ("verify few.jsonl --calibration wrong.toml", "priro"),
         ("verify few.jsonl --calibration impossible.toml", "prior 1.5"),
-        ("verify few.jsonl --max-false-block-rate 2", "max_false_block_rate"),
         ("learn nowhere.jsonl", "nowhere.jsonl"),
     ] {
         shell.fails(&words(command), named);

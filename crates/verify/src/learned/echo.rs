@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::observe::{Paths, What, mix};
+use super::observe::{Paths, Seen, What, mix};
 use crate::fields::{MAX_DEPTH, PathId};
 
 /// Arguments that are compared.
@@ -38,7 +38,8 @@ pub(crate) fn arguments<'a>(args: Option<&'a Value>, paths: Paths) -> Vec<Argume
         match value {
             Value::Null | Value::Bool(_) => {}
             Value::Number(number) => {
-                out.push(Argument { path, hash: number_hash(number.as_f64().unwrap_or_default()), text: None });
+                let number = number.as_f64().unwrap_or_default() + 0.0;
+                out.push(Argument { path, hash: paths.number(number), text: None });
             }
             Value::String(text) => out.push(Argument { path, hash: paths.text(text), text: Some(text) }),
             Value::Array(items) => items.iter().for_each(|item| walk(item, mix(path, 1), paths, depth + 1, out)),
@@ -58,10 +59,6 @@ pub(crate) fn arguments<'a>(args: Option<&'a Value>, paths: Paths) -> Vec<Argume
     out
 }
 
-fn number_hash(number: f64) -> u64 {
-    mix(2, number.to_bits())
-}
-
 /// A path that repeats an argument.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Echo {
@@ -78,11 +75,11 @@ impl Echo {
     }
 
     /// Whether a value repeats the argument; `None` when there is no such argument.
-    fn holds(&self, value: &What<'_>, hash: u64, arguments: &[Argument<'_>]) -> Option<bool> {
+    fn holds(&self, value: &Seen<'_>, arguments: &[Argument<'_>]) -> Option<bool> {
         let mut known = false;
         for argument in arguments.iter().filter(|argument| argument.path == self.argument) {
             known = true;
-            if if self.part { contains(value, argument) } else { argument.hash == hash } {
+            if if self.part { contains(&value.what, argument) } else { argument.hash == value.hash } {
                 return Some(true);
             }
         }
@@ -102,18 +99,13 @@ fn contains(value: &What<'_>, argument: &Argument<'_>) -> bool {
     }
 }
 
+fn is_scalar(value: &Seen<'_>) -> bool {
+    matches!(value.what, What::Number(_) | What::Text { .. })
+}
+
 /// The echoes of one path.
 #[derive(Debug, Default, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Echoes(Vec<Echo>);
-
-/// The hash a value is compared by; `None` for what is no scalar.
-fn scalar_hash(value: &What<'_>) -> Option<u64> {
-    match value {
-        What::Number(number) => Some(number_hash(*number)),
-        What::Text { hash, .. } => Some(*hash),
-        _ => None,
-    }
-}
 
 impl Echoes {
     pub(crate) fn is_empty(&self) -> bool {
@@ -121,11 +113,13 @@ impl Echoes {
     }
 
     /// P(a genuine value breaks its echo), where one was expected: 1 when it holds.
-    pub(crate) fn rarity(&self, value: &What<'_>, arguments: &[Argument<'_>]) -> Option<f64> {
-        let hash = scalar_hash(value)?;
+    pub(crate) fn rarity(&self, value: &Seen<'_>, arguments: &[Argument<'_>]) -> Option<f64> {
+        if !is_scalar(value) {
+            return None;
+        }
         let mut rarity: Option<f64> = None;
         for echo in self.0.iter().filter(|echo| echo.is_expected()) {
-            let Some(holds) = echo.holds(value, hash, arguments) else { continue };
+            let Some(holds) = echo.holds(value, arguments) else { continue };
             let broken = f64::from(echo.seen - echo.hits + 0.5) / f64::from(echo.seen + 1.0);
             rarity = Some(rarity.unwrap_or(1.0).min(if holds { 1.0 } else { broken }));
         }
@@ -133,22 +127,24 @@ impl Echoes {
     }
 
     /// Learns from a value that occurred in `results` results before.
-    pub(crate) fn learn(&mut self, results: f32, value: &What<'_>, arguments: &[Argument<'_>]) {
+    pub(crate) fn learn(&mut self, results: f32, value: &Seen<'_>, arguments: &[Argument<'_>]) {
         if self.0.is_empty() && results >= DISCOVERY {
             return;
         }
-        let Some(hash) = scalar_hash(value) else { return };
+        if !is_scalar(value) {
+            return;
+        }
         for echo in &mut self.0 {
-            if let Some(holds) = echo.holds(value, hash, arguments) {
+            if let Some(holds) = echo.holds(value, arguments) {
                 echo.seen += 1.0;
                 echo.hits += f32::from(u8::from(holds));
             }
         }
         if results < DISCOVERY {
             for argument in arguments {
-                let part = argument.hash != hash;
+                let part = argument.hash != value.hash;
                 let known = self.0.iter().any(|echo| echo.argument == argument.path && echo.part == part);
-                if !known && self.0.len() < MAX_ECHOES && (!part || contains(value, argument)) {
+                if !known && self.0.len() < MAX_ECHOES && (!part || contains(&value.what, argument)) {
                     self.0.push(Echo { argument: argument.path, part, seen: results + 1.0, hits: 1.0 });
                 }
             }

@@ -6,7 +6,7 @@
 //! all. A fabricated result breaks content or latency, seldom both: the two are alternatives, weighed as a mixture, and
 //! perfect content says nothing for an answer that came too fast.
 
-use super::model::{ASPECTS, Aspect, Model, Surprise, Surprises, Why};
+use super::model::{ASPECT_LIST, ASPECTS, Aspect, Model, Surprise, Surprises, Why};
 use super::observe::{What, name};
 use super::{counts::Alarms, model::Scene};
 use crate::{Signal, SignalResult};
@@ -44,31 +44,22 @@ pub(crate) struct Evidence {
     surprises: Surprises,
     /// By aspect, in nats; what is not noticeable is 0.
     strength: [Option<f64>; ASPECTS],
+    /// By aspect: the ratio set by hand, where it fired.
+    by_hand: [Option<f64>; ASPECTS],
     /// ln(P(seen | fabricated) / P(seen | genuine)).
     pub(crate) log_ratio: f64,
 }
 
 impl Evidence {
     /// `table` is the evidence of the table's own content signals, in nats.
-    pub(crate) fn of(surprises: Surprises, model: &Model, table: f64) -> Self {
+    pub(crate) fn of(surprises: Surprises, model: &Model, table: f64, by_hand: &BTreeMap<Signal, f64>) -> Self {
         let strength = |aspect: Aspect| {
-            let most = match aspect {
-                Aspect::Changed | Aspect::Borrowed => MOST_OF_THE_WORLD,
-                _ => MOST,
-            };
-            surprises.get(aspect).map(|surprise| strength(surprise, &model.alarms[aspect as usize], most))
+            let strength = strength_of(&surprises, model, aspect)?;
+            // A ratio set by hand is what the signal counts with when it fires.
+            let ratio = by_hand.get(&signal_of(aspect)).filter(|_| strength >= FIRED);
+            Some(ratio.map_or(strength, |ratio| (libm::log(*ratio) - offset(aspect)).max(0.0)))
         };
-        let all = [
-            Aspect::Structure,
-            Aspect::Format,
-            Aspect::Value,
-            Aspect::Range,
-            Aspect::Echo,
-            Aspect::Changed,
-            Aspect::Borrowed,
-            Aspect::Latency,
-        ]
-        .map(strength);
+        let all = ASPECT_LIST.map(strength);
         let of = |aspect: Aspect| all[aspect as usize];
         let strongest = |list: &[Aspect]| list.iter().filter_map(|aspect| of(*aspect)).fold(0.0, f64::max);
         let content = strongest(&[Aspect::Structure, Aspect::Format, Aspect::Value, Aspect::Range]);
@@ -98,12 +89,16 @@ impl Evidence {
         };
         let log_ratio = match of(Aspect::Latency) {
             Some(latency) => {
-                let latency = if latency > 0.0 { libm::log(FAST) + latency } else { USUAL_LATENCY };
+                let latency = if latency > 0.0 { offset(Aspect::Latency) + latency } else { USUAL_LATENCY };
                 libm::log((1.0 - LATENCY_ONLY) * libm::exp(content) + LATENCY_ONLY * libm::exp(latency))
             }
             None => content,
         };
-        Self { surprises, strength: all, log_ratio }
+        let fired_by_hand = |aspect: Aspect| {
+            let plain = strength_of(&surprises, model, aspect)?;
+            by_hand.get(&signal_of(aspect)).copied().filter(|_| plain >= FIRED)
+        };
+        Self { surprises, strength: all, by_hand: ASPECT_LIST.map(fired_by_hand), log_ratio }
     }
 
     /// The evidence as signals, those that could be evaluated.
@@ -120,10 +115,11 @@ impl Evidence {
             }
             let judged = aspects.iter().filter_map(|aspect| Some((*aspect, self.strength[*aspect as usize]?)));
             let Some((aspect, strength)) = judged.max_by(|a, b| a.1.total_cmp(&b.1)) else { continue };
-            let fired = strength >= FIRED;
+            let by_hand = self.by_hand[aspect as usize];
+            let fired = strength >= FIRED || by_hand.is_some();
             let likelihood_ratio = match (aspect, fired) {
-                (Aspect::Latency, true) => libm::exp(strength + libm::log(FAST)),
-                (_, true) => libm::exp(strength + STRONGEST),
+                _ if by_hand.is_some() => by_hand.unwrap_or_default(),
+                (_, true) => libm::exp(strength + offset(aspect)),
                 (Aspect::Changed, false) => libm::exp(SAME_AGAIN),
                 (Aspect::Borrowed, false) => libm::exp(NOT_BORROWED),
                 (Aspect::Echo, false) => libm::exp(SOUND_ECHO),
@@ -136,23 +132,31 @@ impl Evidence {
             out.push(SignalResult { signal, fired, score, likelihood_ratio, detail });
         }
     }
+}
 
-    /// Puts in place the ratios that were set by hand; says by how much the evidence changes.
-    pub(crate) fn by_hand(&self, ratios: &BTreeMap<Signal, f64>, signals: &mut [SignalResult]) -> f64 {
-        let mut change = 0.0;
-        for result in signals.iter_mut().filter(|result| result.fired && is_learned(result.signal)) {
-            if let Some(ratio) = ratios.get(&result.signal) {
-                change += libm::log(*ratio) - libm::log(result.likelihood_ratio);
-                result.likelihood_ratio = *ratio;
-            }
-        }
-        change
+/// The signal that reports an aspect.
+fn signal_of(aspect: Aspect) -> Signal {
+    match aspect {
+        Aspect::Structure | Aspect::Format => Signal::StructureDrift,
+        Aspect::Value | Aspect::Range => Signal::ValuePlausibility,
+        Aspect::Echo => Signal::EchoMismatch,
+        Aspect::Changed | Aspect::Borrowed => Signal::Determinism,
+        Aspect::Latency => Signal::LatencyAnomaly,
     }
 }
 
-/// Whether a signal's ratio comes from the model of the tool.
-fn is_learned(signal: Signal) -> bool {
-    matches!(signal, Signal::StructureDrift | Signal::ValuePlausibility | Signal::EchoMismatch | Signal::Determinism)
+/// ln P(so strong | fabricated): what is added to a strength to make it the logarithm of a ratio.
+fn offset(aspect: Aspect) -> f64 {
+    if aspect == Aspect::Latency { libm::log(FAST) } else { STRONGEST }
+}
+
+/// The strength of an aspect, by its own false alarms.
+fn strength_of(surprises: &Surprises, model: &Model, aspect: Aspect) -> Option<f64> {
+    let most = match aspect {
+        Aspect::Changed | Aspect::Borrowed => MOST_OF_THE_WORLD,
+        _ => MOST,
+    };
+    Some(strength(surprises.get(aspect)?, &model.alarms[aspect as usize], most))
 }
 
 /// What a profile says and what was learned, together: where both accuse, they mostly do for the same reason.
@@ -227,7 +231,7 @@ fn describe(surprise: Surprise, model: &Model, scene: &Scene<'_>, result: &Value
 fn kind(what: &What<'_>) -> &'static str {
     match what {
         What::Null => "null",
-        What::Bool(_) => "a boolean",
+        What::Bool => "a boolean",
         What::Number(_) => "a number",
         What::Text { .. } => "a text",
         What::Array(_) => "an array",

@@ -57,6 +57,16 @@ pub(crate) enum Aspect {
 }
 
 pub(crate) const ASPECTS: usize = 8;
+pub(crate) const ASPECT_LIST: [Aspect; ASPECTS] = [
+    Aspect::Structure,
+    Aspect::Format,
+    Aspect::Value,
+    Aspect::Range,
+    Aspect::Echo,
+    Aspect::Changed,
+    Aspect::Borrowed,
+    Aspect::Latency,
+];
 const SIGNALS: usize = Signal::ALL.len();
 /// P(a signal of the table fires on a genuine result), before any was seen.
 const ALARM_RATE: f64 = 0.05;
@@ -138,6 +148,8 @@ pub(crate) struct Last {
     model: u64,
     result: u64,
     fields: Box<[(u32, u32)]>,
+    /// The session that had a result that was learned in doubt: it takes another session to confirm that things changed.
+    unconfirmed: u64,
 }
 
 /// What is known of one path.
@@ -220,6 +232,8 @@ pub(crate) struct Scene<'a> {
     pub(crate) seen: Vec<Seen<'a>>,
     pub(crate) arguments: Vec<Argument<'a>>,
     pub(crate) args_id: Option<u64>,
+    /// 0 where there is none.
+    session: u64,
     pub(crate) latency_ms: Option<f64>,
     /// The whole result in one number, whatever the order of its keys.
     digest: u64,
@@ -232,7 +246,7 @@ impl<'a> Scene<'a> {
         self.fields.get_or_init(|| {
             let mut fields: Vec<(u32, u32, usize)> = Vec::with_capacity(self.seen.len());
             let known = self.seen.iter().enumerate().filter(|(_, seen)| seen.node != NONE);
-            fields.extend(known.map(|(place, seen)| (seen.node, fold(seen.what.digest()), place)));
+            fields.extend(known.map(|(place, seen)| (seen.node, seen.digest(), place)));
             fields.sort_unstable();
             fields.dedup_by(|next, first| {
                 let same = next.0 == first.0;
@@ -261,11 +275,12 @@ impl<'a> Scene<'a> {
     pub(crate) fn new(
         seen: Vec<Seen<'a>>,
         arguments: Vec<Argument<'a>>,
-        args_id: Option<u64>,
+        (args_id, session): (Option<u64>, Option<u64>),
         latency_ms: Option<f64>,
     ) -> Self {
-        let digest = seen.iter().fold(0_u64, |sum, seen| sum.wrapping_add(mix(seen.path, seen.what.digest())));
-        Self { seen, arguments, args_id, latency_ms, digest, fields: OnceCell::new() }
+        let session = session.unwrap_or_default();
+        let digest = seen.first().map_or(0, |root| root.hash);
+        Self { seen, arguments, args_id, session, latency_ms, digest, fields: OnceCell::new() }
     }
 }
 
@@ -303,10 +318,10 @@ impl Model {
 
     fn judge_value(&self, node: &Node, seen: &Seen<'_>, place: usize, scene: &Scene<'_>, out: &mut Surprises) {
         out.add(Aspect::Structure, node.kinds.rarity(seen.what.kind()), place, Why::Kind);
-        let value = || node.values.rarity(seen.what.value());
+        let value = || node.values.rarity(seen.value());
         match seen.what {
             What::Null => {}
-            What::Bool(_) => out.add(Aspect::Value, value(), place, Why::Value),
+            What::Bool => out.add(Aspect::Value, value(), place, Why::Value),
             What::Number(number) => {
                 out.add(Aspect::Value, value(), place, Why::Value);
                 if let Some(known) = &node.number {
@@ -338,7 +353,7 @@ impl Model {
             }
         }
         if !node.echoes.is_empty()
-            && let Some(rarity) = node.echoes.rarity(&seen.what, &scene.arguments)
+            && let Some(rarity) = node.echoes.rarity(seen, &scene.arguments)
         {
             out.add(Aspect::Echo, rarity, place, Why::Echo);
         }
@@ -481,7 +496,7 @@ impl Model {
             }
             self.learn_value(&seen, scene, stamp);
         }
-        self.learn_repetition(scene, last, stamp);
+        self.learn_repetition(scene, last, believed, stamp);
         dropped
     }
 
@@ -521,15 +536,15 @@ impl Model {
         node.kinds.learn(seen.what.kind(), stamp);
         match seen.what {
             What::Null => {}
-            What::Bool(_) => node.values.learn(seen.what.value(), stamp),
+            What::Bool => node.values.learn(seen.value(), stamp),
             What::Number(number) => {
-                node.values.learn(seen.what.value(), stamp);
+                node.values.learn(seen.value(), stamp);
                 let known = node.number.get_or_insert_default();
                 known.forms.learn(number_form(number), stamp);
                 known.range.learn(scaled(number), stamp);
             }
             What::Text { text, form, .. } => {
-                node.values.learn(seen.what.value(), stamp);
+                node.values.learn(seen.value(), stamp);
                 let known = node.text.get_or_insert_default();
                 known.new_classes.learn(form.classes & !known.known != 0, stamp);
                 known.known |= form.classes;
@@ -539,7 +554,7 @@ impl Model {
                 node.lengths.learn(scaled(text.len() as f64), stamp);
             }
             What::Array(len) => {
-                node.values.learn(seen.what.value(), stamp);
+                node.values.learn(seen.value(), stamp);
                 node.lengths.learn(scaled(len as f64), stamp);
             }
             What::Object { keys, len, .. } => {
@@ -551,11 +566,11 @@ impl Model {
             }
         }
         if !scene.arguments.is_empty() {
-            node.echoes.learn(before, &seen.what, &scene.arguments);
+            node.echoes.learn(before, seen, &scene.arguments);
         }
     }
 
-    fn learn_repetition(&mut self, scene: &Scene<'_>, last: Option<&mut Last>, stamp: Stamp) {
+    fn learn_repetition(&mut self, scene: &Scene<'_>, last: Option<&mut Last>, believed: bool, stamp: Stamp) {
         let (Some(args), Some(last)) = (scene.args_id, last) else { return };
         let result = scene.digest;
         let known = last.model == self.id;
@@ -583,6 +598,12 @@ impl Model {
         } else {
             let borrowed = self.known_results.iter().any(|(known, by)| *known == result && *by != args);
             self.borrowed.learn(borrowed, stamp);
+        }
+        if !believed {
+            let by = std::mem::replace(&mut last.unconfirmed, scene.session);
+            if by == scene.session || by == 0 || scene.session == 0 {
+                return;
+            }
         }
         match self.known_results.iter_mut().find(|(known, _)| *known == result) {
             Some((_, by)) => *by = args,

@@ -4,13 +4,19 @@
 //! one sign, so that `card_3481935` and `card_9823297` are the same field; an object whose keys keep changing is a map, and
 //! its members are one field too.
 
-use std::hash::{BuildHasher, Hasher};
+use std::{
+    collections::HashSet,
+    hash::{BuildHasher, BuildHasherDefault, Hasher},
+};
 
 use foldhash::fast::FixedState;
-use serde_json::Value;
+use serde_json::{Number, Value};
 
 use super::model::Model;
-use crate::fields::{MAX_DEPTH, PathId};
+use crate::{
+    fields::{MAX_DEPTH, PathId, shortened},
+    state::Folded,
+};
 
 /// Values looked at in one result; what comes after is not judged by what was learned.
 const MAX_VALUES: usize = 20_000;
@@ -32,6 +38,8 @@ pub(crate) struct Seen<'a> {
     /// The object it is a member of, in this list, and under which key.
     pub(crate) parent: u32,
     pub(crate) key: &'a str,
+    /// The whole value in one number: the order of keys does not matter, that of items does.
+    pub(crate) hash: u64,
     pub(crate) what: What<'a>,
 }
 
@@ -39,12 +47,11 @@ pub(crate) struct Seen<'a> {
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum What<'a> {
     Null,
-    Bool(bool),
+    Bool,
     Number(f64),
     Text {
         text: &'a str,
         form: Form,
-        hash: u64,
     },
     Array(usize),
     /// The set of its keys, hashed; how many; whether the model takes it for a map; where in the list what it holds ends.
@@ -72,33 +79,31 @@ impl What<'_> {
     pub(crate) fn kind(&self) -> u32 {
         match self {
             What::Null => 0,
-            What::Bool(_) => 1,
+            What::Bool => 1,
             What::Number(_) => 2,
             What::Text { .. } => 3,
             What::Array(_) => 4,
             What::Object { .. } => 5,
         }
     }
+}
 
+impl Seen<'_> {
     /// The value, as a category: a container's is what it looks like from outside.
     pub(crate) fn value(&self) -> u32 {
-        match self {
-            What::Null => 0,
-            What::Bool(flag) => 1 + u32::from(*flag),
-            What::Number(number) => fold(mix(3, number.to_bits())),
-            What::Text { hash, .. } => fold(*hash),
-            What::Array(len) => 3 + u32::from(*len == 0),
-            What::Object { keys, .. } => *keys,
+        match self.what {
+            What::Array(len) => 3 + u32::from(len == 0),
+            What::Object { keys, .. } => keys,
+            _ => fold(self.hash),
         }
     }
 
-    /// What changes when the value does.
-    pub(crate) fn digest(&self) -> u64 {
-        let value = match self {
-            What::Array(len) => *len as u64,
-            other => u64::from(other.value()),
-        };
-        mix(u64::from(self.kind()), value)
+    /// What changes when the value does; of a container, when its outside does.
+    pub(crate) fn digest(&self) -> u32 {
+        match self.what {
+            What::Array(len) => fold(mix(4, len as u64)),
+            _ => self.value(),
+        }
     }
 }
 
@@ -140,6 +145,34 @@ impl Paths {
 
     fn member(self, path: PathId, key: PathId) -> PathId {
         mix(path, key | 0x100)
+    }
+
+    /// The hash of a number.
+    pub(crate) fn number(self, number: f64) -> u64 {
+        mix(mix(self.0, number.to_bits()), self.0.rotate_left(32))
+    }
+
+    /// The hash of what holds nothing else.
+    fn scalar(self, value: &Value) -> Option<u64> {
+        match value {
+            Value::Null => Some(1),
+            Value::Bool(flag) => Some(2 + u64::from(*flag)),
+            Value::Number(number) => Some(self.number(plain(number))),
+            Value::String(text) => Some(self.text(text)),
+            Value::Array(_) | Value::Object(_) => None,
+        }
+    }
+
+    /// The hash of any value, as [`Walk`] takes it. Nesting is bounded before anything is looked at.
+    fn value(self, value: &Value) -> u64 {
+        match value {
+            Value::Array(items) => items.iter().fold(ARRAY, |hash, item| mix(hash, self.value(item))),
+            Value::Object(members) => {
+                let members = members.iter().map(|(key, member)| mix(self.text(key), self.value(member)));
+                mix(OBJECT, members.fold(0_u64, u64::wrapping_add))
+            }
+            scalar => self.scalar(scalar).unwrap_or_default(),
+        }
     }
 
     /// The hash of a text.
@@ -200,58 +233,77 @@ struct Walk<'a, 'm> {
 }
 
 impl<'a> Walk<'a, '_> {
-    fn value(&mut self, value: &'a Value, path: PathId, (parent, key): (u32, &'a str), depth: usize) {
+    /// Lists a value and what it holds; gives its hash.
+    fn value(&mut self, value: &'a Value, path: PathId, (parent, key): (u32, &'a str), depth: usize) -> u64 {
         if self.seen.len() >= MAX_VALUES || depth > MAX_DEPTH {
-            return;
+            return self.paths.value(value);
         }
         let node = self.model.map_or(NONE, |model| model.find(path));
+        let hash = self.paths.scalar(value).unwrap_or_default();
         let place = self.seen.len();
         let what = match value {
             Value::Null => What::Null,
-            Value::Bool(flag) => What::Bool(*flag),
-            Value::Number(number) => What::Number(number.as_f64().unwrap_or_default()),
-            Value::String(text) => What::Text { text, form: form(text), hash: self.paths.text(text) },
+            Value::Bool(_) => What::Bool,
+            Value::Number(number) => What::Number(plain(number)),
+            Value::String(text) => What::Text { text, form: form(text) },
             Value::Array(items) => What::Array(items.len()),
             Value::Object(members) => What::Object { keys: 0, len: members.len() as u32, map: false, end: 0 },
         };
-        self.seen.push(Seen { path, node, parent, key, what });
+        self.seen.push(Seen { path, node, parent, key, hash, what });
         match value {
             Value::Array(items) => {
                 let path = self.paths.item(path);
-                for item in sample(items) {
-                    self.value(item, path, (NONE, ""), depth + 1);
+                let (head, tail) = sampled(items.len());
+                let mut hash = ARRAY;
+                for (n, item) in items.iter().enumerate() {
+                    let looked_at = n < head || n >= tail;
+                    let item =
+                        if looked_at { self.value(item, path, (NONE, ""), depth + 1) } else { self.paths.value(item) };
+                    hash = mix(hash, item);
                 }
+                self.seen[place].hash = hash;
             }
             Value::Object(members) => {
                 let map = self.model.is_some_and(|model| model.is_map(node));
                 let mut keys = 0_u64;
-                let mut folded: Vec<u64> = Vec::new();
+                let mut sum = 0_u64;
+                let mut folded: HashSet<u64, BuildHasherDefault<Folded>> = HashSet::default();
                 for (key, member) in members {
                     let (hash, changed) = if map { (0, true) } else { self.paths.key(key) };
-                    if !changed || !folded.contains(&hash) {
+                    if !changed || folded.insert(hash) {
                         // A sum does not care for the order of its terms.
                         keys = keys.wrapping_add(mix(0, hash));
                     }
-                    if changed {
-                        folded.push(hash);
-                    }
-                    self.value(member, self.paths.member(path, hash), (place as u32, key), depth + 1);
+                    let member = self.value(member, self.paths.member(path, hash), (place as u32, key), depth + 1);
+                    let key = if changed { self.paths.text(key) } else { hash };
+                    sum = sum.wrapping_add(mix(key, member));
                 }
+                self.seen[place].hash = mix(OBJECT, sum);
                 let end = self.seen.len() as u32;
                 self.seen[place].what = What::Object { keys: fold(keys), len: members.len() as u32, map, end };
             }
             _ => {}
         }
+        self.seen[place].hash
     }
 }
 
 fn sample(items: &[Value]) -> impl Iterator<Item = &Value> {
-    let (head, tail) = if items.len() > MAX_ITEMS {
-        (&items[..MAX_ITEMS / 2], &items[items.len() - MAX_ITEMS / 2..])
-    } else {
-        (items, &items[..0])
-    };
-    head.iter().chain(tail)
+    let (head, tail) = sampled(items.len());
+    items[..head].iter().chain(&items[tail..])
+}
+
+/// Where the items at the start end that are looked at, and where those at the end start.
+fn sampled(len: usize) -> (usize, usize) {
+    if len > MAX_ITEMS { (MAX_ITEMS / 2, len - MAX_ITEMS / 2) } else { (len, len) }
+}
+
+const ARRAY: u64 = 0x5bd1_e995_7b7d_159b;
+const OBJECT: u64 = 0xc2b2_ae3d_27d4_eb4f;
+
+/// A number as it is compared: there is one zero.
+fn plain(number: &Number) -> f64 {
+    number.as_f64().unwrap_or_default() + 0.0
 }
 
 /// The readable name of the value at `place` of the list that [`observe`] made of `result`.
@@ -288,7 +340,7 @@ pub(crate) fn name(result: &Value, place: usize) -> String {
     }
     let (mut left, mut name) = (place, String::new());
     find(result, &mut left, &mut name);
-    if name.is_empty() { "the result".to_owned() } else { format!("'{name}'") }
+    if name.is_empty() { "the result".to_owned() } else { format!("'{}'", shortened(name)) }
 }
 
 const DIGIT: u16 = 1;

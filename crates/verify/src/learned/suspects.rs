@@ -102,11 +102,13 @@ impl Suspects {
     /// Whether another session got this result, too, for the same arguments.
     pub(crate) fn corroborates(&mut self, scene: &Scene<'_>, session: u64) -> bool {
         let scalars = scene.seen.iter().filter(|seen| !matches!(seen.what, What::Array(_) | What::Object { .. }));
-        let mut values: Vec<(u32, u32)> = scalars.map(|seen| (fold(seen.path), fold(seen.what.digest()))).collect();
+        let mut values: Vec<(u32, u32)> = scalars.map(|seen| (fold(seen.path), seen.digest())).collect();
         values.sort_unstable();
         values.truncate(COMPARED);
         let sighting = Sighting { args: scene.args_id.unwrap_or_default(), session, values: values.into() };
-        if self.sightings.iter().any(|earlier| earlier.agrees(&sighting)) {
+        if let Some(place) = self.sightings.iter().position(|earlier| earlier.agrees(&sighting)) {
+            // One sighting confirms one other.
+            self.sightings.remove(place);
             return true;
         }
         if self.sightings.len() >= SIGHTINGS {
