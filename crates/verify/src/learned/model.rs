@@ -149,7 +149,8 @@ pub(crate) struct Last {
     result: u64,
     fields: Box<[(u32, u32)]>,
     /// The session that had a result that was learned in doubt: it takes another session to confirm that things changed.
-    unconfirmed: u64,
+    /// And what was surprising.
+    unconfirmed: (u64, u32),
 }
 
 /// What is known of one path.
@@ -496,7 +497,10 @@ impl Model {
             }
             self.learn_value(&seen, scene, stamp);
         }
-        self.learn_repetition(scene, last, believed, stamp);
+        let strongest = surprises.0.iter().flatten().min_by(|a, b| a.rarity.total_cmp(&b.rarity));
+        let doubt =
+            strongest.and_then(|surprise| scene.seen.get(surprise.place as usize)).map_or(0, |seen| fold(seen.path));
+        self.learn_repetition(scene, last, (believed, doubt), stamp);
         dropped
     }
 
@@ -570,7 +574,13 @@ impl Model {
         }
     }
 
-    fn learn_repetition(&mut self, scene: &Scene<'_>, last: Option<&mut Last>, believed: bool, stamp: Stamp) {
+    fn learn_repetition(
+        &mut self,
+        scene: &Scene<'_>,
+        last: Option<&mut Last>,
+        (believed, doubt): (bool, u32),
+        stamp: Stamp,
+    ) {
         let (Some(args), Some(last)) = (scene.args_id, last) else { return };
         let result = scene.digest;
         let known = last.model == self.id;
@@ -600,8 +610,8 @@ impl Model {
             self.borrowed.learn(borrowed, stamp);
         }
         if !believed {
-            let by = std::mem::replace(&mut last.unconfirmed, scene.session);
-            if by == scene.session || by == 0 || scene.session == 0 {
+            let (by, was) = std::mem::replace(&mut last.unconfirmed, (scene.session, doubt));
+            if by == scene.session || by == 0 || scene.session == 0 || (!known && was != doubt) {
                 return;
             }
         }
