@@ -22,8 +22,10 @@ use crate::{
     learned::{
         echo::arguments,
         evidence::{Evidence, together},
-        model::{Last, Model, Scene, Surprises},
+        model::{Last, Model},
         observe::{Paths, observe},
+        scene::Scene,
+        surprise::Surprises,
     },
     snapshot,
     state::{History, Ids, Locked, MAX_TOOL_NAME, State, ToolState},

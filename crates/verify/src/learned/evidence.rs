@@ -6,12 +6,18 @@
 //! all. A fabricated result breaks content or latency, seldom both: the two are alternatives, weighed as a mixture, and
 //! perfect content says nothing for an answer that came too fast.
 
-use super::model::{ASPECT_LIST, ASPECTS, Aspect, Model, Surprise, Surprises, Why};
-use super::observe::{What, name};
-use super::{counts::Alarms, model::Scene};
-use crate::{Signal, SignalResult};
-use serde_json::Value;
 use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+use super::{
+    counts::Alarms,
+    model::Model,
+    observe::{What, name},
+    scene::Scene,
+    surprise::{ASPECT_LIST, ASPECTS, Aspect, Surprise, Surprises, Why},
+};
+use crate::{Signal, SignalResult};
 
 /// Less surprise than this is none, in nats.
 const NOTICEABLE: f64 = 0.7;

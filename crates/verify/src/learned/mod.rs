@@ -11,4 +11,6 @@ pub(crate) mod echo;
 pub(crate) mod evidence;
 pub(crate) mod model;
 pub(crate) mod observe;
+pub(crate) mod scene;
+pub(crate) mod surprise;
 pub(crate) mod suspects;

@@ -1,13 +1,15 @@
 //! What one tool's results look like, learned from its own traffic.
 
-use std::{cell::OnceCell, collections::VecDeque, hash::BuildHasherDefault};
+use std::{collections::VecDeque, hash::BuildHasherDefault};
 
 use serde::{Deserialize, Serialize};
 
 use super::{
     counts::{Alarms, Categories, Novelty, Range, Stamp},
-    echo::{Argument, Echoes},
+    echo::Echoes,
     observe::{NONE, Seen, What, fold, mix, number_form, scaled},
+    scene::Scene,
+    surprise::{ASPECTS, Aspect, Surprise, Surprises, Why},
 };
 use crate::{Signal, SignalResult, fields::PathId, state::Folded};
 
@@ -26,121 +28,16 @@ const RECENT_ALARMS: usize = 32;
 const LEVEL_OF_DOUBT: f64 = 2.0;
 /// Results believed in between after which the same alarm is another one.
 const ALARM_AGAIN: u32 = 16;
-/// Fields remembered of the last result for the same arguments.
-const REMEMBERED_FIELDS: usize = 96;
 /// Members of an object that are known by name.
 const MAX_CHILDREN: usize = 256;
-/// Keys and types rarer than this are unlike what was learned.
-const UNLIKE: f64 = 0.1;
 /// What a change between equal calls is worth before any were compared.
 const CHANGES_EXPECTED: f64 = 4.0;
 
-/// What is judged separately, because each has its own rate of false alarms.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Aspect {
-    /// Keys and types.
-    Structure,
-    /// How texts and numbers are built.
-    Format,
-    /// Values of a closed set.
-    Value,
-    /// Ranges of numbers and lengths.
-    Range,
-    /// Repeated arguments.
-    Echo,
-    /// Another result for the same arguments.
-    Changed,
-    /// The same result for other arguments.
-    Borrowed,
-    /// The time it took.
-    Latency,
-}
-
-pub(crate) const ASPECTS: usize = 8;
-pub(crate) const ASPECT_LIST: [Aspect; ASPECTS] = [
-    Aspect::Structure,
-    Aspect::Format,
-    Aspect::Value,
-    Aspect::Range,
-    Aspect::Echo,
-    Aspect::Changed,
-    Aspect::Borrowed,
-    Aspect::Latency,
-];
 const SIGNALS: usize = Signal::ALL.len();
 /// P(a signal of the table fires on a genuine result), before any was seen.
 const ALARM_RATE: f64 = 0.05;
 /// How many observations that is worth.
 const ALARM_WEIGHT: f64 = 20.0;
-
-/// What was surprising.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) enum Why {
-    Nothing,
-    Kind,
-    Missing(u32),
-    NewKey,
-    Keys,
-    Empty,
-    Characters,
-    Shape,
-    NumberForm,
-    Value,
-    Number,
-    Length,
-    Echo,
-    Changed,
-    Borrowed,
-    Fast(f64),
-    Slow(f64),
-}
-
-/// How surprising an aspect of a result is, at its most surprising place.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct Surprise {
-    /// The probability that a genuine result is at least so rare.
-    pub(crate) rarity: f64,
-    /// Where, in the list of observed values.
-    pub(crate) place: u32,
-    pub(crate) why: Why,
-}
-
-/// The surprises of one result; an aspect that could not be judged has none.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct Surprises([Option<Surprise>; ASPECTS]);
-
-impl Surprises {
-    pub(crate) fn none() -> Self {
-        Self([None; ASPECTS])
-    }
-
-    /// Whether keys or types are unlike what was learned.
-    pub(crate) fn is_structural(&self) -> bool {
-        self.get(Aspect::Structure).is_some_and(|surprise| surprise.rarity < UNLIKE)
-    }
-
-    pub(crate) fn get(&self, aspect: Aspect) -> Option<Surprise> {
-        self.0[aspect as usize]
-    }
-
-    fn judged(&mut self, aspect: Aspect) {
-        self.0[aspect as usize].get_or_insert(Surprise { rarity: 1.0, place: 0, why: Why::Nothing });
-    }
-
-    fn add(&mut self, aspect: Aspect, rarity: f64, place: usize, why: Why) {
-        let slot = &mut self.0[aspect as usize];
-        if slot.is_none_or(|before| rarity < before.rarity) {
-            *slot = Some(Surprise { rarity, place: place as u32, why });
-        }
-    }
-}
-
-impl Surprise {
-    /// In nats.
-    pub(crate) fn nats(&self) -> f64 {
-        -libm::log(self.rarity.clamp(1e-9, 1.0))
-    }
-}
 
 /// The last result for some arguments.
 #[derive(Debug, Default, Clone, PartialEq, Serialize, Deserialize)]
@@ -226,63 +123,6 @@ pub(crate) struct Model {
     latency: Range,
     /// For each of the seed's signals: how often it was evaluated, and how often it fired.
     fired: [(f32, f32); SIGNALS],
-}
-
-/// Everything that judging one call needs.
-pub(crate) struct Scene<'a> {
-    pub(crate) seen: Vec<Seen<'a>>,
-    pub(crate) arguments: Vec<Argument<'a>>,
-    pub(crate) args_id: Option<u64>,
-    /// 0 where there is none.
-    session: u64,
-    pub(crate) latency_ms: Option<f64>,
-    /// The whole result in one number, whatever the order of its keys.
-    digest: u64,
-    /// Known paths with the digest of all their values and the first place, ordered; made when first wanted.
-    fields: OnceCell<Vec<(u32, u32, usize)>>,
-}
-
-impl<'a> Scene<'a> {
-    fn fields(&self) -> &[(u32, u32, usize)] {
-        self.fields.get_or_init(|| {
-            let mut fields: Vec<(u32, u32, usize)> = Vec::with_capacity(self.seen.len());
-            let known = self.seen.iter().enumerate().filter(|(_, seen)| seen.node != NONE);
-            fields.extend(known.map(|(place, seen)| (seen.node, seen.digest(), place)));
-            fields.sort_unstable();
-            fields.dedup_by(|next, first| {
-                let same = next.0 == first.0;
-                if same {
-                    first.1 = first.1.wrapping_mul(31).wrapping_add(next.1);
-                }
-                same
-            });
-            fields.truncate(REMEMBERED_FIELDS);
-            fields
-        })
-    }
-
-    /// What the result looks like from outside, as a category: its type and its keys.
-    pub(crate) fn outline(&self) -> u32 {
-        let outer = self.seen.iter().take(2).map(|seen| match seen.what {
-            What::Object { keys, .. } => u64::from(keys) | 1 << 40,
-            other => u64::from(other.kind()),
-        });
-        fold(match self.seen.first().map(|root| root.what) {
-            Some(What::Array(_)) => outer.fold(0, mix),
-            _ => outer.take(1).fold(0, mix),
-        })
-    }
-
-    pub(crate) fn new(
-        seen: Vec<Seen<'a>>,
-        arguments: Vec<Argument<'a>>,
-        (args_id, session): (Option<u64>, Option<u64>),
-        latency_ms: Option<f64>,
-    ) -> Self {
-        let session = session.unwrap_or_default();
-        let digest = seen.first().map_or(0, |root| root.hash);
-        Self { seen, arguments, args_id, session, latency_ms, digest, fields: OnceCell::new() }
-    }
 }
 
 impl Model {

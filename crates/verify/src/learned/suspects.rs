@@ -11,8 +11,9 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     counts::Categories,
-    model::{Model, Scene},
+    model::Model,
     observe::{What, fold},
+    scene::Scene,
 };
 
 /// Results blocked in a row after which a tool is taken to have changed.

@@ -1,0 +1,68 @@
+//! One call, as a model sees it.
+
+use std::cell::OnceCell;
+
+use super::{
+    echo::Argument,
+    observe::{NONE, Seen, What, fold, mix},
+};
+
+/// Fields remembered of the last result for the same arguments.
+const REMEMBERED_FIELDS: usize = 96;
+
+/// Everything that judging one call needs.
+pub(crate) struct Scene<'a> {
+    pub(crate) seen: Vec<Seen<'a>>,
+    pub(crate) arguments: Vec<Argument<'a>>,
+    pub(crate) args_id: Option<u64>,
+    /// 0 where there is none.
+    pub(super) session: u64,
+    pub(crate) latency_ms: Option<f64>,
+    /// The whole result in one number, whatever the order of its keys.
+    pub(super) digest: u64,
+    /// Known paths with the digest of all their values and the first place, ordered; made when first wanted.
+    pub(super) fields: OnceCell<Vec<(u32, u32, usize)>>,
+}
+
+impl<'a> Scene<'a> {
+    pub(super) fn fields(&self) -> &[(u32, u32, usize)] {
+        self.fields.get_or_init(|| {
+            let mut fields: Vec<(u32, u32, usize)> = Vec::with_capacity(self.seen.len());
+            let known = self.seen.iter().enumerate().filter(|(_, seen)| seen.node != NONE);
+            fields.extend(known.map(|(place, seen)| (seen.node, seen.digest(), place)));
+            fields.sort_unstable();
+            fields.dedup_by(|next, first| {
+                let same = next.0 == first.0;
+                if same {
+                    first.1 = first.1.wrapping_mul(31).wrapping_add(next.1);
+                }
+                same
+            });
+            fields.truncate(REMEMBERED_FIELDS);
+            fields
+        })
+    }
+
+    /// What the result looks like from outside, as a category: its type and its keys.
+    pub(crate) fn outline(&self) -> u32 {
+        let outer = self.seen.iter().take(2).map(|seen| match seen.what {
+            What::Object { keys, .. } => u64::from(keys) | 1 << 40,
+            other => u64::from(other.kind()),
+        });
+        fold(match self.seen.first().map(|root| root.what) {
+            Some(What::Array(_)) => outer.fold(0, mix),
+            _ => outer.take(1).fold(0, mix),
+        })
+    }
+
+    pub(crate) fn new(
+        seen: Vec<Seen<'a>>,
+        arguments: Vec<Argument<'a>>,
+        (args_id, session): (Option<u64>, Option<u64>),
+        latency_ms: Option<f64>,
+    ) -> Self {
+        let session = session.unwrap_or_default();
+        let digest = seen.first().map_or(0, |root| root.hash);
+        Self { seen, arguments, args_id, session, latency_ms, digest, fields: OnceCell::new() }
+    }
+}
