@@ -1,14 +1,17 @@
 //! Recorded tool calls, as JSON Lines.
 
-use std::path::Path;
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+};
 
 use anyhow::{Context, bail, ensure};
 use clap::ValueEnum;
-use credence_verify::{Builder, Call, Engine, Stake};
+use credence_verify::{Builder, Call, Engine, ProfileBuilder, Stake};
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::{lines::Lines, output::Output};
+use crate::{input, lines::Lines, output::Output};
 
 /// A longer trace is reported as too long, and not read whole.
 pub const MAX_TRACE_BYTES: usize = 16 * 1024 * 1024;
@@ -23,12 +26,57 @@ pub enum Mode {
 }
 
 impl Mode {
-    pub fn builder(self) -> Builder {
+    fn builder(self) -> Builder {
         Engine::builder().mode(match self {
             Mode::Fixed => credence_verify::Mode::Fixed,
             Mode::Adaptive => credence_verify::Mode::Adaptive,
         })
     }
+}
+
+/// The state of a full engine with default limits is smaller.
+const MAX_STATE_BYTES: u64 = 4 * 1024 * 1024 * 1024;
+/// Profiles, or calibrations, of some ten thousand tools.
+pub const MAX_SETTINGS_BYTES: u64 = 16 * 1024 * 1024;
+
+/// Which engine judges.
+#[derive(clap::Args)]
+pub struct EngineArgs {
+    /// How results are judged
+    #[arg(long, value_enum, default_value_t = Mode::Adaptive)]
+    pub mode: Mode,
+    /// What is known of tools: a TOML file with a table for each (`credence learn` writes one)
+    #[arg(long, value_name = "FILE")]
+    profiles: Option<PathBuf>,
+}
+
+impl EngineArgs {
+    /// The engine, going on from what `state` holds, if it exists.
+    pub fn build(&self, state: Option<&Path>) -> anyhow::Result<Engine> {
+        let engine = match state {
+            Some(path) if path.exists() => {
+                let snapshot = input::file(path, MAX_STATE_BYTES)?;
+                self.mode.builder().restore(&snapshot).with_context(|| format!("--state {}", path.display()))?
+            }
+            _ => self.mode.builder().build(),
+        };
+        if let Some(path) = &self.profiles {
+            register(&engine, path)?;
+        }
+        Ok(engine)
+    }
+}
+
+fn register(engine: &Engine, path: &Path) -> anyhow::Result<()> {
+    let bytes = input::file(path, MAX_SETTINGS_BYTES)?;
+    let text = String::from_utf8_lossy(&bytes);
+    let profiles: BTreeMap<String, ProfileBuilder> =
+        toml::from_str(&text).with_context(|| format!("{} is not a file of profiles", path.display()))?;
+    for (tool, profile) in profiles {
+        let registered = profile.build().and_then(|profile| engine.register(&tool, profile));
+        registered.with_context(|| format!("{}, tool '{tool}'", path.display()))?;
+    }
+    Ok(())
 }
 
 /// One line; fields that are not known are passed over.

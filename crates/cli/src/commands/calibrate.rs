@@ -5,11 +5,7 @@ use credence_verify::{Calibration, Decision, Signal, Verdict, measure};
 use serde::Serialize;
 use serde_json::json;
 
-use super::{
-    Done, answer,
-    evaluate::percent,
-    verify::{self, Calibrations},
-};
+use super::{Done, answer, evaluate::percent, verify::Calibrations};
 use crate::{
     output::{Output, table},
     traces::{self, Mode, Trace},
@@ -28,12 +24,8 @@ pub struct Args {
     /// learned only; - for standard input
     #[arg(default_value = "-")]
     file: String,
-    /// How results are judged
-    #[arg(long, value_enum, default_value_t = Mode::Adaptive)]
-    mode: Mode,
-    /// What is known of tools: a TOML file with a table for each
-    #[arg(long, value_name = "FILE")]
-    profiles: Option<PathBuf>,
+    #[command(flatten)]
+    engine: traces::EngineArgs,
     /// The share of genuine results that may be blocked
     #[arg(long, value_name = "RATE", default_value_t = 0.01, value_parser = traces::rate)]
     max_false_block_rate: f64,
@@ -96,7 +88,7 @@ pub fn run(out: &Output, args: Args) -> Done {
         let best = candidates.into_iter().min_by(|a, b| loss(a.1).total_cmp(&loss(b.1)));
         let Some((calibrations, judged)) = best else { continue };
         let mut calibration = calibrations.tools[*tool].clone();
-        thresholds(&mut calibration, &judged[*tool].fit, args.max_false_block_rate, args.mode);
+        thresholds(&mut calibration, &judged[*tool].fit, args.max_false_block_rate, args.engine.mode);
         chosen.tools.insert((*tool).clone(), calibration);
     }
     let after = judge(out, &args, &traces, &chosen)?;
@@ -147,10 +139,7 @@ fn judge(
     traces: &[Trace],
     calibrations: &Calibrations,
 ) -> anyhow::Result<BTreeMap<String, Tool>> {
-    let engine = args.mode.builder().build();
-    if let Some(path) = &args.profiles {
-        verify::register(&engine, path)?;
-    }
+    let engine = args.engine.build(None)?;
     calibrations.apply(&engine)?;
     // Of each sort the first half is fitted to.
     let mut left: BTreeMap<(&str, bool), usize> = BTreeMap::new();

@@ -14,11 +14,11 @@ use credence_verify::{
 use serde::Serialize;
 use serde_json::Value;
 
-use super::{Done, answer, verify};
+use super::{Done, answer};
 use crate::{
     output::{Output, table},
     report,
-    traces::{self, Mode, Trace},
+    traces::{self, Trace},
 };
 
 /// The share of fabricated results that calibration is measured at.
@@ -35,12 +35,8 @@ pub struct Args {
     /// Genuine traces, one a line, in the order in which they came; those labelled 1 are passed over; - for standard input
     #[arg(default_value = "-")]
     file: String,
-    /// How results are judged
-    #[arg(long, value_enum, default_value_t = Mode::Adaptive)]
-    mode: Mode,
-    /// What is known of tools: a TOML file with a table for each
-    #[arg(long, value_name = "FILE")]
-    profiles: Option<PathBuf>,
+    #[command(flatten)]
+    engine: traces::EngineArgs,
     /// Write a page with the ROC curve and the reliability diagram
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
@@ -109,10 +105,7 @@ pub fn run(out: &Output, args: Args) -> Done {
 }
 
 fn evaluate(out: &Output, args: &Args, traces: &[Trace]) -> anyhow::Result<Evaluation> {
-    let engine = args.mode.builder().build();
-    if let Some(path) = &args.profiles {
-        verify::register(&engine, path)?;
-    }
+    let engine = args.engine.build(None)?;
     let mut totals: HashMap<&str, usize> = HashMap::new();
     traces.iter().for_each(|trace| *totals.entry(&trace.tool).or_default() += 1);
     let mut seen: HashMap<&str, usize> = HashMap::new();

@@ -6,7 +6,7 @@ use std::{
 };
 
 use anyhow::Context;
-use credence_verify::{Calibration, Engine, ProfileBuilder, Verdict};
+use credence_verify::{Calibration, Engine, Verdict};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -14,13 +14,8 @@ use super::{Done, answer};
 use crate::{
     input,
     lines::Lines,
-    traces::{self, MAX_TRACE_BYTES, Mode, Trace},
+    traces::{self, MAX_TRACE_BYTES, Trace},
 };
-
-/// The state of a full engine with default limits is smaller.
-const MAX_STATE_BYTES: u64 = 4 * 1024 * 1024 * 1024;
-/// Profiles of some ten thousand tools.
-const MAX_PROFILES_BYTES: u64 = 16 * 1024 * 1024;
 
 #[derive(clap::Args)]
 pub struct Args {
@@ -28,15 +23,11 @@ pub struct Args {
     /// "learn"?, "id"?}; - for standard input
     #[arg(default_value = "-")]
     file: String,
-    /// How results are judged
-    #[arg(long, value_enum, default_value_t = Mode::Adaptive)]
-    mode: Mode,
+    #[command(flatten)]
+    engine: traces::EngineArgs,
     /// Go on from what this file holds, if it exists, and keep there what was learned
     #[arg(long, value_name = "FILE")]
     state: Option<PathBuf>,
-    /// What is known of tools: a TOML file with a table for each (`credence learn` writes one)
-    #[arg(long, value_name = "FILE")]
-    profiles: Option<PathBuf>,
     /// Prior, thresholds and ratios: a TOML file (`credence calibrate` writes one)
     #[arg(long, value_name = "FILE")]
     calibration: Option<PathBuf>,
@@ -75,19 +66,10 @@ struct Line {
 }
 
 pub fn run(args: Args) -> Done {
-    let engine = match &args.state {
-        Some(path) if path.exists() => {
-            let snapshot = input::file(path, MAX_STATE_BYTES)?;
-            args.mode.builder().restore(&snapshot).with_context(|| format!("--state {}", path.display()))?
-        }
-        _ => args.mode.builder().build(),
-    };
-    if let Some(path) = &args.profiles {
-        register(&engine, path)?;
-    }
+    let engine = args.engine.build(args.state.as_deref())?;
     let mut calibrations: Calibrations = match &args.calibration {
         Some(path) => {
-            let bytes = input::file(path, MAX_PROFILES_BYTES)?;
+            let bytes = input::file(path, traces::MAX_SETTINGS_BYTES)?;
             toml::from_str(&String::from_utf8_lossy(&bytes))
                 .with_context(|| format!("{} is not a calibration file", path.display()))?
         }
@@ -127,18 +109,6 @@ pub fn keep(path: &Path, snapshot: &[u8]) -> io::Result<()> {
     let mut file = File::create(&next)?;
     file.write_all(snapshot).and_then(|()| file.sync_all())?;
     fs::rename(next, path)
-}
-
-pub fn register(engine: &Engine, path: &Path) -> anyhow::Result<()> {
-    let bytes = input::file(path, MAX_PROFILES_BYTES)?;
-    let text = String::from_utf8_lossy(&bytes);
-    let profiles: BTreeMap<String, ProfileBuilder> =
-        toml::from_str(&text).with_context(|| format!("{} is not a file of profiles", path.display()))?;
-    for (tool, profile) in profiles {
-        let registered = profile.build().and_then(|profile| engine.register(&tool, profile));
-        registered.with_context(|| format!("{}, tool '{tool}'", path.display()))?;
-    }
-    Ok(())
 }
 
 fn judge(engine: &Engine, bytes: &[u8]) -> anyhow::Result<Line> {
