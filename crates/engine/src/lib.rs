@@ -1,9 +1,10 @@
-//! Pure scoring (seed 4): signals in, numbers out. No I/O, no clock, no randomness.
+//! Pure scoring: signals, summaries and records in, numbers out. No I/O, no clock, no randomness.
 //!
-//! - [`universal`]: the Universal Trust Score, formula `uts/1`, from [`mixture`], [`coverage`] and [`tiers`];
+//! - [`universal`]: the Universal Trust Score of seed 4, formula `uts/1`, from [`mixture`], [`coverage`] and [`tiers`];
 //! - [`certification`]: which tier's requirements are met, and what is missing for the next;
 //! - [`contribution`]: what each source did to a score;
-//! - [`custom`]: a consumer's own source weights; sees signals only, never the universal score (seed 4, R07).
+//! - [`custom`]: a consumer's own source weights; sees signals only, never the universal score (seed 4, R07);
+//! - [`hcs25`]: the HCS-25 trust score, its catalogue of adapters, and output verification by several providers (seed 0).
 //!
 //! Determinism is a promise to auditors: sums run in the order of the input, `erfc` comes from `libm` and not from the
 //! platform, nothing iterates a hash map.
@@ -25,6 +26,7 @@ pub mod contribution;
 pub mod coverage;
 pub mod custom;
 mod error;
+pub mod hcs25;
 pub mod mixture;
 pub mod tiers;
 pub mod universal;

@@ -30,6 +30,7 @@ mod id;
 pub mod jwk;
 mod key;
 pub mod limits;
+pub mod schemas;
 mod signal;
 pub mod strict;
 mod tag;

@@ -1,0 +1,141 @@
+//! What Credence makes of a summary: the signals `output_quality` and `output_coverage` (DESIGN, *HCS-25*; ADR 0007).
+//!
+//! ```text
+//! power   = max(clamp(blockRate / 0.05, 0, 1), caught / canaries)        canaries: at least 50 of them
+//! quality = 100 · allowRate · avgConfidence · power · min(1, stake)
+//! ```
+//!
+//! Two differences from the standard's quality. Power can be shown by canaries, so that an honest agent is not rated by how
+//! often it was blocked. And stakes can lower quality but not raise it: they are the caller's word.
+//!
+//! The uncertainty is that of the counts behind it: each rate as a Beta posterior under Jeffreys' prior, put together by the
+//! delta method.
+
+use super::{FULL_POWER_BLOCK_RATE, Parameters, Summary};
+
+/// Canaries below which a recall shows nothing.
+pub const MIN_CANARIES: u64 = 50;
+/// Signals' standard deviation is at most this (the widest that a value on 0..=100 can have).
+const MAX_STDDEV: f64 = 50.0;
+
+/// A value with its uncertainty.
+#[derive(Debug, Clone, Copy, PartialEq, serde::Serialize)]
+pub struct Estimate {
+    /// 0..=100.
+    pub value: f64,
+    /// 0..=50.
+    pub stddev: f64,
+}
+
+/// How able to tell good from bad a provider has shown itself, 0..=1, and the variance of that.
+pub fn power(summary: &Summary) -> (f64, f64) {
+    let n = summary.total_checks as f64;
+    let by_blocks = (summary.block_rate / FULL_POWER_BLOCK_RATE).clamp(0.0, 1.0);
+    // A share far above the threshold is not uncertain any more.
+    let blocks_variance = if summary.block_rate >= 2.0 * FULL_POWER_BLOCK_RATE {
+        0.0
+    } else {
+        beta_variance(summary.block_rate, n) / (FULL_POWER_BLOCK_RATE * FULL_POWER_BLOCK_RATE)
+    };
+    match summary.canaries {
+        Some(canaries) if canaries.checks >= MIN_CANARIES => {
+            let made = canaries.checks as f64;
+            let recall = canaries.caught as f64 / made;
+            if recall >= by_blocks {
+                return (recall, beta_variance(recall, made));
+            }
+        }
+        _ => {}
+    }
+    (by_blocks, blocks_variance.min(0.25))
+}
+
+/// The signal `output_quality`.
+pub fn quality(summary: &Summary, parameters: &Parameters) -> Estimate {
+    let n = summary.total_checks as f64;
+    let (power, power_variance) = power(summary);
+    let stake = parameters.stake_multiplier(summary).min(1.0);
+    let (allow, confidence) = (summary.allow_rate, summary.avg_confidence);
+    let scale = 100.0 * stake;
+    let square = |x: f64| x * x;
+    // The spread of single confidences is not reported; a value on 0..=1 with this mean has at most that of a coin.
+    let variance = square(confidence * power) * beta_variance(allow, n)
+        + square(allow * power) * beta_variance(confidence, n)
+        + square(allow * confidence) * power_variance;
+    Estimate {
+        value: (scale * allow * confidence * power).clamp(0.0, 100.0),
+        stddev: (scale * libm::sqrt(variance)).clamp(0.0, MAX_STDDEV),
+    }
+}
+
+/// The signal `output_coverage`: the count taken as Poisson's.
+pub fn coverage(checks: u64, parameters: &Parameters) -> Estimate {
+    let value = parameters.coverage(checks);
+    let n = checks as f64;
+    let slope = 100.0 * parameters.volume_scale / (parameters.volume_cap * core::f64::consts::LN_10 * (n + 1.0));
+    let stddev = if value >= 100.0 { 0.0 } else { slope * libm::sqrt(n) };
+    Estimate { value, stddev: stddev.clamp(0.0, MAX_STDDEV) }
+}
+
+/// The variance of a rate of which `n` observations are known, under Jeffreys' prior.
+fn beta_variance(rate: f64, n: f64) -> f64 {
+    let (a, b) = (rate * n + 0.5, (1.0 - rate) * n + 0.5);
+    a * b / ((a + b) * (a + b) * (a + b + 1.0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Canaries, Summary};
+    use super::*;
+
+    fn summary(allow: f64, block: f64, checks: u64, canaries: Option<Canaries>) -> Summary {
+        Summary {
+            allow_rate: allow,
+            block_rate: block,
+            uncertain_rate: None,
+            avg_confidence: 0.95,
+            total_checks: checks,
+            stake_distribution: None,
+            window_days: None,
+            providers: Vec::new(),
+            canaries,
+            updated_at: None,
+        }
+    }
+
+    #[test]
+    fn canaries_show_the_power_that_an_honest_agent_gives_no_occasion_for() {
+        let parameters = Parameters::default();
+        let caught = |checks, caught| Some(Canaries { checks, caught });
+        let honest = quality(&summary(0.99, 0.01, 1000, caught(200, 180)), &parameters);
+        assert!((honest.value - 100.0 * 0.99 * 0.95 * 0.9).abs() < 1e-9, "{honest:?}");
+        let few = quality(&summary(0.99, 0.01, 1000, caught(49, 49)), &parameters);
+        assert!((few.value - 100.0 * 0.99 * 0.95 * 0.2).abs() < 1e-9, "{few:?}");
+        let rubber_stamp = quality(&summary(1.0, 0.0, 1000, caught(500, 0)), &parameters);
+        assert_eq!(rubber_stamp.value, 0.0);
+    }
+
+    #[test]
+    fn more_checks_are_less_uncertain() {
+        let parameters = Parameters::default();
+        let stddev = |checks| quality(&summary(0.9, 0.1, checks, None), &parameters).stddev;
+        assert!(stddev(10) > 2.0 * stddev(100) && stddev(100) > 2.0 * stddev(1000), "{} {}", stddev(10), stddev(100));
+        assert!(stddev(10) > 5.0 && stddev(100_000) < 0.2);
+        assert!(coverage(10, &parameters).stddev > coverage(100, &parameters).stddev);
+        assert_eq!(coverage(1000, &parameters), Estimate { value: 100.0, stddev: 0.0 });
+    }
+
+    #[test]
+    fn declaring_everything_critical_gains_nothing() {
+        let parameters = Parameters::default();
+        let plain = summary(0.6, 0.1, 100, None);
+        let mut critical = plain.clone();
+        let level = super::super::StakeLevel { checks: 100, allow_rate: None, avg_confidence: None };
+        critical.stake_distribution =
+            Some(super::super::StakeDistribution { critical: Some(level), ..Default::default() });
+        assert_eq!(quality(&critical, &parameters), quality(&plain, &parameters));
+        let mut trivial = plain.clone();
+        trivial.stake_distribution = Some(super::super::StakeDistribution { low: Some(level), ..Default::default() });
+        assert!((quality(&trivial, &parameters).value * 2.0 - quality(&plain, &parameters).value).abs() < 1e-9);
+    }
+}
