@@ -4,7 +4,8 @@
 //! - [`certification`]: which tier's requirements are met, and what is missing for the next;
 //! - [`contribution`]: what each source did to a score;
 //! - [`custom`]: a consumer's own source weights; sees signals only, never the universal score (seed 4, R07);
-//! - [`hcs25`]: the HCS-25 trust score, its catalogue of adapters, and output verification by several providers (seed 0).
+//! - [`hcs25`]: the HCS-25 trust score, its catalogue of adapters, and output verification by several providers (seed 0);
+//! - [`reputation`]: what agents make of each other's claims (seed 1).
 //!
 //! Determinism is a promise to auditors: sums run in the order of the input, `erfc` comes from `libm` and not from the
 //! platform, nothing iterates a hash map.
@@ -28,6 +29,7 @@ pub mod custom;
 mod error;
 pub mod hcs25;
 pub mod mixture;
+pub mod reputation;
 pub mod tiers;
 pub mod universal;
 
