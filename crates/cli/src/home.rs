@@ -101,7 +101,7 @@ impl Home {
     pub fn authority(&self) -> anyhow::Result<Authority> {
         let config = self.config()?;
         let ledger = SqliteLedger::open(self.options(), self.log_key(&config)?, clock())?;
-        let settings = Settings { coverage_floor: config.coverage_floor };
+        let settings = Settings { coverage_floor: config.coverage_floor, signer: None };
         Ok(Authority::open(Arc::new(ledger), &settings, clock())?)
     }
 

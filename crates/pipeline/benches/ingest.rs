@@ -33,11 +33,11 @@ fn key(n: usize) -> SecretKey {
 fn prepared() -> House {
     let house = house();
     for n in 0..SOURCES {
-        house.authority.add_source(NewSource { source: id(&source(n)), weight: 1.0, description: None }).unwrap();
+        house.authority.add_source(NewSource::new(id(&source(n)), 1.0)).unwrap();
         house.authority.add_key(&key(n).public(), id(&source(n))).unwrap();
     }
     for n in 0..AGENTS {
-        house.authority.add_agent(NewAgent { agent: id(&format!("agent-{n}")), name: None, aliases: vec![] }).unwrap();
+        house.authority.add_agent(NewAgent::new(id(&format!("agent-{n}")))).unwrap();
     }
     house
 }

@@ -64,10 +64,7 @@ fn recompute(agents: usize) {
     let house = house();
     let ledger = house.authority.ledger();
     for n in 0..SOURCES {
-        house
-            .authority
-            .add_source(NewSource { source: id(&format!("source-{n}")), weight: 1.0, description: None })
-            .unwrap();
+        house.authority.add_source(NewSource::new(id(&format!("source-{n}")), 1.0)).unwrap();
     }
     fill(ledger, agents);
     let before = peak_mib();
@@ -95,7 +92,7 @@ fn fill(ledger: &dyn Ledger, agents: usize) {
         write(ledger, move |tx| {
             for n in first..(first + AGENTS_PER_WORK).min(agents) {
                 let agent = format!("agent-{n:08}");
-                let row = AgentRow { seq: 0, registered_at, name: None, aliases: vec![] };
+                let row = AgentRow { seq: 0, registered_at, name: None, aliases: vec![], owner: None };
                 tables::put(tx, tables::AGENTS, &agent, &row)?;
                 for s in 0..SIGNALS_PER_AGENT {
                     let slot = format!("{agent}/source-{}/{}", s % SOURCES, TAGS[s / SOURCES]);

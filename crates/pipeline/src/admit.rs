@@ -35,6 +35,13 @@ pub type Verdict = std::result::Result<Admitted, Rejection>;
 #[derive(Debug)]
 pub struct Checked(Signal);
 
+impl Checked {
+    /// One that the authority just signed itself.
+    pub(crate) fn own(signal: Signal) -> Self {
+        Self(signal)
+    }
+}
+
 /// The first step of admission.
 pub struct Gate {
     tags: TagRegistry,
@@ -98,7 +105,7 @@ impl Gate {
         Ok(signal.verify(key)?)
     }
 
-    fn key(&self, ledger: &dyn Ledger, id: KeyId) -> Result<Option<(EntityId, PublicKey)>> {
+    pub(crate) fn key(&self, ledger: &dyn Ledger, id: KeyId) -> Result<Option<(EntityId, PublicKey)>> {
         if let Some(known) = self.keys.read().unwrap_or_else(PoisonError::into_inner).get(&id) {
             return Ok(Some(known.clone()));
         }
@@ -147,14 +154,12 @@ impl Seen {
         Ok(revoked_from)
     }
 
-    fn weight(&mut self, tx: &dyn Transaction, source: &EntityId) -> Result<f64> {
+    fn weight(&mut self, tx: &dyn Transaction, source: &EntityId) -> Result<Option<f64>> {
         if let Some(weight) = self.weights.get(source) {
-            return Ok(*weight);
+            return Ok(Some(*weight));
         }
         let row: Option<SourceRow> = tables::get(tx, tables::SOURCES, source.as_str())?;
-        let weight = row.ok_or_else(|| Error::UnknownSource(source.to_string()))?.weight;
-        self.weights.insert(source.clone(), weight);
-        Ok(weight)
+        Ok(row.map(|row| *self.weights.entry(source.clone()).or_insert(row.weight)))
     }
 }
 
@@ -178,7 +183,9 @@ fn settle_one(tx: &mut dyn Transaction, signal: Signal, seen: &mut Seen) -> Resu
             Some(_) => {}
         }
     }
-    let weight = seen.weight(tx, &draft.source)?;
+    let Some(weight) = seen.weight(tx, &draft.source)? else {
+        return Ok(Err(Rejection::UnknownSource(draft.source.clone())));
+    };
     let subject = draft.agent.clone();
     let entry = NewEntry {
         kind: Kind::Signal,

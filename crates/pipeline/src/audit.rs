@@ -19,6 +19,8 @@ use crate::{
     Result,
     record::{AgentRecord, KeyRecord, Record, RevocationRecord},
     replay::{Findings, Fold, for_each_chunk},
+    schema,
+    statements::{Stated, rules},
     tables::{self, AgentRow, KeyRow, SignalPlace, SourceRow},
 };
 
@@ -199,7 +201,7 @@ impl Audit<'_> {
             Record::Source(source) => Some(&source.source),
             Record::Key(key) => Some(&key.source),
             Record::Revocation(revocation) => self.keys.get(&revocation.key_id).map(|key| &key.source),
-            Record::Score(_) | Record::Other(_) => None,
+            Record::Score(_) | Record::Statement(_) | Record::Other(_) => None,
         };
         if subject.is_some_and(|subject| *subject != entry.subject) {
             self.report.findings.add(one.seq, format!("the subject '{}' is not whom the body is about", entry.subject));
@@ -210,6 +212,7 @@ impl Audit<'_> {
             Record::Source(source) if !is_weight(source.weight) => vec![format!("{} is no weight", source.weight)],
             Record::Revocation(revocation) => self.revocation(one.seq, revocation)?,
             Record::Agent(agent) => self.aliases(agent)?,
+            Record::Statement(stated) => self.statement(entry, stated)?,
             Record::Score(score) if self.last_change.is_some_and(|change| score.as_of <= change) => {
                 vec![format!("the score saw {} entries, and something changed after those", score.as_of)]
             }
@@ -231,8 +234,10 @@ impl Audit<'_> {
         if self.row::<KeyRow>(tables::KEYS, &key.key_id.to_string())?.is_some() {
             wrong.push("the key was registered before".to_owned());
         }
-        if self.row::<SourceRow>(tables::SOURCES, key.source.as_str())?.is_none() {
-            wrong.push(format!("source '{}' was not registered", key.source));
+        if self.row::<SourceRow>(tables::SOURCES, key.source.as_str())?.is_none()
+            && self.row::<AgentRow>(tables::AGENTS, key.source.as_str())?.is_none()
+        {
+            wrong.push(format!("'{}' was not registered, neither as a source nor as an agent", key.source));
         }
         let former = match key.replaces {
             Some(former) => self.row::<KeyRow>(tables::KEYS, &former.to_string())?,
@@ -272,6 +277,41 @@ impl Audit<'_> {
                 Some(owner) if owner != agent.agent => wrong.push(format!("{alias} was an alias of '{owner}'")),
                 _ => {}
             }
+        }
+        Ok(wrong)
+    }
+
+    /// Schema, author, signature and the rules, as they were when the entry was written.
+    fn statement(&mut self, entry: &Entry, stated: &Stated) -> Result<Vec<String>> {
+        let statement = &stated.statement;
+        let mut wrong = Vec::new();
+        if let Err(violation) = schema::validate(statement.kind(), statement.record()) {
+            wrong.push(violation.to_string());
+        }
+        match self.row::<KeyRow>(tables::KEYS, &statement.key_id().to_string())? {
+            None => wrong.push(format!("signed by key {}, which was not registered", statement.key_id())),
+            Some(key) => {
+                self.report.signatures += 1;
+                if key.source != *statement.author() {
+                    wrong.push(format!("signed by a key of '{}'", key.source));
+                }
+                if key.revoked_from.is_some() {
+                    wrong.push("signed by a key that was revoked".into());
+                }
+                wrong.extend(statement.verify(&key.public_key).err().map(|error| error.to_string()));
+            }
+        }
+        let scratch = &self.fold.scratch;
+        wrong.extend(rules::examine(scratch, stated, entry.recorded_at)?.err().map(|rejection| rejection.to_string()));
+        if stated.subject(scratch)?.is_some_and(|subject| subject != entry.subject) {
+            wrong.push(format!("the subject '{}' is not whom the statement is about", entry.subject));
+        }
+        if stated.entry_kind() != entry.kind {
+            wrong.push(format!(
+                "a statement of kind {} in an entry of kind {}",
+                statement.kind().key(),
+                entry.kind.key()
+            ));
         }
         Ok(wrong)
     }

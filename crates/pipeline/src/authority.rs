@@ -9,12 +9,13 @@ use std::{
 
 use credence_engine::{certification::Requirements, universal::DEFAULT_COVERAGE_FLOOR};
 use credence_ledger::{Ledger, Ticket, sqlite::Clock};
-use credence_protocol::TagRegistry;
+use credence_protocol::{SecretKey, TagRegistry, Timestamp};
 use rayon::prelude::*;
 
 use crate::{
     Rejection, Result,
     admit::{self, Admitted, Checked, Gate, Verdict},
+    derive,
     recompute::{self, Recomputed},
     score::{self, SCORE_WITHIN, Scoring},
 };
@@ -40,11 +41,13 @@ pub enum Fed {
 pub struct Settings {
     /// Coverage below which a score is not published.
     pub coverage_floor: f64,
+    /// Signs the authority's own signals; without it none are emitted, and they wait.
+    pub signer: Option<SecretKey>,
 }
 
 impl Default for Settings {
     fn default() -> Self {
-        Self { coverage_floor: DEFAULT_COVERAGE_FLOOR }
+        Self { coverage_floor: DEFAULT_COVERAGE_FLOOR, signer: None }
     }
 }
 
@@ -55,6 +58,7 @@ pub struct Authority {
     scoring: Scoring,
     requirements: Requirements,
     clock: Clock,
+    maker: Maker,
     scorer: Scorer,
 }
 
@@ -63,9 +67,30 @@ impl Authority {
     pub fn open(ledger: Arc<dyn Ledger>, settings: &Settings, clock: Clock) -> Result<Self> {
         let tags = TagRegistry::standard()?;
         let scoring = Scoring::new(tags.clone(), settings.coverage_floor);
-        score_all(&*ledger, &scoring)?;
-        let scorer = Scorer::start(Arc::clone(&ledger), scoring.clone());
-        Ok(Self { ledger, gate: Gate::new(tags), scoring, requirements: Requirements::standard()?, clock, scorer })
+        let maker = Maker {
+            scoring: scoring.clone(),
+            signer: settings.signer.clone(),
+            clock: Arc::clone(&clock),
+            refused: Arc::default(),
+        };
+        maker.make_all(&*ledger)?;
+        let scorer = Scorer::start(Arc::clone(&ledger), maker.clone());
+        let requirements = Requirements::standard()?;
+        Ok(Self { ledger, gate: Gate::new(tags), scoring, requirements, clock, maker, scorer })
+    }
+
+    /// The authority's time.
+    pub(crate) fn now(&self) -> Timestamp {
+        (self.clock)()
+    }
+
+    pub(crate) fn gate(&self) -> &Gate {
+        &self.gate
+    }
+
+    /// Why the authority's own signals could not be emitted, if they could not.
+    pub fn own_signals_refused(&self) -> Option<Rejection> {
+        self.maker.refused.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// The ledger.
@@ -168,7 +193,7 @@ impl Authority {
 
     /// Scores every waiting agent now instead of within a second.
     pub fn settle_scores(&self) -> Result<()> {
-        score_all(self.ledger(), &self.scoring)
+        self.maker.make_all(self.ledger())
     }
 
     /// Scores every agent again; those with nothing new get no new event.
@@ -187,15 +212,31 @@ impl Authority {
     }
 }
 
-/// Both kinds of waiting: agents by name, and everyone.
-fn score_all(ledger: &dyn Ledger, scoring: &Scoring) -> Result<()> {
-    let _turn = scoring.turn.lock().unwrap_or_else(PoisonError::into_inner);
-    let everyone = recompute::asked_by(&*ledger.view()?)?.is_some();
-    if everyone {
-        recompute::recompute(ledger, scoring, &mut |_| {})?;
+/// Makes what follows from entries: the authority's own signals, then scores.
+#[derive(Clone)]
+struct Maker {
+    scoring: Scoring,
+    signer: Option<SecretKey>,
+    clock: Clock,
+    refused: Arc<Mutex<Option<Rejection>>>,
+}
+
+impl Maker {
+    /// Own signals first, because scores follow from them; then both kinds of waiting: agents by name, and everyone.
+    fn make_all(&self, ledger: &dyn Ledger) -> Result<()> {
+        let scoring = &self.scoring;
+        let _turn = scoring.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(key) = &self.signer {
+            let emitted = derive::emit(ledger, key, (self.clock)())?;
+            *self.refused.lock().unwrap_or_else(PoisonError::into_inner) = emitted.refused;
+        }
+        let everyone = recompute::asked_by(&*ledger.view()?)?.is_some();
+        if everyone {
+            recompute::recompute(ledger, scoring, &mut |_| {})?;
+        }
+        score::score_pending(ledger, scoring)?;
+        Ok(())
     }
-    score::score_pending(ledger, scoring)?;
-    Ok(())
 }
 
 /// A batch on its way to the disk.
@@ -234,7 +275,7 @@ struct Waiting {
 }
 
 impl Scorer {
-    fn start(ledger: Arc<dyn Ledger>, scoring: Scoring) -> Self {
+    fn start(ledger: Arc<dyn Ledger>, maker: Maker) -> Self {
         let shared: Arc<(Mutex<Waiting>, Condvar)> = Arc::default();
         let theirs = Arc::clone(&shared);
         let thread = std::thread::Builder::new().name("scorer".into()).spawn(move || {
@@ -255,7 +296,7 @@ impl Scorer {
                 state.since = None;
                 drop(state);
                 // What fails here (a full disk) stays pending and is tried again with the next signal or start.
-                let _ = score_all(&*ledger, &scoring);
+                let _ = maker.make_all(&*ledger);
             }
         });
         Self { shared, thread: thread.ok() }

@@ -18,6 +18,9 @@ pub enum Error {
     /// From the engine.
     #[error(transparent)]
     Engine(#[from] credence_engine::Error),
+    /// From the HCS-25 model.
+    #[error(transparent)]
+    Hcs25(credence_engine::hcs25::Error),
     /// No agent has this id or alias.
     #[error("no agent has the id or alias '{0}': register it with `credence agent add`")]
     UnknownAgent(String),

@@ -10,26 +10,36 @@ use credence_protocol::{EntityId, Tag, TagRegistry};
 use crate::{
     Result,
     record::Input,
+    summaries,
     tables::{self, CurrentRow, SourceRow},
 };
 
-/// The weight of every source, now.
+/// The weight of every source, now, and on whom it has no say.
 #[derive(Debug, Clone, Default)]
-pub struct Weights(BTreeMap<EntityId, f64>);
+pub struct Weights(BTreeMap<EntityId, Weight>);
+
+#[derive(Debug, Clone, Default)]
+struct Weight {
+    weight: f64,
+    /// Where the source is itself an agent: its verification providers. It must not carry whoever vouches for it.
+    vouched_for_by: Vec<String>,
+}
 
 impl Weights {
     /// Reads them.
     pub fn read(view: &(impl View + ?Sized)) -> Result<Self> {
         let mut weights = BTreeMap::new();
         for (source, row) in tables::all::<SourceRow>(view, tables::SOURCES)? {
-            weights.insert(EntityId::new(&source)?, row.weight);
+            let vouched_for_by = summaries::providers_of(view, &source)?;
+            weights.insert(EntityId::new(&source)?, Weight { weight: row.weight, vouched_for_by });
         }
         Ok(Self(weights))
     }
 
-    /// The source as it is known, and its weight.
-    fn find(&self, source: &str) -> Option<(&EntityId, f64)> {
-        self.0.get_key_value(source).map(|(source, weight)| (source, *weight))
+    /// The source as it is known, and its weight; none where it has no say on `agent`.
+    fn find(&self, source: &str, agent: &str) -> Option<(&EntityId, f64)> {
+        let (source, known) = self.0.get_key_value(source)?;
+        (!known.vouched_for_by.iter().any(|provider| provider == agent)).then_some((source, known.weight))
     }
 }
 
@@ -50,8 +60,10 @@ pub fn inputs(
 
 /// The input that a current signal is, unless it is left out.
 pub fn input(slot: &str, row: &CurrentRow, weights: &Weights, tags: &TagRegistry) -> Result<Option<Input>> {
-    let Some((_, source, tag)) = tables::split_slot(slot) else { return Ok(None) };
-    let Some((source, weight)) = weights.find(source).filter(|(_, weight)| *weight > 0.0) else { return Ok(None) };
+    let Some((agent, source, tag)) = tables::split_slot(slot) else { return Ok(None) };
+    let Some((source, weight)) = weights.find(source, agent).filter(|(_, weight)| *weight > 0.0) else {
+        return Ok(None);
+    };
     let deferred = tags.find(tag).is_none_or(|definition| definition.deferred);
     if deferred {
         return Ok(None);

@@ -3,14 +3,17 @@
 //!
 //! - [`Authority`]: the ledger with everything that writes to it;
 //! - [`admit`]: from bytes to an entry, or a [`Rejection`] with nothing written;
+//! - [`statements`]: the same for what agents, providers and the authority say in [records](credence_protocol::records);
 //! - [`projection`]: the fold from entries to the tables that answer questions, the same online and in replay;
 //! - [`filter`], [`score`], [`recompute`]: which signals count, and the score events that record what they add up to;
+//! - [`reputation`], [`summaries`]: what those records come to; [`derive`]: the authority's own signals made of it;
 //! - [`query`]: scores now and then, explanations, history;
 //! - [`replay`], [`audit`]: everything rebuilt from seq 0 and compared.
 
 pub mod admit;
 pub mod audit;
 mod authority;
+pub mod derive;
 mod error;
 pub mod filter;
 pub mod projection;
@@ -20,7 +23,11 @@ pub mod record;
 mod registry;
 mod rejection;
 pub mod replay;
+pub mod reputation;
+pub mod schema;
 pub mod score;
+pub mod statements;
+pub mod summaries;
 pub mod tables;
 
 pub use authority::{Authority, Fed, SIGNALS_PER_BATCH, Settings};

@@ -12,6 +12,9 @@ use credence_protocol::{EntityId, KeyId, Signal, Tag, Uuid};
 use crate::{
     Result,
     record::{AgentRecord, Record, RecordedScore, RevocationRecord},
+    reputation,
+    statements::{Said, Stated},
+    summaries,
     tables::{self, AgentRow, CurrentRow, KeyRow, ScoreRow, SignalPlace, SlotRow, SourceRow},
 };
 
@@ -23,7 +26,9 @@ pub fn apply(tx: &mut dyn Transaction, at: Appended, subject: &EntityId, record:
         Record::Source(record) => {
             let former: Option<SourceRow> = tables::get(tx, tables::SOURCES, record.source.as_str())?;
             let described = record.description.clone().or_else(|| former.clone().and_then(|f| f.description));
-            let row = SourceRow { seq, weight: record.weight, description: described };
+            let owner = record.owner.clone().or_else(|| former.clone().and_then(|f| f.owner));
+            let methodology = record.methodology.clone().or_else(|| former.clone().and_then(|f| f.methodology));
+            let row = SourceRow { seq, weight: record.weight, description: described, owner, methodology };
             tables::put(tx, tables::SOURCES, record.source.as_str(), &row)?;
             if former.is_some_and(|former| former.weight != record.weight) {
                 tables::put(tx, tables::PENDING, tables::EVERYONE, &seq)?;
@@ -51,15 +56,37 @@ pub fn apply(tx: &mut dyn Transaction, at: Appended, subject: &EntityId, record:
             tables::put(tx, tables::SCORES, subject.as_str(), &row)?;
             Ok(tables::put(tx, tables::SCORE_EVENTS, &tables::agent_seq(subject, seq), &row)?)
         }
+        Record::Statement(stated) => statement(tx, at, stated),
         Record::Other(_) => Ok(()),
+    }
+}
+
+fn statement(tx: &mut dyn Transaction, at: Appended, stated: &Stated) -> Result<()> {
+    if let Some(place) = stated.id_place() {
+        tables::put(tx, tables::RECORDS, &place, &at.seq)?;
+    }
+    match &stated.said {
+        Said::Identity(record) => reputation::identity(tx, at, record),
+        Said::Contract(record) => reputation::contract(tx, at, record),
+        Said::Verification(record) => reputation::verification(tx, at, record),
+        Said::Challenge(record) => reputation::challenge(tx, at, record),
+        Said::Resolution(record) => reputation::resolution(tx, at, record),
+        Said::Review(record) => reputation::review(tx, at, record),
+        Said::Summary(record, report) => summaries::apply(tx, at, stated.statement.author(), record, report),
     }
 }
 
 fn agent(tx: &mut dyn Transaction, at: Appended, record: &AgentRecord) -> Result<()> {
     let former: Option<AgentRow> = tables::get(tx, tables::AGENTS, record.agent.as_str())?;
-    let mut row =
-        former.unwrap_or(AgentRow { seq: at.seq, registered_at: at.recorded_at, name: None, aliases: Vec::new() });
+    let mut row = former.unwrap_or(AgentRow {
+        seq: at.seq,
+        registered_at: at.recorded_at,
+        name: None,
+        aliases: Vec::new(),
+        owner: None,
+    });
     row.name = record.name.clone().or(row.name);
+    row.owner = record.owner.clone().or(row.owner);
     for alias in &record.aliases {
         // Whoever had the alias first keeps it.
         if tables::get::<EntityId>(tx, tables::ALIASES, alias.as_str())?.is_none() {
@@ -106,17 +133,25 @@ fn revocation(tx: &mut dyn Transaction, at: Appended, record: &RevocationRecord)
         row.revoked_from = Some(row.revoked_from.map_or(record.from_seq, |from| from.min(record.from_seq)));
         tables::put(tx, tables::KEYS, &key, &row)?;
     }
-    for (agent, slot) in slots_touched_by(tx, record.key_id, record.from_seq, at.seq)? {
+    let Touched { slots, said } = touched_by(tx, record.key_id, record.from_seq, at.seq)?;
+    for (agent, slot) in slots {
         refill(tx, &slot)?;
         tables::put(tx, tables::PENDING, agent.as_str(), &at.seq)?;
     }
-    Ok(())
+    reputation::unsay(tx, at, &said)
 }
 
-/// The slots, with their agents, of every signal that `key` signed from `from` until `until`, and of what those
-/// superseded.
-fn slots_touched_by(tx: &dyn Transaction, key: KeyId, from: u64, until: u64) -> Result<BTreeSet<(EntityId, String)>> {
-    let mut slots = BTreeSet::new();
+/// What a key did.
+struct Touched {
+    /// The slots, with their agents, of every signal it signed, and of what those superseded.
+    slots: BTreeSet<(EntityId, String)>,
+    /// The statements it signed.
+    said: Vec<Stated>,
+}
+
+/// What `key` did from `from` until `until`.
+fn touched_by(tx: &dyn Transaction, key: KeyId, from: u64, until: u64) -> Result<Touched> {
+    let (mut slots, mut said) = (BTreeSet::new(), Vec::new());
     let mut failed = None;
     let mut touch = |signal: &Signal| -> Result<()> {
         let draft = signal.draft();
@@ -132,18 +167,21 @@ fn slots_touched_by(tx: &dyn Transaction, key: KeyId, from: u64, until: u64) -> 
             return ControlFlow::Break(());
         }
         // Damaged entries are for the audit to report; they hold no slot.
-        if let Ok(entry) = Entry::parse(seq, bytes)
-            && entry.kind == Kind::Signal
-            && let Ok(Record::Signal(signal)) = Record::of(seq, &entry)
-            && signal.key_id() == key
-            && let Err(error) = touch(&signal)
-        {
-            failed = Some(error);
-            return ControlFlow::Break(());
+        let parsed = Entry::parse(seq, bytes);
+        let signed = parsed.ok().filter(|entry| !matches!(entry.kind, Kind::Score | Kind::Key | Kind::Source));
+        match signed.and_then(|entry| Record::of(seq, &entry).ok()) {
+            Some(Record::Signal(signal)) if signal.key_id() == key => {
+                if let Err(error) = touch(&signal) {
+                    failed = Some(error);
+                    return ControlFlow::Break(());
+                }
+            }
+            Some(Record::Statement(stated)) if stated.statement.key_id() == key => said.push(*stated),
+            _ => {}
         }
         ControlFlow::Continue(())
     })?;
-    failed.map_or(Ok(slots), Err)
+    failed.map_or(Ok(Touched { slots, said }), Err)
 }
 
 fn tags_of(tx: &dyn Transaction, id: Uuid) -> Result<Vec<Tag>> {

@@ -9,7 +9,7 @@ use data_encoding::HEXLOWER;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use crate::Result;
+use crate::{Rejection, Result, statements::Stated};
 
 /// Inputs listed in a score event; a longer list is stored by its count and digest.
 pub const MAX_LISTED_INPUTS: usize = 256;
@@ -25,6 +25,12 @@ pub struct SourceRecord {
     /// Who it is, in the operator's words.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "present")]
     pub description: Option<String>,
+    /// Who runs it.
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "present")]
+    pub owner: Option<EntityId>,
+    /// Where it says how it verifies outputs: with it the source is admitted as a provider.
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "present")]
+    pub methodology: Option<String>,
 }
 
 /// An agent. A later record of the same agent adds to the former.
@@ -39,6 +45,9 @@ pub struct AgentRecord {
     /// Its names elsewhere.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub aliases: Vec<Alias>,
+    /// Who runs it.
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "present")]
+    pub owner: Option<EntityId>,
 }
 
 /// A key and the source it belongs to.
@@ -213,6 +222,8 @@ pub enum Record {
     Score(RecordedScore),
     /// A revocation.
     Revocation(RevocationRecord),
+    /// A statement of an author.
+    Statement(Box<Stated>),
     /// A kind this version records but does not interpret.
     Other(Kind),
 }
@@ -223,7 +234,18 @@ impl Record {
         Ok(match entry.kind {
             Kind::Key => Record::Key(entry.record(seq)?),
             Kind::Source => Record::Source(entry.record(seq)?),
-            Kind::Agent => Record::Agent(entry.record(seq)?),
+            // An agent is described by the operator, or by itself.
+            Kind::Agent => match entry.record(seq) {
+                Ok(agent) => Record::Agent(agent),
+                Err(error) => match Stated::parse(entry.body().as_bytes()) {
+                    Ok(stated) => Record::Statement(Box::new(stated)),
+                    Err(_) => return Err(error),
+                },
+            },
+            Kind::Summary | Kind::Contract | Kind::Verification | Kind::Challenge | Kind::Resolution | Kind::Review => {
+                let damaged = |e: Rejection| credence_ledger::Error::Entry { seq, why: e.to_string() };
+                Record::Statement(Box::new(Stated::parse(entry.body().as_bytes()).map_err(damaged)?))
+            }
             Kind::Signal => {
                 let damaged = |e: credence_protocol::Error| credence_ledger::Error::Entry { seq, why: e.to_string() };
                 Record::Signal(Box::new(Signal::parse(entry.body().as_bytes()).map_err(damaged)?))

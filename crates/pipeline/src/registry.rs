@@ -19,6 +19,8 @@ pub struct NewAgent {
     pub name: Option<String>,
     /// Its names elsewhere.
     pub aliases: Vec<Alias>,
+    /// Who runs it.
+    pub owner: Option<EntityId>,
 }
 
 /// A source to register.
@@ -30,6 +32,24 @@ pub struct NewSource {
     pub weight: f64,
     /// Who it is.
     pub description: Option<String>,
+    /// Who runs it.
+    pub owner: Option<EntityId>,
+    /// Where it says how it verifies outputs: with it the source is admitted as a provider.
+    pub methodology: Option<String>,
+}
+
+impl NewAgent {
+    /// Nothing but an id.
+    pub fn new(agent: EntityId) -> Self {
+        Self { agent, name: None, aliases: Vec::new(), owner: None }
+    }
+}
+
+impl NewSource {
+    /// Nothing but an id and a weight.
+    pub fn new(source: EntityId, weight: f64) -> Self {
+        Self { source, weight, description: None, owner: None, methodology: None }
+    }
 }
 
 impl Authority {
@@ -47,12 +67,14 @@ impl Authority {
                 }
             }
             if let Some(former) = &former {
-                let renamed = new.name.is_some() && new.name != former.name;
+                let renamed =
+                    new.name.is_some() && new.name != former.name || new.owner.is_some() && new.owner != former.owner;
                 if !renamed && new.aliases.iter().all(|alias| former.aliases.contains(alias)) {
                     return Err(Error::NothingNew(new.agent));
                 }
             }
-            let record = AgentRecord { agent: new.agent.clone(), name: new.name, aliases: new.aliases };
+            let record =
+                AgentRecord { agent: new.agent.clone(), name: new.name, aliases: new.aliases, owner: new.owner };
             append(tx, Kind::Agent, &new.agent, Record::Agent(record))
         })
     }
@@ -60,13 +82,14 @@ impl Authority {
     /// Registers a source with its weight.
     pub fn add_source(&self, new: NewSource) -> Result<u64> {
         check_text("description", new.description.as_deref())?;
+        check_text("methodology", new.methodology.as_deref())?;
         check_weight(new.weight)?;
         write(self.ledger(), move |tx| {
             if tables::get::<SourceRow>(tx, tables::SOURCES, new.source.as_str())?.is_some() {
                 return Err(Error::SourceExists(new.source));
             }
-            let NewSource { source, weight, description } = new;
-            let record = SourceRecord { source: source.clone(), weight, description };
+            let NewSource { source, weight, description, owner, methodology } = new;
+            let record = SourceRecord { source: source.clone(), weight, description, owner, methodology };
             append(tx, Kind::Source, &source, Record::Source(record))
         })
     }
@@ -79,14 +102,31 @@ impl Authority {
             if row.weight == weight {
                 return Err(Error::SameWeight { source_id: source, weight });
             }
-            let record = SourceRecord { source: source.clone(), weight, description: None };
+            let record =
+                SourceRecord { source: source.clone(), weight, description: None, owner: None, methodology: None };
             append(tx, Kind::Source, &source, Record::Source(record))
         })?;
         self.wake_scorer();
         Ok(seq)
     }
 
-    /// Registers a key for a source.
+    /// Admits a source as an output-verification provider, by where it says how it verifies; or says who runs it.
+    pub fn describe_source(
+        &self,
+        source: EntityId,
+        methodology: Option<String>,
+        owner: Option<EntityId>,
+    ) -> Result<u64> {
+        check_text("methodology", methodology.as_deref())?;
+        write(self.ledger(), move |tx| {
+            let row = require_source(tx, &source)?;
+            let record =
+                SourceRecord { source: source.clone(), weight: row.weight, description: None, owner, methodology };
+            append(tx, Kind::Source, &source, Record::Source(record))
+        })
+    }
+
+    /// Registers a key for a source or an agent.
     pub fn add_key(&self, key: &PublicKey, source: EntityId) -> Result<u64> {
         let record = KeyRecord::new(key, source);
         write(self.ledger(), move |tx| add_key(tx, record))
@@ -141,7 +181,10 @@ fn require_key(tx: &dyn Transaction, key: KeyId) -> Result<KeyRow> {
 }
 
 fn add_key(tx: &mut dyn Transaction, record: KeyRecord) -> Result<u64> {
-    require_source(tx, &record.source)?;
+    let agent: Option<AgentRow> = tables::get(tx, tables::AGENTS, record.source.as_str())?;
+    if agent.is_none() {
+        require_source(tx, &record.source)?;
+    }
     if let Some(row) = tables::get::<KeyRow>(tx, tables::KEYS, &record.key_id.to_string())? {
         return Err(Error::KeyExists { key: record.key_id, source_id: row.source });
     }
@@ -170,8 +213,10 @@ fn append(tx: &mut dyn Transaction, kind: Kind, subject: &EntityId, record: Reco
         Record::Source(body) => record::entry(kind, subject, body)?,
         Record::Key(body) => record::entry(kind, subject, body)?,
         Record::Revocation(body) => record::entry(kind, subject, body)?,
-        Record::Signal(_) | Record::Score(_) | Record::Other(_) => {
-            return Err(credence_ledger::Error::Log("signals and scores have their own way in".into()).into());
+        Record::Signal(_) | Record::Score(_) | Record::Statement(_) | Record::Other(_) => {
+            return Err(
+                credence_ledger::Error::Log("signals, statements and scores have their own way in".into()).into()
+            );
         }
     };
     let at = tx.append(&entry)?;

@@ -1,7 +1,10 @@
-//! Why a signal is not admitted (DESIGN, *Signals*). Each reason has a stable code for machines and a sentence that says
+//! Why a signal or a statement is not admitted (DESIGN, *Signals*, *Reputation*). Each reason has a stable code for machines and a sentence that says
 //! what to do; nothing is written for a rejected signal.
 
-use credence_protocol::{EntityId, Error as Malformed, KeyId, Tag, Timestamp, Uuid};
+use credence_engine::hcs25;
+use credence_protocol::{
+    EntityId, Error as Malformed, KeyId, StatementKind, Tag, Timestamp, Uuid, records::ChallengeOutcome,
+};
 
 /// A reason a caller can act on.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
@@ -81,6 +84,153 @@ pub enum Rejection {
         /// About whom.
         agent: EntityId,
     },
+    /// The source is not registered: the key is an agent's.
+    #[error("'{0}' is not a registered source: only sources send signals")]
+    UnknownSource(EntityId),
+    /// A record that fails its schema.
+    #[error("{} record, at {path}: {why}", .kind.key())]
+    Schema {
+        /// What it should be.
+        kind: StatementKind,
+        /// Where, as a JSON pointer; `/` is the record itself.
+        path: String,
+        /// What is wrong.
+        why: String,
+    },
+    /// Said in another's name.
+    #[error("{field} is '{named}', but the statement is signed by '{author}': everyone speaks for itself")]
+    NotAuthor {
+        /// The field.
+        field: &'static str,
+        /// Whom it names.
+        named: EntityId,
+        /// Who signed.
+        author: EntityId,
+    },
+    /// The same id with other content.
+    #[error("{} id '{id}' was used for other content (entry {seq}): a new record needs a new id", .kind.key())]
+    DuplicateRecord {
+        /// What it is.
+        kind: StatementKind,
+        /// The id.
+        id: String,
+        /// Where it was used.
+        seq: u64,
+    },
+    /// Dated later than now.
+    #[error("its time {at} is in the future (it is {now} here): check the clock of its author")]
+    FutureStatement {
+        /// What it says.
+        at: Timestamp,
+        /// The authority's time.
+        now: Timestamp,
+    },
+    /// No such contract.
+    #[error("no contract '{0}' is known: publish it first")]
+    UnknownContract(String),
+    /// No such challenge.
+    #[error("no challenge '{0}' is known")]
+    UnknownChallenge(String),
+    /// The challenge is settled, or was never opened.
+    #[error("challenge '{id}' is settled already: {outcome}")]
+    AlreadyResolved {
+        /// Which.
+        id: String,
+        /// What became of it.
+        outcome: String,
+    },
+    /// The contract can no longer be challenged.
+    #[error("contract '{contract}' could be challenged until {closed}: its window has closed")]
+    WindowClosed {
+        /// Which.
+        contract: String,
+        /// When it closed.
+        closed: Timestamp,
+    },
+    /// Challenging oneself.
+    #[error("'{0}' cannot challenge its own contract")]
+    OwnContract(EntityId),
+    /// Too many open challenges.
+    #[error("'{challenger}' has {limit} open challenges, the limit: wait until one is settled")]
+    TooManyOpen {
+        /// Who.
+        challenger: EntityId,
+        /// The limit.
+        limit: usize,
+    },
+    /// Reviewing oneself.
+    #[error("'{0}' cannot review itself")]
+    OwnReview(EntityId),
+    /// A review of someone the reviewer had nothing to do with.
+    #[error("the review cites no interaction with '{subject}': {why}")]
+    NoInteraction {
+        /// Who was reviewed.
+        subject: EntityId,
+        /// What is wrong with what it cites.
+        why: String,
+    },
+    /// A verification by someone who may not.
+    #[error("'{author}' cannot verify contracts of '{agent}': {why}")]
+    NotVerifier {
+        /// Who tried.
+        author: EntityId,
+        /// Whose contract.
+        agent: EntityId,
+        /// Why not.
+        why: &'static str,
+    },
+    /// A second final word.
+    #[error("contract '{contract}' has a final verification already: '{verification}'")]
+    AlreadyVerified {
+        /// Which.
+        contract: String,
+        /// The first.
+        verification: String,
+    },
+    /// A resolution by anyone but the authority.
+    #[error("challenges are resolved by the authority, not by '{0}'")]
+    NotAuthority(EntityId),
+    /// A resolution that contradicts the verification it names.
+    #[error("a resolution as {outcome:?} does not follow from {evidence}")]
+    NotSupported {
+        /// What was said.
+        outcome: ChallengeOutcome,
+        /// What it rests on.
+        evidence: String,
+    },
+    /// An identity that names another key than the one that signed it.
+    #[error("signature_key is not the key {0} that signed the identity")]
+    IdentityKey(KeyId),
+    /// A summary by someone who is not a provider.
+    #[error(
+        "'{0}' is not admitted as a verification provider: an operator admits it by naming its methodology (`credence source provider`)"
+    )]
+    NotProvider(EntityId),
+    /// A provider that speaks of itself.
+    #[error("self-reported: '{provider}' is the agent '{agent}', or both have one owner")]
+    SelfReported {
+        /// The provider.
+        provider: EntityId,
+        /// The agent.
+        agent: EntityId,
+    },
+    /// A summary that is not newer than the one there is.
+    #[error(
+        "'{provider}' reported a window of {window} that ended at {newest} already: this one, {given}, is not newer"
+    )]
+    OlderSummary {
+        /// The provider.
+        provider: EntityId,
+        /// Which window.
+        window: String,
+        /// The end of the newest.
+        newest: Timestamp,
+        /// The end of this one.
+        given: Timestamp,
+    },
+    /// A summary that does not hold together.
+    #[error(transparent)]
+    Summary(#[from] hcs25::Error),
 }
 
 impl Rejection {
@@ -104,6 +254,28 @@ impl Rejection {
             Rejection::DuplicateId { .. } => "duplicate_id",
             Rejection::UnknownSuperseded(_) => "unknown_superseded",
             Rejection::ForeignSuperseded { .. } => "foreign_superseded",
+            Rejection::UnknownSource(_) => "unknown_source",
+            Rejection::Schema { .. } => "schema_violation",
+            Rejection::NotAuthor { .. } => "not_author",
+            Rejection::DuplicateRecord { .. } => "duplicate_id",
+            Rejection::FutureStatement { .. } => "in_future",
+            Rejection::UnknownContract(_) => "unknown_contract",
+            Rejection::UnknownChallenge(_) => "unknown_challenge",
+            Rejection::AlreadyResolved { .. } => "already_resolved",
+            Rejection::WindowClosed { .. } => "window_closed",
+            Rejection::OwnContract(_) => "own_contract",
+            Rejection::TooManyOpen { .. } => "too_many_open",
+            Rejection::OwnReview(_) => "own_review",
+            Rejection::NoInteraction { .. } => "no_interaction",
+            Rejection::NotVerifier { .. } => "not_verifier",
+            Rejection::AlreadyVerified { .. } => "already_verified",
+            Rejection::NotAuthority(_) => "not_authority",
+            Rejection::NotSupported { .. } => "not_supported",
+            Rejection::IdentityKey(_) => "identity_key",
+            Rejection::NotProvider(_) => "not_provider",
+            Rejection::SelfReported { .. } => "self_reported",
+            Rejection::OlderSummary { .. } => "older_summary",
+            Rejection::Summary(_) => "invalid_summary",
         }
     }
 }

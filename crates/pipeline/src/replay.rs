@@ -10,7 +10,7 @@ use credence_protocol::TagRegistry;
 use serde::Serialize;
 
 use crate::{
-    Result,
+    Result, derive,
     filter::Weights,
     projection,
     record::Record,
@@ -124,7 +124,12 @@ impl<'a> Fold<'a> {
     /// Folds one entry in; a score event is made again first.
     pub(crate) fn step(&mut self, seq: u64, entry: &Entry, record: &Record) -> Result<()> {
         match record {
-            Record::Source(_) => self.weights = None,
+            Record::Source(_) | Record::Statement(_) | Record::Revocation(_) => self.weights = None,
+            Record::Signal(signal) => {
+                if let Some(wrong) = derive::wrong(&self.scratch, signal)? {
+                    self.report.differences.add(seq, wrong);
+                }
+            }
             Record::Score(event) => {
                 let weights = match &self.weights {
                     Some(weights) => weights,
@@ -156,7 +161,7 @@ impl<'a> Fold<'a> {
 
     /// Compares every table, row by row.
     pub(crate) fn finish(mut self) -> Result<Replayed> {
-        for table in TABLES.iter().filter(|table| **table != tables::PENDING) {
+        for table in TABLES.iter().filter(|table| !tables::QUEUES.contains(table)) {
             let mut failed = None;
             let mut rebuilt = 0_u64;
             let (live, report) = (self.live, &mut self.report);

@@ -13,6 +13,20 @@
 //! | `current` | agent/source/tag | the current signal of each slot |
 //! | `scores` | agent | the newest score |
 //! | `score_events` | agent/seq | every score |
+//! | `records` | kind/id | where a statement with an id of its own is |
+//! | `identities` | agent | what an agent declares of itself |
+//! | `contracts` | id | a claim, and what became of it |
+//! | `agent_contracts` | agent/seq | the contracts of an agent, oldest first |
+//! | `citations` | contract/agent | who took a contract up, and what that weighs |
+//! | `challenges` | id | a challenge, and what became of it |
+//! | `open_challenges` | challenger/id | those not settled yet |
+//! | `claims` | contract/challenger/digest | what was claimed against a contract |
+//! | `disputes` | agent/seq | what settled challenges say of an agent |
+//! | `reviews` | agent/reviewer | the newest review of each pair that weighs anything |
+//! | `reputations` | agent | the reputation now |
+//! | `reputation_events` | agent/seq | every reputation |
+//! | `summaries` | agent/window/provider | the newest output-verification summary |
+//! | `derive` | agent | agents of whom the authority's own signals are to be emitted: a queue, like `pending` |
 //! | `pending` | agent, or `*` for all | agents to be scored: a queue, not a projection, and not compared by replay |
 
 use std::ops::ControlFlow;
@@ -43,14 +57,70 @@ pub const CURRENT: Table = Table("current");
 pub const SCORES: Table = Table("scores");
 /// agent/seq → [`ScoreRow`]
 pub const SCORE_EVENTS: Table = Table("score_events");
+/// kind/id → seq
+pub const RECORDS: Table = Table("records");
+/// agent → [`IdentityRow`](crate::reputation::rows::IdentityRow)
+pub const IDENTITIES: Table = Table("identities");
+/// id → [`ContractRow`](crate::reputation::rows::ContractRow)
+pub const CONTRACTS: Table = Table("contracts");
+/// agent/seq → id
+pub const AGENT_CONTRACTS: Table = Table("agent_contracts");
+/// contract/agent → weight
+pub const CITATIONS: Table = Table("citations");
+/// id → [`ChallengeRow`](crate::reputation::rows::ChallengeRow)
+pub const CHALLENGES: Table = Table("challenges");
+/// challenger/id → seq
+pub const OPEN_CHALLENGES: Table = Table("open_challenges");
+/// contract/challenger/digest → id
+pub const CLAIMS: Table = Table("claims");
+/// agent/seq → [`DisputeRow`](crate::reputation::rows::DisputeRow)
+pub const DISPUTES: Table = Table("disputes");
+/// agent/reviewer → [`ReviewRow`](crate::reputation::rows::ReviewRow)
+pub const REVIEWS: Table = Table("reviews");
+/// agent → [`ReputationRow`](crate::reputation::rows::ReputationRow)
+pub const REPUTATIONS: Table = Table("reputations");
+/// agent/seq → [`ReputationRow`](crate::reputation::rows::ReputationRow)
+pub const REPUTATION_EVENTS: Table = Table("reputation_events");
+/// agent/window/provider → [`SummaryRow`](crate::summaries::SummaryRow)
+pub const SUMMARIES: Table = Table("summaries");
+/// agent → the seq that asked
+pub const DERIVE: Table = Table("derive");
 /// agent or [`EVERYONE`] → the seq that asked
 pub const PENDING: Table = Table("pending");
 /// In [`PENDING`]: every agent is to be scored.
 pub const EVERYONE: &str = "*";
 
 /// Every table.
-pub const TABLES: &[Table] =
-    &[AGENTS, ALIASES, SOURCES, KEYS, SIGNAL_IDS, SLOTS, SUPERSEDED, CURRENT, SCORES, SCORE_EVENTS, PENDING];
+pub const TABLES: &[Table] = &[
+    AGENTS,
+    ALIASES,
+    SOURCES,
+    KEYS,
+    SIGNAL_IDS,
+    SLOTS,
+    SUPERSEDED,
+    CURRENT,
+    SCORES,
+    SCORE_EVENTS,
+    RECORDS,
+    IDENTITIES,
+    CONTRACTS,
+    AGENT_CONTRACTS,
+    CITATIONS,
+    CHALLENGES,
+    OPEN_CHALLENGES,
+    CLAIMS,
+    DISPUTES,
+    REVIEWS,
+    REPUTATIONS,
+    REPUTATION_EVENTS,
+    SUMMARIES,
+    DERIVE,
+    PENDING,
+];
+
+/// Queues are not derivable from the entries, and not compared by replay.
+pub const QUEUES: [Table; 2] = [DERIVE, PENDING];
 
 /// An agent.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -63,6 +133,9 @@ pub struct AgentRow {
     pub name: Option<String>,
     /// Its names elsewhere.
     pub aliases: Vec<Alias>,
+    /// Who runs it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub owner: Option<EntityId>,
 }
 
 /// A source.
@@ -74,6 +147,12 @@ pub struct SourceRow {
     pub weight: f64,
     /// Who it is.
     pub description: Option<String>,
+    /// Who runs it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub owner: Option<EntityId>,
+    /// How it verifies outputs, where it is admitted as a provider.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub methodology: Option<String>,
 }
 
 /// A key.

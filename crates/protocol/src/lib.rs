@@ -4,7 +4,7 @@
 //! - [`SecretKey`], [`PublicKey`], [`KeyId`]: Ed25519, with JWK, `did:key` and key-id forms;
 //! - [`canonical`]: RFC 8785 canonical JSON, the bytes that are signed and hashed;
 //! - [`strict`]: JSON parsing that refuses what canonical JSON would merge or drop in silence;
-//! - [`Signal`]: the signed measurement;
+//! - [`Signal`]: the signed measurement; [`Statement`]: any other signed [record](records);
 //! - [`TagRegistry`]: the closed registry of an open vocabulary.
 //!
 //! No I/O, no clock: key files, the environment and the time of day belong to the callers.
@@ -30,8 +30,10 @@ mod id;
 pub mod jwk;
 mod key;
 pub mod limits;
+pub mod records;
 pub mod schemas;
 mod signal;
+mod statement;
 pub mod strict;
 mod tag;
 mod text;
@@ -43,6 +45,7 @@ pub use error::Error;
 pub use id::EntityId;
 pub use key::{KeyId, PublicKey, SecretKey, Signature};
 pub use signal::{Signal, SignalDraft, SignedTime, verify_batch};
+pub use statement::{Statement, StatementKind};
 pub use tag::{Emitter, Tag, TagDefinition, TagRegistry};
 pub use time::Timestamp;
 pub use uuid::Uuid;

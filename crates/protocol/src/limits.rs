@@ -4,6 +4,10 @@
 pub const MAX_SIGNAL_BYTES: usize = 4 * 1024;
 /// A signal as received, in bytes: room for white space around a full-sized one.
 pub const MAX_SIGNAL_INPUT_BYTES: usize = 4 * MAX_SIGNAL_BYTES;
+/// A statement's canonical form, in bytes.
+pub const MAX_STATEMENT_BYTES: usize = 32 * 1024;
+/// A statement as received, in bytes.
+pub const MAX_STATEMENT_INPUT_BYTES: usize = 2 * MAX_STATEMENT_BYTES;
 /// Nesting of arrays and objects in any strictly parsed document.
 pub const MAX_JSON_DEPTH: usize = 32;
 /// The largest integer that a double holds exactly, 2^53 − 1 (I-JSON, RFC 7493 §2.2).

@@ -258,7 +258,7 @@ fn aliases_lead_to_one_agent() {
     let alias = |text: &str| Alias::parse(text).unwrap();
     let add = |agent: &str, aliases: &[&str]| {
         let aliases = aliases.iter().map(|a| alias(a)).collect();
-        house.authority.add_agent(NewAgent { agent: id(agent), name: Some("Bot".into()), aliases })
+        house.authority.add_agent(NewAgent { name: Some("Bot".into()), aliases, ..NewAgent::new(id(agent)) })
     };
     add("bot", &["did:web:Bot.example"]).unwrap();
     assert!(matches!(add("other", &["did:web:bot.example"]), Err(Error::AliasTaken { .. })));
@@ -288,7 +288,7 @@ fn keys_are_rotated_with_an_endorsement_and_revoked_from_then_on() {
     assert!(matches!(house.authority.add_key(&new.public(), id("rival")), Err(Error::KeyExists { .. })));
     let another = house.authority.rotate_key(id("rival"), &new, &SecretKey::from_seed(&[45; 32]).public());
     assert!(matches!(another, Err(Error::KeyOfAnother { .. })));
-    let forged = NewAgent { agent: id("bot"), name: Some("two\nlines".into()), aliases: vec![] };
+    let forged = NewAgent { name: Some("two\nlines".into()), ..NewAgent::new(id("bot")) };
     assert!(matches!(house.authority.add_agent(forged), Err(Error::Text { .. })));
     assert!(matches!(house.authority.revoke_key(new.public().id(), Some(9_999), None), Err(Error::FutureSeq { .. })));
     assert!(matches!(house.authority.revoke_key(old.public().id(), None, None), Err(Error::AlreadyRevoked { .. })));

@@ -203,7 +203,7 @@ fn a_history_that_breaks_the_rules_is_found_though_the_log_is_signed() {
     for (forged, expected) in cases {
         let house = busy();
         let aliases = vec!["did:web:bot.example".parse().unwrap()];
-        house.authority.add_agent(NewAgent { agent: id("bot"), name: None, aliases }).unwrap();
+        house.authority.add_agent(NewAgent { aliases, ..NewAgent::new(id("bot")) }).unwrap();
         let seq = write(house.authority.ledger(), move |tx| {
             let at = tx.append(&forged)?;
             let stored = Entry::parse(at.seq, &tx.entry(at.seq)?.unwrap())?;

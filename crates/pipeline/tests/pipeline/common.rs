@@ -65,7 +65,7 @@ impl House {
             house.add_source(source, *weight);
         }
         for agent in agents {
-            house.authority.add_agent(NewAgent { agent: id(agent), name: None, aliases: vec![] }).unwrap();
+            house.authority.add_agent(NewAgent::new(id(agent))).unwrap();
         }
         house
     }
@@ -76,7 +76,8 @@ impl House {
             Arc::new(move || Timestamp::from_micros(read.fetch_add(1, Ordering::Relaxed)).unwrap());
         let ledger = if create { SqliteLedger::create } else { SqliteLedger::open };
         let ledger = ledger(options(folder), log_key(), Arc::clone(&clock)).unwrap();
-        Authority::open(Arc::new(ledger), &Settings::default(), clock).unwrap()
+        let settings = Settings { signer: Some(key("credence")), ..Settings::default() };
+        Authority::open(Arc::new(ledger), &settings, clock).unwrap()
     }
 
     pub fn reopen(self) -> Self {
@@ -105,7 +106,7 @@ impl House {
     }
 
     pub fn add_source(&self, source: &str, weight: f64) {
-        self.authority.add_source(NewSource { source: id(source), weight, description: None }).unwrap();
+        self.authority.add_source(NewSource::new(id(source), weight)).unwrap();
         self.authority.add_key(&key(source).public(), id(source)).unwrap();
     }
 

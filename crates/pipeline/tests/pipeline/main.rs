@@ -6,3 +6,5 @@ mod audit;
 mod common;
 mod properties;
 mod scale;
+mod statements;
+mod summaries;

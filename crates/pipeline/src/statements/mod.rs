@@ -1,0 +1,280 @@
+//! Statements: from bytes to an entry, or a [`Rejection`] with nothing written.
+//!
+//! Like admission of signals, two steps: form, schema and signature need nothing but keys; [`rules`] need what came before
+//! and run in the writer, and again in every audit.
+
+pub(crate) mod rules;
+
+use credence_engine::hcs25::output_verification::{DEFAULT_MIN_CHECKS, Report, Summary};
+use credence_ledger::{Appended, Entry, Kind, NewEntry, Transaction, View, write};
+use credence_protocol::{
+    EntityId, Statement, StatementKind, Timestamp,
+    limits::MAX_CLOCK_SKEW_SECONDS,
+    records::{
+        ChallengeRecord, ContractRecord, IdentityRecord, ResolutionRecord, ReviewRecord, SummaryRecord,
+        VerificationRecord,
+    },
+};
+use serde::Serialize;
+
+use crate::{
+    Authority, Rejection, Result, projection,
+    record::Record,
+    reputation::rows::{ChallengeRow, ChallengeState},
+    schema,
+    summaries::{self, SummaryRow},
+    tables::{self, KeyRow},
+};
+
+/// A statement with what it says.
+#[derive(Debug, Clone)]
+pub struct Stated {
+    /// As signed.
+    pub statement: Statement,
+    /// What it says.
+    pub said: Said,
+}
+
+/// What a statement says, typed.
+#[derive(Debug, Clone)]
+pub enum Said {
+    /// Who an agent is.
+    Identity(IdentityRecord),
+    /// A claim.
+    Contract(ContractRecord),
+    /// What it came to.
+    Verification(VerificationRecord),
+    /// A dispute.
+    Challenge(ChallengeRecord),
+    /// What it came to.
+    Resolution(ResolutionRecord),
+    /// What one agent says of another.
+    Review(ReviewRecord),
+    /// An output-verification window.
+    Summary(SummaryRecord, Box<Report>),
+}
+
+impl Stated {
+    /// Parses a statement and its record. The schema is checked at the door and by audits, not here.
+    pub fn parse(bytes: &[u8]) -> std::result::Result<Self, Rejection> {
+        let statement = Statement::parse(bytes)?;
+        Self::of(statement)
+    }
+
+    fn of(statement: Statement) -> std::result::Result<Self, Rejection> {
+        let said = match statement.kind() {
+            StatementKind::Identity => Said::Identity(statement.typed()?),
+            StatementKind::Contract => Said::Contract(statement.typed()?),
+            StatementKind::Verification => Said::Verification(statement.typed()?),
+            StatementKind::Challenge => Said::Challenge(statement.typed()?),
+            StatementKind::Resolution => Said::Resolution(statement.typed()?),
+            StatementKind::Review => Said::Review(statement.typed()?),
+            StatementKind::Summary => {
+                let record: SummaryRecord = statement.typed()?;
+                let report = Summary::from_value(&record.summary.0, DEFAULT_MIN_CHECKS)?;
+                Said::Summary(record, Box::new(report))
+            }
+        };
+        Ok(Self { statement, said })
+    }
+
+    /// Whom the entry is about. `of` finds the agent of a contract or challenge.
+    pub(crate) fn subject(&self, view: &(impl View + ?Sized)) -> Result<Option<EntityId>> {
+        let of_contract = |id: &str| -> Result<Option<EntityId>> {
+            let row: Option<crate::reputation::rows::ContractRow> = tables::get(view, tables::CONTRACTS, id)?;
+            Ok(row.map(|row| row.agent))
+        };
+        Ok(match &self.said {
+            Said::Identity(record) => Some(record.agent_id.clone()),
+            Said::Contract(record) => Some(record.origin_agent.clone()),
+            Said::Verification(record) if record.related_object_type == "signal" => {
+                of_contract(&record.related_object_id)?
+            }
+            Said::Verification(_) => Some(self.statement.author().clone()),
+            Said::Challenge(record) => of_contract(&record.original_signal_id)?,
+            Said::Resolution(record) => {
+                let row: Option<ChallengeRow> = tables::get(view, tables::CHALLENGES, &record.challenge_id)?;
+                row.map(|row| row.target)
+            }
+            Said::Review(record) => Some(record.subject_agent_id.clone()),
+            Said::Summary(record, _) => Some(record.agent.clone()),
+        })
+    }
+
+    /// The record's own id, where it has one.
+    pub(crate) fn id(&self) -> Option<&str> {
+        match &self.said {
+            Said::Contract(record) => Some(&record.signal_id),
+            Said::Verification(record) => Some(&record.verification_id),
+            Said::Challenge(record) => Some(&record.challenge_id),
+            Said::Resolution(record) => Some(&record.resolution_id),
+            Said::Review(record) => Some(&record.review_id),
+            Said::Identity(_) | Said::Summary(..) => None,
+        }
+    }
+
+    /// The time its author gives.
+    fn time(&self) -> Option<Timestamp> {
+        match &self.said {
+            Said::Identity(_) => None,
+            Said::Contract(record) => record.timestamp,
+            Said::Verification(record) => Some(record.timestamp),
+            Said::Challenge(record) => Some(record.timestamp),
+            Said::Resolution(record) => Some(record.timestamp),
+            Said::Review(record) => Some(record.timestamp),
+            Said::Summary(record, _) => summaries::stated_time(&record.summary),
+        }
+    }
+
+    /// The kind of its entry.
+    pub(crate) fn entry_kind(&self) -> Kind {
+        match self.statement.kind() {
+            StatementKind::Identity => Kind::Agent,
+            StatementKind::Contract => Kind::Contract,
+            StatementKind::Verification => Kind::Verification,
+            StatementKind::Challenge => Kind::Challenge,
+            StatementKind::Resolution => Kind::Resolution,
+            StatementKind::Review => Kind::Review,
+            StatementKind::Summary => Kind::Summary,
+        }
+    }
+
+    /// Where the record's id is kept.
+    pub(crate) fn id_place(&self) -> Option<String> {
+        self.id().map(|id| format!("{}/{id}", self.statement.kind().key()))
+    }
+}
+
+/// A statement in the ledger.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Published {
+    /// Its entry.
+    pub seq: u64,
+    /// It was there before, with the same bytes: nothing was appended.
+    pub known: bool,
+    /// What its author should know of it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub remark: Option<String>,
+}
+
+impl Authority {
+    /// Admits a statement; returns when it is durable.
+    pub fn publish(&self, bytes: &[u8]) -> Result<std::result::Result<Published, Rejection>> {
+        let now = self.now();
+        let stated = match self.examine_statement(bytes, now)? {
+            Ok(stated) => stated,
+            Err(rejection) => return Ok(Err(rejection)),
+        };
+        let published = write(self.ledger(), move |tx| settle(tx, stated, now))?;
+        self.wake_scorer();
+        Ok(published)
+    }
+
+    /// Form, schema, signature.
+    fn examine_statement(&self, bytes: &[u8], now: Timestamp) -> Result<std::result::Result<Stated, Rejection>> {
+        let checked = (|| {
+            let statement = Statement::parse(bytes)?;
+            schema::validate(statement.kind(), statement.record())?;
+            Stated::of(statement)
+        })();
+        let stated = match checked {
+            Ok(stated) => stated,
+            Err(rejection) => return Ok(Err(rejection)),
+        };
+        let (author, key_id) = (stated.statement.author(), stated.statement.key_id());
+        let Some((owner, key)) = self.gate().key(self.ledger(), key_id)? else {
+            return Ok(Err(Rejection::UnknownKey(key_id)));
+        };
+        if owner != *author {
+            let claimed = author.clone();
+            return Ok(Err(Rejection::KeyNotOfSource { key: key_id, owner, claimed }));
+        }
+        if let Some(at) = stated.time().filter(|at| *at > now.plus_seconds(MAX_CLOCK_SKEW_SECONDS)) {
+            return Ok(Err(Rejection::FutureStatement { at, now }));
+        }
+        Ok(stated.statement.verify(&key).map_err(Rejection::from).map(|()| stated))
+    }
+}
+
+/// The second step, in the writer.
+fn settle(
+    tx: &mut dyn Transaction,
+    stated: Stated,
+    now: Timestamp,
+) -> Result<std::result::Result<Published, Rejection>> {
+    if let Some(seq) = known(tx, &stated)? {
+        return Ok(Ok(Published { seq, known: true, remark: None }));
+    }
+    let key: Option<KeyRow> = tables::get(tx, tables::KEYS, &stated.statement.key_id().to_string())?;
+    if let Some(from) = key.and_then(|key| key.revoked_from) {
+        return Ok(Err(Rejection::RevokedKey { key: stated.statement.key_id(), from }));
+    }
+    if let Err(rejection) = rules::examine(tx, &stated, now)? {
+        return Ok(Err(rejection));
+    }
+    let Some(subject) = stated.subject(tx)? else {
+        return Ok(Err(Rejection::UnknownContract(stated.id().unwrap_or_default().to_owned())));
+    };
+    let at = append(tx, &subject, &stated)?;
+    let remark = remark(tx, &stated)?;
+    Ok(Ok(Published { seq: at.seq, known: false, remark }))
+}
+
+fn append(tx: &mut dyn Transaction, subject: &EntityId, stated: &Stated) -> Result<Appended> {
+    let entry = NewEntry {
+        kind: stated.entry_kind(),
+        subject: subject.clone(),
+        body: stated.statement.canonical().clone(),
+        weight: None,
+    };
+    let at = tx.append(&entry)?;
+    projection::apply(tx, at, subject, &Record::Statement(Box::new(stated.clone())))?;
+    Ok(at)
+}
+
+/// Where the same statement already is, byte for byte.
+fn known(tx: &dyn Transaction, stated: &Stated) -> Result<Option<u64>> {
+    let seq = match (&stated.said, stated.id_place()) {
+        (_, Some(place)) => tables::get::<u64>(tx, tables::RECORDS, &place)?,
+        (Said::Summary(record, _), None) => {
+            let place = summaries::place(&record.agent, &record.window, stated.statement.author());
+            tables::get::<SummaryRow>(tx, tables::SUMMARIES, &place)?.map(|row| row.seq)
+        }
+        (Said::Identity(record), None) => {
+            let row: Option<crate::reputation::rows::IdentityRow> =
+                tables::get(tx, tables::IDENTITIES, record.agent_id.as_str())?;
+            row.map(|row| row.seq)
+        }
+        _ => None,
+    };
+    let Some(seq) = seq else { return Ok(None) };
+    let bytes = tx.entry(seq)?.unwrap_or_default();
+    let same = Entry::parse(seq, &bytes)?.body() == stated.statement.canonical().as_str();
+    Ok(same.then_some(seq))
+}
+
+fn remark(tx: &dyn Transaction, stated: &Stated) -> Result<Option<String>> {
+    Ok(match &stated.said {
+        Said::Challenge(record) => {
+            let row: Option<ChallengeRow> = tables::get(tx, tables::CHALLENGES, &record.challenge_id)?;
+            row.filter(|row| row.state == ChallengeState::Resubmitted).map(|_| {
+                "the same claim was put before: it was not opened again, and counts as spam against its author"
+                    .to_owned()
+            })
+        }
+        Said::Review(record) => {
+            let weight = crate::reputation::word(tx, &record.reviewer_agent_id, &record.subject_agent_id)?;
+            (weight == 0.0).then(|| {
+                "it is recorded and weighs nothing: its author is new, run by the same owner, or verified by whom it reviews"
+                    .to_owned()
+            })
+        }
+        Said::Summary(_, report) => match &**report {
+            Report::TooFew { checks, needed } => {
+                Some(format!("{checks} checks are too few to count: at least {needed} are needed"))
+            }
+            _ => None,
+        },
+        _ => None,
+    })
+}

@@ -1,0 +1,256 @@
+//! Who may say what, given what was said before. The same rules decide at the door and in an audit.
+
+use std::ops::ControlFlow;
+
+use credence_engine::hcs25::output_verification::{Report, Window};
+use credence_ledger::{Scan, View};
+use credence_protocol::{
+    AUTHORITY_SOURCE, EntityId, PublicKey, Timestamp,
+    limits::MAX_CLOCK_SKEW_SECONDS,
+    records::{
+        ChallengeOutcome, ChallengeRecord, ContractRecord, IdentityRecord, Interaction, ResolutionRecord, ReviewRecord,
+        SummaryRecord, VerificationRecord,
+    },
+};
+
+use super::{Said, Stated};
+use crate::{
+    Rejection, Result, reputation,
+    reputation::rows::{ChallengeRow, ChallengeState, ContractRow},
+    summaries::{self, SummaryRow},
+    tables::{self, AgentRow, SourceRow},
+};
+
+/// Challenges that one agent may have open at a time.
+pub const MAX_OPEN_CHALLENGES: usize = 10;
+
+type Examined = std::result::Result<(), Rejection>;
+
+/// Whether the statement may be recorded at `now`.
+pub(crate) fn examine(view: &(impl View + ?Sized), stated: &Stated, now: Timestamp) -> Result<Examined> {
+    if let Some(place) = stated.id_place()
+        && let Some(seq) = tables::get::<u64>(view, tables::RECORDS, &place)?
+    {
+        let (kind, id) = (stated.statement.kind(), stated.id().unwrap_or_default().to_owned());
+        return Ok(Err(Rejection::DuplicateRecord { kind, id, seq }));
+    }
+    let author = stated.statement.author();
+    match &stated.said {
+        Said::Identity(record) => identity(view, stated, record),
+        Said::Contract(record) => contract(view, author, record),
+        Said::Verification(record) => verification(view, author, record),
+        Said::Challenge(record) => challenge(view, author, record, now),
+        Said::Resolution(record) => resolution(view, author, record),
+        Said::Review(record) => review(view, author, record),
+        Said::Summary(record, report) => summary(view, author, record, report, now),
+    }
+}
+
+fn speaks_for_itself(field: &'static str, named: &EntityId, author: &EntityId) -> Examined {
+    if named == author {
+        return Ok(());
+    }
+    Err(Rejection::NotAuthor { field, named: named.clone(), author: author.clone() })
+}
+
+fn registered(view: &(impl View + ?Sized), agent: &EntityId) -> Result<Examined> {
+    let row: Option<AgentRow> = tables::get(view, tables::AGENTS, agent.as_str())?;
+    Ok(row.map(drop).ok_or_else(|| Rejection::UnknownAgent(agent.clone())))
+}
+
+/// Propagates a rejection out of a function that can also fail.
+macro_rules! allow {
+    ($examined:expr) => {
+        if let Err(rejection) = $examined {
+            return Ok(Err(rejection));
+        }
+    };
+}
+
+fn identity(view: &(impl View + ?Sized), stated: &Stated, record: &IdentityRecord) -> Result<Examined> {
+    allow!(speaks_for_itself("agent_id", &record.agent_id, stated.statement.author()));
+    allow!(registered(view, &record.agent_id)?);
+    let key_id = stated.statement.key_id();
+    let named = PublicKey::parse(&record.signature_key).ok().map(|key| key.id());
+    Ok(if named == Some(key_id) { Ok(()) } else { Err(Rejection::IdentityKey(key_id)) })
+}
+
+fn contract(view: &(impl View + ?Sized), author: &EntityId, record: &ContractRecord) -> Result<Examined> {
+    allow!(speaks_for_itself("origin_agent", &record.origin_agent, author));
+    registered(view, author)
+}
+
+fn contract_row(view: &(impl View + ?Sized), id: &str) -> Result<std::result::Result<ContractRow, Rejection>> {
+    let row: Option<ContractRow> = tables::get(view, tables::CONTRACTS, id)?;
+    Ok(row.ok_or_else(|| Rejection::UnknownContract(id.to_owned())))
+}
+
+fn verification(view: &(impl View + ?Sized), author: &EntityId, record: &VerificationRecord) -> Result<Examined> {
+    let source: Option<SourceRow> = tables::get(view, tables::SOURCES, author.as_str())?;
+    let not =
+        |agent: &EntityId, why| Ok(Err(Rejection::NotVerifier { author: author.clone(), agent: agent.clone(), why }));
+    let Some(source) = source.filter(|source| source.weight > 0.0) else {
+        return not(author, "only a registered source whose weight is above 0 verifies");
+    };
+    if record.related_object_type != "signal" {
+        return Ok(Ok(()));
+    }
+    let contract = match contract_row(view, &record.related_object_id)? {
+        Ok(contract) => contract,
+        Err(rejection) => return Ok(Err(rejection)),
+    };
+    let verifier = credence_engine::hcs25::providers::Party {
+        id: author.to_string(),
+        owner: source.owner.map(|owner| owner.to_string()),
+        key: None,
+    };
+    if verifier.is(&reputation::party(view, &contract.agent)?) {
+        return not(&contract.agent, "nobody verifies itself, or an agent of the same owner");
+    }
+    if let (Some(verification), true) = (contract.verification, record.outcome.is_some()) {
+        let contract = record.related_object_id.clone();
+        return Ok(Err(Rejection::AlreadyVerified { contract, verification }));
+    }
+    Ok(Ok(()))
+}
+
+fn challenge(
+    view: &(impl View + ?Sized),
+    author: &EntityId,
+    record: &ChallengeRecord,
+    now: Timestamp,
+) -> Result<Examined> {
+    allow!(speaks_for_itself("challenger_agent_id", &record.challenger_agent_id, author));
+    allow!(registered(view, author)?);
+    let contract = match contract_row(view, &record.original_signal_id)? {
+        Ok(contract) => contract,
+        Err(rejection) => return Ok(Err(rejection)),
+    };
+    if contract.agent == *author {
+        return Ok(Err(Rejection::OwnContract(author.clone())));
+    }
+    if now > contract.closes.plus_seconds(MAX_CLOCK_SKEW_SECONDS) {
+        let id = record.original_signal_id.clone();
+        return Ok(Err(Rejection::WindowClosed { contract: id, closed: contract.closes }));
+    }
+    let mut open = 0;
+    view.scan(tables::OPEN_CHALLENGES, Scan::prefix(&format!("{author}/")), &mut |_, _| {
+        open += 1;
+        if open == MAX_OPEN_CHALLENGES { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    })?;
+    Ok(if open < MAX_OPEN_CHALLENGES {
+        Ok(())
+    } else {
+        Err(Rejection::TooManyOpen { challenger: author.clone(), limit: MAX_OPEN_CHALLENGES })
+    })
+}
+
+fn resolution(view: &(impl View + ?Sized), author: &EntityId, record: &ResolutionRecord) -> Result<Examined> {
+    if author.as_str() != AUTHORITY_SOURCE {
+        return Ok(Err(Rejection::NotAuthority(author.clone())));
+    }
+    let id = &record.challenge_id;
+    let Some(row) = tables::get::<ChallengeRow>(view, tables::CHALLENGES, id)? else {
+        return Ok(Err(Rejection::UnknownChallenge(id.clone())));
+    };
+    let outcome = match row.state {
+        ChallengeState::Open => return supported(view, &row.contract, record),
+        ChallengeState::Resubmitted => "never opened, because the same claim had been put before".to_owned(),
+        ChallengeState::Settled(outcome) => format!("{outcome:?}").to_lowercase(),
+    };
+    Ok(Err(Rejection::AlreadyResolved { id: id.clone(), outcome }))
+}
+
+/// A resolution that names a verification must say what that says.
+fn supported(view: &(impl View + ?Sized), contract: &str, record: &ResolutionRecord) -> Result<Examined> {
+    let Some(evidence) = &record.evidence else { return Ok(Ok(())) };
+    let row: Option<ContractRow> = tables::get(view, tables::CONTRACTS, contract)?;
+    let Some(row) = row.filter(|row| row.verification.as_ref() == Some(evidence)) else {
+        let evidence = format!("'{evidence}', which is not the final verification of contract '{contract}'");
+        return Ok(Err(Rejection::NotSupported { outcome: record.outcome, evidence }));
+    };
+    let says = outcome_of(row.facts.outcome.unwrap_or(0.0));
+    Ok(if says == record.outcome {
+        Ok(())
+    } else {
+        Err(Rejection::NotSupported { outcome: record.outcome, evidence: format!("'{evidence}', which says {says:?}") })
+    })
+}
+
+/// What a verified outcome makes of a challenge.
+pub fn outcome_of(outcome: f64) -> ChallengeOutcome {
+    if outcome > 0.0 {
+        ChallengeOutcome::Failed
+    } else if outcome < 0.0 {
+        ChallengeOutcome::Successful
+    } else {
+        ChallengeOutcome::Inconclusive
+    }
+}
+
+fn review(view: &(impl View + ?Sized), author: &EntityId, record: &ReviewRecord) -> Result<Examined> {
+    allow!(speaks_for_itself("reviewer_agent_id", &record.reviewer_agent_id, author));
+    allow!(registered(view, author)?);
+    let subject = &record.subject_agent_id;
+    allow!(registered(view, subject)?);
+    if subject == author {
+        return Ok(Err(Rejection::OwnReview(author.clone())));
+    }
+    let none = |why: String| Ok(Err(Rejection::NoInteraction { subject: subject.clone(), why }));
+    match &record.interaction {
+        Interaction::Contract(id) => match contract_row(view, id)? {
+            Ok(contract) if contract.agent == *subject => Ok(Ok(())),
+            Ok(contract) => none(format!("contract '{id}' is of '{}'", contract.agent)),
+            Err(_) => none(format!("no contract '{id}' is known")),
+        },
+        Interaction::Receipt(id) => none(format!("no receipt '{id}' is held here")),
+    }
+}
+
+fn summary(
+    view: &(impl View + ?Sized),
+    author: &EntityId,
+    record: &SummaryRecord,
+    report: &Report,
+    now: Timestamp,
+) -> Result<Examined> {
+    let source: Option<SourceRow> = tables::get(view, tables::SOURCES, author.as_str())?;
+    let Some(source) = source.filter(|source| summaries::is_provider(author.as_str(), source)) else {
+        return Ok(Err(Rejection::NotProvider(author.clone())));
+    };
+    allow!(registered(view, &record.agent)?);
+    let provider = credence_engine::hcs25::providers::Party {
+        id: author.to_string(),
+        owner: source.owner.map(|owner| owner.to_string()),
+        key: None,
+    };
+    if provider.is(&reputation::party(view, &record.agent)?) {
+        return Ok(Err(Rejection::SelfReported { provider: author.clone(), agent: record.agent.clone() }));
+    }
+    let malformed = |why: String| Ok(Err(Rejection::Summary(credence_engine::hcs25::Error::Summary(why))));
+    let Some(updated_at) = summaries::stated_time(&record.summary) else {
+        return malformed("updatedAt is missing: it is the window's end".into());
+    };
+    let days = Window::parse(&record.window).map(|window| window.days() as f64);
+    if record.summary.0.get("windowDays").and_then(serde_json::Value::as_f64) != days {
+        return malformed(format!("windowDays is not that of the window, {}", record.window));
+    }
+    if let Report::Applicable(summary) = report {
+        if let Err(error) = summary.not_from_the_future(now) {
+            return Ok(Err(error.into()));
+        }
+        if summary.is_stale(now) {
+            return malformed(format!("its window ended at {updated_at} and is past: it says nothing of now"));
+        }
+    }
+    let place = summaries::place(&record.agent, &record.window, author);
+    match tables::get::<SummaryRow>(view, tables::SUMMARIES, &place)? {
+        Some(row) if row.updated_at >= updated_at => Ok(Err(Rejection::OlderSummary {
+            provider: author.clone(),
+            window: record.window.clone(),
+            newest: row.updated_at,
+            given: updated_at,
+        })),
+        _ => Ok(Ok(())),
+    }
+}

@@ -1,0 +1,186 @@
+//! Output-verification summaries: what providers report on an agent, window by window, and what it comes to together
+//! (DESIGN, *HCS-25*).
+
+use std::ops::ControlFlow;
+
+use credence_engine::hcs25::{
+    output_verification::{DEFAULT_MIN_CHECKS, Parameters, Report, Summary, Window},
+    providers::{self, Combined, Measure, Party, ProviderReport, StakeJump},
+};
+use credence_ledger::{Appended, Scan, Transaction, View};
+use credence_protocol::{AUTHORITY_SOURCE, EntityId, Timestamp, records::SummaryRecord, strict::StrictValue};
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    Result, reputation,
+    tables::{self, AgentRow, SourceRow},
+};
+
+/// The window that the authority's own signals speak of.
+pub const SIGNAL_WINDOW: Window = Window::Week;
+
+/// A provider's newest report on an agent's window.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct SummaryRow {
+    /// The entry.
+    pub seq: u64,
+    /// When it was recorded.
+    pub at: Timestamp,
+    /// The end of the window.
+    pub updated_at: Timestamp,
+    /// The `outputVerificationSummary`.
+    pub summary: StrictValue,
+    /// Checks by stake in the reports before: all of them, and those high or critical.
+    pub stakes_before: (u64, u64),
+}
+
+/// `agent/window/provider`.
+pub fn place(agent: &EntityId, window: &str, provider: &EntityId) -> String {
+    format!("{agent}/{window}/{provider}")
+}
+
+/// Folds a report in.
+pub(crate) fn apply(
+    tx: &mut dyn Transaction,
+    at: Appended,
+    provider: &EntityId,
+    record: &SummaryRecord,
+    report: &Report,
+) -> Result<()> {
+    let place = place(&record.agent, &record.window, provider);
+    let former: Option<SummaryRow> = tables::get(tx, tables::SUMMARIES, &place)?;
+    // From now on the agent has no say on its provider, wherever that is an agent too.
+    if former.is_none() && tables::get::<AgentRow>(tx, tables::AGENTS, provider.as_str())?.is_some() {
+        tables::put(tx, tables::PENDING, provider.as_str(), &at.seq)?;
+    }
+    let stakes_before = former.map_or((0, 0), |former| {
+        let (all, high) = counts(&former.summary);
+        (former.stakes_before.0 + all, former.stakes_before.1 + high)
+    });
+    let updated_at = match report {
+        Report::Applicable(summary) => summary.updated_at,
+        _ => None,
+    };
+    let row = SummaryRow {
+        seq: at.seq,
+        at: at.recorded_at,
+        updated_at: updated_at.or_else(|| stated_time(&record.summary)).unwrap_or(at.recorded_at),
+        summary: record.summary.clone(),
+        stakes_before,
+    };
+    tables::put(tx, tables::SUMMARIES, &place, &row)?;
+    Ok(tables::put(tx, tables::DERIVE, record.agent.as_str(), &at.seq)?)
+}
+
+/// The end of the window that a summary names.
+pub(crate) fn stated_time(summary: &StrictValue) -> Option<Timestamp> {
+    summary.0.get("updatedAt")?.as_str()?.parse().ok()
+}
+
+fn counts(summary: &StrictValue) -> (u64, u64) {
+    match Summary::from_value(&summary.0, 0) {
+        Ok(Report::Applicable(summary)) => providers::stake_counts(&summary),
+        _ => (0, 0),
+    }
+}
+
+/// Whether `provider` reports on `agent`: then the agent's word on its provider counts for nothing.
+pub(crate) fn vouches(view: &(impl View + ?Sized), provider: &EntityId, agent: &EntityId) -> Result<bool> {
+    for window in Window::ALL {
+        if view.get(tables::SUMMARIES, &place(agent, window.key(), provider))?.is_some() {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// Whoever reports on `agent`.
+pub(crate) fn providers_of(view: &(impl View + ?Sized), agent: &str) -> Result<Vec<String>> {
+    let mut providers = Vec::new();
+    view.scan(tables::SUMMARIES, Scan::prefix(&format!("{agent}/")), &mut |key, _| {
+        providers.extend(key.rsplit('/').next().map(str::to_owned));
+        ControlFlow::Continue(())
+    })?;
+    providers.sort_unstable();
+    providers.dedup();
+    Ok(providers)
+}
+
+/// What is odd about a provider's report.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Oddity {
+    /// Whose.
+    pub provider: String,
+    /// What: the share of checks called high or critical jumped.
+    pub stake_jump: StakeJump,
+}
+
+/// What providers say of an agent over a window.
+#[derive(Debug, Serialize)]
+pub struct Stats {
+    /// The agent.
+    pub agent: EntityId,
+    /// The window.
+    pub window: Window,
+    /// As the standard has it, profile `spec`.
+    pub hcs25: Combined,
+    /// As the authority's own signals have it.
+    pub signal: Combined,
+    /// What is odd.
+    pub findings: Vec<Oddity>,
+    /// What each provider reported.
+    pub summaries: Vec<Reported>,
+}
+
+/// What a provider reported.
+#[derive(Debug, Clone, Serialize)]
+pub struct Reported {
+    /// Who.
+    pub provider: String,
+    /// The entry.
+    pub seq: u64,
+    /// When it was recorded.
+    pub recorded_at: Timestamp,
+    /// The `outputVerificationSummary`.
+    pub summary: StrictValue,
+}
+
+/// What providers say of `agent` over `window`, as of `now`. Only those that the operator admits now count.
+pub fn stats(view: &(impl View + ?Sized), agent: &EntityId, window: Window, now: Timestamp) -> Result<Stats> {
+    let mut rows: Vec<(String, SummaryRow)> = Vec::new();
+    let prefix = format!("{agent}/{}/", window.key());
+    tables::scan(view, tables::SUMMARIES, Scan::prefix(&prefix), |key, row| {
+        rows.push((key[prefix.len()..].to_owned(), row));
+        Ok(ControlFlow::Continue(()))
+    })?;
+    // A clock that was set back must not make what was admitted a report from the future.
+    let now = rows.iter().map(|(_, row)| row.at).fold(now, Timestamp::max);
+    let (mut reports, mut findings, mut summaries) = (Vec::new(), Vec::new(), Vec::new());
+    for (provider, row) in rows {
+        let source: Option<SourceRow> = tables::get(view, tables::SOURCES, &provider)?;
+        summaries.push(Reported {
+            provider: provider.clone(),
+            seq: row.seq,
+            recorded_at: row.at,
+            summary: row.summary.clone(),
+        });
+        let Some(source) = source.filter(|source| is_provider(&provider, source)) else { continue };
+        let report = Summary::from_value(&row.summary.0, DEFAULT_MIN_CHECKS).unwrap_or(Report::None);
+        if let Some(stake_jump) = providers::stake_jump(row.stakes_before, counts(&row.summary)) {
+            findings.push(Oddity { provider: provider.clone(), stake_jump });
+        }
+        let owner = source.owner.map(|owner| owner.to_string());
+        reports.push(ProviderReport { provider: Party { id: provider, owner, key: None }, report });
+    }
+    let agent_party = reputation::party(view, agent)?;
+    let parameters = Parameters::default();
+    let combine = |measure| providers::combine(&reports, Some(&agent_party), Some(now), &parameters, measure);
+    let standard = combine(Measure::Standard(credence_engine::hcs25::Profile::Spec)).map_err(crate::Error::Hcs25)?;
+    let signal = combine(Measure::Signal).map_err(crate::Error::Hcs25)?;
+    Ok(Stats { agent: agent.clone(), window, hcs25: standard, signal, findings, summaries })
+}
+
+/// Whether a source is admitted as a provider. The authority is one by nature.
+pub(crate) fn is_provider(id: &str, source: &SourceRow) -> bool {
+    source.weight > 0.0 && (source.methodology.is_some() || id == AUTHORITY_SOURCE)
+}
