@@ -14,13 +14,16 @@ use credence_ledger::{
     sqlite::{Clock, Options},
 };
 use credence_pipeline::{Authority, Settings, TABLES, query::Reading};
-use credence_protocol::{EntityId, SecretKey, TagRegistry, Timestamp};
+use credence_protocol::{AUTHORITY_SOURCE, EntityId, SecretKey, TagRegistry, Timestamp};
 use serde::{Deserialize, Serialize};
 
 use crate::keyfile;
 
 /// Holds the log's private key instead of `log.jwk`.
 pub const LOG_KEY_VARIABLE: &str = "CREDENCE_LOG_KEY";
+
+/// Holds the private key of source `credence` instead of `keys/credence.jwk`.
+pub const AUTHORITY_KEY_VARIABLE: &str = "CREDENCE_AUTHORITY_KEY";
 
 /// `credence.toml`.
 #[derive(Debug, Serialize, Deserialize)]
@@ -97,11 +100,21 @@ impl Home {
         Ok(key)
     }
 
+    /// The key that signs what the authority says itself; none where it is kept elsewhere.
+    fn signer(&self) -> anyhow::Result<Option<SecretKey>> {
+        let file = self.key_file(AUTHORITY_SOURCE);
+        if std::env::var_os(AUTHORITY_KEY_VARIABLE).is_none() && !file.exists() {
+            return Ok(None);
+        }
+        keyfile::from_environment_or(AUTHORITY_KEY_VARIABLE, &file).map(Some)
+    }
+
     /// Opens for writing.
     pub fn authority(&self) -> anyhow::Result<Authority> {
         let config = self.config()?;
-        let ledger = SqliteLedger::open(self.options(), self.log_key(&config)?, clock())?;
-        let settings = Settings { coverage_floor: config.coverage_floor, signer: None };
+        let open = || -> anyhow::Result<_> { Ok(SqliteLedger::open(self.options(), self.log_key(&config)?, clock())) };
+        let ledger = self.upgraded(&open)??;
+        let settings = Settings { coverage_floor: config.coverage_floor, signer: self.signer()? };
         Ok(Authority::open(Arc::new(ledger), &settings, clock())?)
     }
 
@@ -117,8 +130,25 @@ impl Home {
     /// Opens for reading.
     pub fn reader(&self) -> anyhow::Result<Reader> {
         let config = self.config()?;
-        let ledger = SqliteLedger::open_read_only(self.options(), LogVerifier::parse(&config.log_key)?)?;
+        let verifier = LogVerifier::parse(&config.log_key)?;
+        let open = || -> anyhow::Result<_> { Ok(SqliteLedger::open_read_only(self.options(), verifier.clone())) };
+        let ledger = self.upgraded(&open)??;
         Reader::new(ledger, config)
+    }
+
+    /// Opens; a ledger from before this version had all its tables gets them first, built from its entries.
+    fn upgraded<T>(
+        &self,
+        open: &dyn Fn() -> anyhow::Result<credence_ledger::Result<T>>,
+    ) -> anyhow::Result<credence_ledger::Result<T>> {
+        match open()? {
+            Err(credence_ledger::Error::MissingTable(_)) => {
+                let entries = self.rebuild().context("the ledger lacks tables, and they could not be built")?;
+                eprintln!("note: this ledger lacked tables of this version: built from its {entries} entries");
+                open()
+            }
+            opened => Ok(opened),
+        }
     }
 
     /// Opens for reading, whatever state the ledger is in.

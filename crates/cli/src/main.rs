@@ -10,6 +10,7 @@ mod keyfile;
 mod lines;
 mod output;
 mod report;
+mod statement;
 mod traces;
 
 use std::process::ExitCode;
@@ -76,8 +77,25 @@ enum Command {
     Evaluate(run::evaluate::Args),
     /// Fit prior, thresholds and ratios to labelled traces
     Calibrate(run::calibrate::Args),
+    /// Verdicts rolled up into output-verification summaries, per agent and window
+    Rollup(run::rollup::Args),
+    /// What verification providers say of an agent's outputs
+    Stats(run::stats::Args),
+    /// An agent's reputation among agents: the score, its five factors and what moved them last
+    Reputation(run::reputation::Args),
+    /// Contracts: claims that agents stand by
+    #[command(subcommand)]
+    Contract(run::contract::Command),
+    /// Challenges: contracts disputed
+    #[command(subcommand)]
+    Challenge(run::challenge::Command),
+    /// Reviews: what agents say of each other
+    #[command(subcommand)]
+    Review(run::review::Command),
     /// The registered tags
     Tags,
+    /// The JSON Schemas of records
+    Schema(run::schema::Args),
 }
 
 fn main() -> ExitCode {
@@ -109,7 +127,14 @@ fn main() -> ExitCode {
         Command::Learn(args) => run::learn::run(&out, args),
         Command::Evaluate(args) => run::evaluate::run(&out, args),
         Command::Calibrate(args) => run::calibrate::run(&out, args),
+        Command::Rollup(args) => run::rollup::run(&home, &out, args),
+        Command::Stats(args) => run::stats::run(&home, &out, args),
+        Command::Reputation(args) => run::reputation::run(&home, &out, args),
+        Command::Contract(command) => run::contract::run(&home, &out, command),
+        Command::Challenge(command) => run::challenge::run(&home, &out, command),
+        Command::Review(command) => run::review::run(&home, &out, command),
         Command::Tags => run::tags::run(&out),
+        Command::Schema(args) => run::schema::run(&out, args),
     };
     match done {
         Ok(code) => code,

@@ -17,6 +17,7 @@
 //! | `identities` | agent | what an agent declares of itself |
 //! | `contracts` | id | a claim, and what became of it |
 //! | `agent_contracts` | agent/seq | the contracts of an agent, oldest first |
+//! | `settled` | agent/seq | what an agent's contracts came to, oldest first |
 //! | `citations` | contract/agent | who took a contract up, and what that weighs |
 //! | `challenges` | id | a challenge, and what became of it |
 //! | `open_challenges` | challenger/id | those not settled yet |
@@ -65,6 +66,8 @@ pub const IDENTITIES: Table = Table("identities");
 pub const CONTRACTS: Table = Table("contracts");
 /// agent/seq → id
 pub const AGENT_CONTRACTS: Table = Table("agent_contracts");
+/// agent/seq → [`SettledRow`](crate::reputation::rows::SettledRow)
+pub const SETTLED: Table = Table("settled");
 /// contract/agent → weight
 pub const CITATIONS: Table = Table("citations");
 /// id → [`ChallengeRow`](crate::reputation::rows::ChallengeRow)
@@ -106,6 +109,7 @@ pub const TABLES: &[Table] = &[
     IDENTITIES,
     CONTRACTS,
     AGENT_CONTRACTS,
+    SETTLED,
     CITATIONS,
     CHALLENGES,
     OPEN_CHALLENGES,

@@ -1,5 +1,6 @@
 use std::{ops::ControlFlow, process::ExitCode};
 
+use anyhow::Context;
 use clap::Subcommand;
 use credence_engine::tiers::Tier;
 use credence_ledger::Scan;
@@ -7,13 +8,14 @@ use credence_pipeline::{
     NewAgent,
     tables::{self, AgentRow, ScoreRow},
 };
-use credence_protocol::{Alias, EntityId};
+use credence_protocol::{Alias, EntityId, StatementKind};
 use serde_json::{Value, json};
 
 use super::Done;
 use crate::{
     home::Home,
     output::{self, Output},
+    statement::{self, Draft, SignArgs, Told},
 };
 
 #[derive(Subcommand)]
@@ -27,7 +29,12 @@ pub enum Command {
         /// A name it has elsewhere: did:web:…, did:key:…, https://…, uaid:…, eip155:CHAIN:REGISTRY/TOKEN
         #[arg(long = "alias")]
         aliases: Vec<Alias>,
+        /// Who runs it: what has the same owner vouches for nothing
+        #[arg(long)]
+        owner: Option<EntityId>,
     },
+    /// Say who an agent is, in its own words: given by flags, or as a JSON file
+    Identify(Box<IdentifyArgs>),
     /// Show an agent by its id or an alias
     Show { agent: String },
     /// List agents, with their newest recorded scores
@@ -43,11 +50,70 @@ pub enum Command {
     },
 }
 
+#[derive(clap::Args)]
+pub struct IdentifyArgs {
+    /// The agent; or a file with the identity, or with one signed elsewhere (- for standard input)
+    agent: String,
+    /// What it runs on
+    #[arg(long, value_name = "TEXT", requires = "version_hash")]
+    model: Option<String>,
+    /// Changes with every change of what it runs on and how it is measured
+    #[arg(long, value_name = "HASH", requires = "model")]
+    version_hash: Option<String>,
+    /// What it can do; may be repeated
+    #[arg(long = "capability", value_name = "TAG")]
+    capabilities: Vec<String>,
+    /// How it deals with risk
+    #[arg(long, default_value = "moderate")]
+    risk_profile: String,
+    /// How much it shows
+    #[arg(long, default_value = "high")]
+    transparency: String,
+    /// How its risk-adjusted performance is measured: sharpe or calibration
+    #[arg(long)]
+    rap_method: Option<String>,
+    /// What its volatility is measured against: outcomes or confidence_bands
+    #[arg(long)]
+    consistency_method: Option<String>,
+    #[command(flatten)]
+    sign: SignArgs,
+}
+
+fn identify(home: &Home, out: &Output, args: IdentifyArgs) -> Done {
+    let draft = match (&args.model, &args.version_hash) {
+        (Some(model), Some(version)) => {
+            let agent = EntityId::new(&args.agent)?;
+            let key = args.sign.key(home, &agent)?;
+            let mut record = json!({
+                "agent_id": agent, "model_type": model, "capability_tags": args.capabilities, "risk_profile": args.risk_profile,
+                "transparency_level": args.transparency, "version_hash": version, "signature_key": key.public().did_key(),
+            });
+            let methods = [("rap_method", &args.rap_method), ("consistency_method", &args.consistency_method)];
+            for (field, method) in methods {
+                if let Some(method) = method {
+                    record[field] = json!(method);
+                }
+            }
+            Draft::new(agent, StatementKind::Identity, record)
+        }
+        _ => Draft::read(&args.agent, StatementKind::Identity, "agent_id")
+            .context("give --model and --version-hash with an agent, or a file with the identity")?,
+    };
+    let who = match &draft {
+        Draft::Record { author, .. } => author.to_string(),
+        Draft::Signed(_) => "an agent, as signed".to_owned(),
+    };
+    statement::publish(home, out, draft, &args.sign, |_| {
+        Ok(Told { what: format!("Identity of {who}"), details: json!({ "agent": who }) })
+    })
+}
+
 pub fn run(home: &Home, out: &Output, command: Command) -> Done {
     match command {
-        Command::Add { agent, name, aliases } => {
+        Command::Identify(args) => return identify(home, out, *args),
+        Command::Add { agent, name, aliases, owner } => {
             let authority = home.authority()?;
-            let seq = authority.add_agent(NewAgent { agent: agent.clone(), name, aliases: aliases.clone() })?;
+            let seq = authority.add_agent(NewAgent { agent: agent.clone(), name, aliases: aliases.clone(), owner })?;
             authority.flush()?;
             out.show(&json!({ "agent": agent, "aliases": aliases, "seq": seq }), || {
                 format!("Agent {agent} (entry {seq}).")

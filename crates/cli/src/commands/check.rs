@@ -5,7 +5,7 @@ use credence_ledger::{
     LogVerifier,
     proof::{ConsistencyProof, InclusionProof},
 };
-use credence_protocol::Signal;
+use credence_protocol::{Signal, Statement};
 use serde_json::{Value, json};
 
 use super::{Done, answer};
@@ -16,9 +16,9 @@ const MAX_FILE_BYTES: u64 = 1024 * 1024;
 
 #[derive(clap::Args)]
 pub struct Args {
-    /// A signed signal, an inclusion proof or a consistency proof; - for standard input
+    /// A signed signal or statement, an inclusion proof or a consistency proof; - for standard input
     file: String,
-    /// For a signal its source's public key (did:key:…, base64url, a JWK or JWKS file); for a proof the log's key
+    /// For a signal or statement its author's public key (did:key:…, base64url, a JWK or JWKS file); for a proof the log's key
     /// (name+hash+key, or a file with it)
     #[arg(long, allow_hyphen_values = true)]
     key: String,
@@ -35,10 +35,12 @@ pub fn run(out: &Output, args: Args) -> Done {
         ("inclusion proof", inclusion(&text, &log_key(&args.key)?))
     } else if ConsistencyProof::recognises(&text) {
         ("consistency proof", consistency(&text, &log_key(&args.key)?))
+    } else if is_statement(&bytes) {
+        ("statement", statement(&bytes, &args.key))
     } else if text.trim_start().starts_with('{') {
         ("signal", signal(&bytes, &args.key))
     } else {
-        bail!("{} is neither a signed signal nor a proof", args.file);
+        bail!("{} is neither a signed signal or statement nor a proof", args.file);
     };
     let bad = outcome.is_err();
     let shown = match &outcome {
@@ -81,6 +83,24 @@ fn consistency(text: &str, log: &LogVerifier) -> Checked {
     let (older, newer) = ConsistencyProof::parse(text)?.verify(log)?;
     let sentence = format!("log {} of {} entries extends itself at {}", newer.origin, newer.size, older.size);
     Ok((sentence, json!({ "origin": newer.origin, "older": older.size, "newer": newer.size })))
+}
+
+/// Whether it has the members that only a statement has.
+fn is_statement(bytes: &[u8]) -> bool {
+    let value: Option<Value> = serde_json::from_slice(bytes).ok();
+    value.is_some_and(|value| value.get("author").is_some() && value.get("record").is_some())
+}
+
+fn statement(bytes: &[u8], key: &str) -> Checked {
+    let statement = Statement::parse(bytes)?;
+    let keys = keyfile::public_keys(key)?;
+    let named = statement.key_id();
+    let key = keyfile::find(&keys, named)
+        .with_context(|| format!("it is signed by key {named}, which is not the one given"))?;
+    statement.verify(key)?;
+    let (author, kind) = (statement.author(), statement.kind().key());
+    let sentence = format!("{author} says, as {kind}:\n{}", serde_json::to_string_pretty(statement.record())?);
+    Ok((sentence, json!({ "author": author, "kind": kind, "key_id": named })))
 }
 
 fn signal(bytes: &[u8], key: &str) -> Checked {

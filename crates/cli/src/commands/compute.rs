@@ -1,14 +1,18 @@
 use std::process::ExitCode;
 
 use anyhow::{Context, ensure};
-use clap::Subcommand;
-use credence_engine::universal::{self, DEFAULT_COVERAGE_FLOOR, Weighted};
+use clap::{Subcommand, ValueEnum};
+use credence_engine::{
+    hcs25::Profile,
+    reputation,
+    universal::{self, DEFAULT_COVERAGE_FLOOR, Weighted},
+};
 use credence_protocol::strict;
 use credence_verify::{Decision, Evidence};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::Done;
+use super::{Done, hcs25};
 use crate::{input, output::Output};
 
 /// A model's input: a few hundred thousand signals.
@@ -18,8 +22,70 @@ const MAX_INPUT_BYTES: u64 = 64 * 1024 * 1024;
 pub enum Command {
     /// The universal score: {"signals":[{"source","tag","value","stddev","weight"}]}
     Universal,
+    /// HCS-25's output-verification adapter: an outputVerificationSummary, or
+    /// {"providers":[{"id","owner"?,…summary}],"agent"?,"now"?}
+    OutputVerification {
+        /// Whose reading of the text
+        #[arg(long, value_enum, default_value_t = Reading::Spec)]
+        profile: Reading,
+    },
+    /// The HCS-25 trust score: {"subject":{…},"adapters":[{"adapter":"*"}],"profile"?,"stale_multiplier"?,
+    /// "rounding_decimals"?,"now"?,"version"?,"compute_confidence"?,"snapshot"?}
+    Hcs25,
+    /// The reputation: {"c","t","p","v","q","previous"?,"alpha"?,"delta_max"?}
+    Reputation,
     /// The verification engine's combiner: {"prior","signals":[{"name","fired","score","likelihood_ratio"}]}
     Posterior,
+}
+
+/// Whose reading of the output-verification text.
+#[derive(Clone, Copy, ValueEnum)]
+pub enum Reading {
+    /// The text: quality is an integer, nothing else is rounded
+    Spec,
+    /// The reference implementation: two decimals at three stages
+    Reference,
+}
+
+impl From<Reading> for Profile {
+    fn from(reading: Reading) -> Self {
+        match reading {
+            Reading::Spec => Profile::Spec,
+            Reading::Reference => Profile::Reference,
+        }
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Reputation {
+    c: f64,
+    t: f64,
+    p: f64,
+    v: f64,
+    q: f64,
+    previous: Option<f64>,
+    alpha: Option<f64>,
+    delta_max: Option<f64>,
+}
+
+fn reputation(request: &Reputation) -> anyhow::Result<Value> {
+    let Reputation { c, t, p, v, q, previous, alpha, delta_max } = *request;
+    let factors = reputation::Factors { c, t, p, v, q };
+    factors.check()?;
+    if let Some(previous) = previous {
+        ensure!((0.0..=100.0).contains(&previous), "previous {previous} is outside 0..=100");
+    }
+    let defaults = reputation::Parameters::default();
+    let parameters = reputation::Parameters {
+        alpha: alpha.unwrap_or(defaults.alpha),
+        delta_max: delta_max.unwrap_or(defaults.delta_max),
+        ..defaults
+    };
+    parameters.check()?;
+    let raw = factors.raw();
+    let score = parameters.update(raw, previous);
+    Ok(json!({ "raw": raw, "score": score, "tier": reputation::Tier::of(score) }))
 }
 
 #[derive(Deserialize)]
@@ -83,6 +149,14 @@ fn one() -> f64 {
 pub fn run(command: Command) -> Done {
     let input = input::stdin(MAX_INPUT_BYTES)?;
     match command {
+        Command::OutputVerification { profile } => {
+            Output { json: true }.show(&hcs25::output_verification(&input, profile.into())?, String::new)?;
+        }
+        Command::Hcs25 => Output { json: true }.show(&hcs25::score(&input)?, String::new)?,
+        Command::Reputation => {
+            let request: Reputation = strict::typed(&input).context("on standard input")?;
+            Output { json: true }.show(&reputation(&request)?, String::new)?;
+        }
         Command::Posterior => {
             let request: Posterior = strict::typed(&input).context("on standard input")?;
             Output { json: true }.show(&posterior(&request)?, String::new)?;

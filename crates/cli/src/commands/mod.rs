@@ -3,16 +3,24 @@
 pub mod agent;
 pub mod audit;
 pub mod calibrate;
+pub mod challenge;
 pub mod check;
 pub mod compute;
+pub mod contract;
 pub mod evaluate;
+mod hcs25;
 pub mod init;
 pub mod keys;
 pub mod learn;
 pub mod log;
+pub mod reputation;
+pub mod review;
+pub mod rollup;
+pub mod schema;
 pub mod score;
 pub mod signal;
 pub mod source;
+pub mod stats;
 pub mod tags;
 pub mod verify;
 

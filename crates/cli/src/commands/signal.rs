@@ -22,7 +22,7 @@ use crate::{
 };
 
 /// Holds the private key that signs, instead of a key file.
-const SIGNING_KEY_VARIABLE: &str = "CREDENCE_SIGNING_KEY";
+pub const SIGNING_KEY_VARIABLE: &str = "CREDENCE_SIGNING_KEY";
 /// A line longer than this is not read whole: it is rejected as too large.
 const MAX_LINE_BYTES: usize = 8 * limits::MAX_SIGNAL_INPUT_BYTES;
 
@@ -146,8 +146,7 @@ fn submit(home: &Home, out: &Output, file: &str) -> Done {
     if let Some(error) = feed.into_inner().failed.or(broken.map(anyhow::Error::from)) {
         return Err(error);
     }
-    authority.settle_scores()?;
-    authority.flush()?;
+    crate::statement::settle(&authority, out)?;
     summary.show(out)?;
     Ok(answer(summary.rejected > 0))
 }

@@ -25,6 +25,22 @@ pub enum Command {
         /// Who it is (public: it goes into the log)
         #[arg(long)]
         description: Option<String>,
+        /// Who runs it: it has no say on agents of the same owner
+        #[arg(long)]
+        owner: Option<EntityId>,
+        /// Where it says how it verifies outputs: with it the source is admitted as a verification provider
+        #[arg(long, value_name = "URL")]
+        methodology: Option<String>,
+    },
+    /// Admit a source as an output-verification provider, from now on
+    Provider {
+        source: EntityId,
+        /// Where it says how it verifies
+        #[arg(long, value_name = "URL")]
+        methodology: String,
+        /// Who runs it
+        #[arg(long)]
+        owner: Option<EntityId>,
     },
     /// Give a source another weight, from now on; 0 silences it
     Weight {
@@ -38,12 +54,21 @@ pub enum Command {
 
 pub fn run(home: &Home, out: &Output, command: Command) -> Done {
     match command {
-        Command::Add { source, weight, description } => {
+        Command::Add { source, weight, description, owner, methodology } => {
             let authority = home.authority()?;
-            let seq = authority.add_source(NewSource { source: source.clone(), weight, description })?;
+            let seq =
+                authority.add_source(NewSource { source: source.clone(), weight, description, owner, methodology })?;
             authority.flush()?;
             out.show(&json!({ "source": source, "weight": weight, "seq": seq }), || {
                 format!("Source {source} with weight {weight} (entry {seq}). Next: `credence keys generate {source}`.")
+            })?;
+        }
+        Command::Provider { source, methodology, owner } => {
+            let authority = home.authority()?;
+            let seq = authority.describe_source(source.clone(), Some(methodology.clone()), owner)?;
+            authority.flush()?;
+            out.show(&json!({ "source": source, "methodology": methodology, "seq": seq }), || {
+                format!("Source {source} is a verification provider from entry {seq} on.")
             })?;
         }
         Command::Weight { source, weight } => {
@@ -60,7 +85,7 @@ pub fn run(home: &Home, out: &Output, command: Command) -> Done {
             let rows = tables::all::<SourceRow>(&*reader.view()?, tables::SOURCES)?;
             let list: Vec<Value> = rows
                 .iter()
-                .map(|(source, row)| json!({ "source": source, "weight": row.weight, "description": row.description, "seq": row.seq }))
+                .map(|(source, row)| json!({ "source": source, "weight": row.weight, "description": row.description, "owner": row.owner, "methodology": row.methodology, "seq": row.seq }))
                 .collect();
             out.show(&list, || {
                 let described = |row: &SourceRow| row.description.clone().unwrap_or_default();

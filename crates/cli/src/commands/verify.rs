@@ -6,7 +6,7 @@ use std::{
 };
 
 use anyhow::Context;
-use credence_verify::{Calibration, Engine, Verdict};
+use credence_verify::{Calibration, Decision, Engine, Verdict, fabricate::Fabrication};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -34,6 +34,10 @@ pub struct Args {
     /// Mode adaptive: the share of genuine results that may be blocked
     #[arg(long, value_name = "RATE", value_parser = traces::rate)]
     max_false_block_rate: Option<f64>,
+    /// Make up a result of the same call after this share of accepted ones, judge it in shadow, and say on the line whether
+    /// it was caught: shows how able the engine is (for `credence rollup`)
+    #[arg(long, value_name = "SHARE", value_parser = traces::rate)]
+    canaries: Option<f64>,
 }
 
 /// A calibration file: what holds for every tool, and for some.
@@ -63,6 +67,37 @@ struct Line {
     verdict: Verdict,
     #[serde(skip_serializing_if = "Option::is_none")]
     at: Option<Value>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    canary: Option<Canary>,
+}
+
+/// A made-up result of the same call.
+#[derive(Serialize)]
+struct Canary {
+    fabrication: Fabrication,
+    /// It was not accepted.
+    caught: bool,
+}
+
+/// Spreads canaries evenly over accepted results.
+struct Canaries {
+    share: f64,
+    owed: f64,
+}
+
+impl Canaries {
+    fn judge(&mut self, engine: &Engine, trace: &Trace, verdict: &Verdict) -> anyhow::Result<Option<Canary>> {
+        if verdict.decision != Decision::Accept {
+            return Ok(None);
+        }
+        self.owed += self.share;
+        if self.owed < 1.0 {
+            return Ok(None);
+        }
+        self.owed -= 1.0;
+        let made = engine.canary(&trace.call())?;
+        Ok(made.map(|made| Canary { fabrication: made.fabrication, caught: made.verdict.decision != Decision::Accept }))
+    }
 }
 
 pub fn run(args: Args) -> Done {
@@ -79,10 +114,11 @@ pub fn run(args: Args) -> Done {
     calibrations.apply(&engine)?;
     let mut stdout = io::stdout().lock();
     let mut bad = false;
+    let mut canaries = Canaries { share: args.canaries.unwrap_or(0.0), owed: 0.0 };
     let mut judged = || -> anyhow::Result<()> {
         for line in Lines::open(&args.file, MAX_TRACE_BYTES, 0)? {
             let (number, bytes) = line?;
-            match judge(&engine, &bytes) {
+            match judge(&engine, &bytes, &mut canaries) {
                 Ok(line) => writeln!(stdout, "{}", serde_json::to_string(&line)?)?,
                 Err(error) => {
                     bad = true;
@@ -111,7 +147,9 @@ pub fn keep(path: &Path, snapshot: &[u8]) -> io::Result<()> {
     fs::rename(next, path)
 }
 
-fn judge(engine: &Engine, bytes: &[u8]) -> anyhow::Result<Line> {
+fn judge(engine: &Engine, bytes: &[u8], canaries: &mut Canaries) -> anyhow::Result<Line> {
     let trace = Trace::parse(bytes)?;
-    Ok(Line { verdict: engine.verify(&trace.call())?, id: trace.id, at: trace.at })
+    let verdict = engine.verify(&trace.call())?;
+    let canary = canaries.judge(engine, &trace, &verdict)?;
+    Ok(Line { verdict, id: trace.id, at: trace.at, canary })
 }

@@ -5,6 +5,7 @@ mod bad_input;
 mod compute;
 mod judge;
 mod kill;
+mod network;
 mod offline;
 mod tour;
 

@@ -137,7 +137,7 @@ pub fn combine(
             share: None,
             checks: 0,
         };
-        match judge(provider, report, agent, now)? {
+        match judge(provider, report, agent, now, measure)? {
             Ok(summary) => {
                 let quality = match measure {
                     Measure::Standard(profile) => {
@@ -219,6 +219,7 @@ fn judge<'a>(
     report: &'a Report,
     agent: Option<&Party>,
     now: Option<Timestamp>,
+    measure: Measure,
 ) -> Result<Judged<'a>, Error> {
     let checks = match report {
         Report::Applicable(summary) => summary.total_checks,
@@ -241,7 +242,10 @@ fn judge<'a>(
             return Ok(Err((checks, format!("stale: updated at {updated_at}, and its window has passed since"))));
         }
     }
-    Ok(Ok(summary))
+    match signal::unshown_power(summary).filter(|_| measure == Measure::Signal) {
+        Some(reason) => Ok(Err((checks, reason))),
+        None => Ok(Ok(summary)),
+    }
 }
 
 /// The share of high and critical checks that is odd when it comes at once.

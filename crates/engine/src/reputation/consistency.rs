@@ -8,7 +8,7 @@
 
 use serde::Serialize;
 
-use super::{Parameters, performance::RiskBand};
+use super::{Parameters, performance::RiskBand, sum};
 
 /// What σ was taken from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -56,8 +56,8 @@ pub fn deviation(values: &[f64]) -> f64 {
         return 0.0;
     }
     let n = values.len() as f64;
-    let mean = values.iter().sum::<f64>() / n;
-    libm::sqrt(values.iter().map(|value| (value - mean) * (value - mean)).sum::<f64>() / n)
+    let mean = sum(values.iter().copied()) / n;
+    libm::sqrt(sum(values.iter().map(|value| (value - mean) * (value - mean))) / n)
 }
 
 /// The deepest fall of the running sum below its peak, as a share of the deepest possible.
@@ -79,7 +79,7 @@ pub fn instability<'a>(probabilities: impl Iterator<Item = (&'a str, f64)>) -> O
     }
     let repeated: Vec<&Vec<f64>> = contexts.values().filter(|values| values.len() > 1).collect();
     let samples: usize = repeated.iter().map(|values| values.len()).sum();
-    let weighted: f64 = repeated.iter().map(|values| 2.0 * deviation(values) * values.len() as f64).sum();
+    let weighted = sum(repeated.iter().map(|values| 2.0 * deviation(values) * values.len() as f64));
     (samples > 0).then(|| (weighted / samples as f64, samples))
 }
 

@@ -7,6 +7,7 @@ use super::{
     consistency::{self, Basis, Consistency},
     penalty::{self, Penalty},
     performance::{self, Performance, RapMethod, RiskBand, Settled},
+    sum,
     transparency::Checklist,
     validation::{self, Validation},
 };
@@ -34,8 +35,6 @@ pub struct ContractFacts {
     pub checklist: Checklist,
     /// The weight of those who took it up.
     pub adoption: f64,
-    /// What it came to, −1..=1.
-    pub outcome: Option<f64>,
 }
 
 /// What is known of an agent in the window.
@@ -43,10 +42,12 @@ pub struct ContractFacts {
 pub struct Evidence {
     /// What its identity declares.
     pub declared: Declared,
-    /// Its claims, oldest first.
+    /// Its newest claims, oldest first.
     pub contracts: Vec<ContractFacts>,
-    /// Settled challenges in which it was not refuted, against peers whose word weighs.
-    pub upheld: u32,
+    /// Its newest settled claims, oldest first. A list of its own: new claims must not push out what old ones came to.
+    pub settled: Vec<Settled>,
+    /// The weight of the peers against whom it was not refuted, over settled challenges.
+    pub upheld: f64,
     /// Settled challenges in which it was refuted.
     pub refuted: u32,
     /// Reviews of it: weight and rating.
@@ -89,20 +90,17 @@ pub struct Transparency {
 /// The factors of what is known.
 pub fn assess(evidence: &Evidence, parameters: &Parameters) -> Assessed {
     let contracts = &evidence.contracts;
-    let settled: Vec<Settled> = contracts
-        .iter()
-        .filter_map(|one| one.outcome.map(|outcome| Settled { band: one.band, probability: one.probability, outcome }))
-        .collect();
+    let settled = &evidence.settled;
     let instability =
         consistency::instability(contracts.iter().filter_map(|one| Some((one.context.as_deref()?, one.probability?))));
-    let consistency = consistency(evidence, &settled, instability, parameters);
-    let sum: f64 = contracts.iter().map(|one| one.checklist.score()).sum();
+    let consistency = consistency(evidence, instability, parameters);
+    let sum = sum(contracts.iter().map(|one| one.checklist.score()));
     let transparency = Transparency { value: sum / contracts.len().max(1) as f64, contracts: contracts.len() };
-    let performance = performance::performance(&settled, evidence.declared.rap_method, parameters);
+    let performance = performance::performance(settled, evidence.declared.rap_method, parameters);
     let validation = validation(evidence, parameters);
     // Not twice: what C rests on is no penalty as well.
     let q1 = instability.filter(|_| consistency.basis != Basis::Probabilities).map_or(0.0, |(spread, _)| spread);
-    let mismatch = performance::risk_mismatch(&settled, &parameters.band_failures);
+    let mismatch = performance::risk_mismatch(settled, &parameters.band_failures);
     let q2 = penalty::abuse(mismatch, evidence.unversioned_changes, parameters);
     let q3 = penalty::spam(evidence.failed_challenges, evidence.resubmitted_challenges, parameters);
     let penalty = Penalty::new(q1, q2, q3, parameters);
@@ -116,12 +114,8 @@ pub fn assess(evidence: &Evidence, parameters: &Parameters) -> Assessed {
     Assessed { factors, consistency, transparency, performance, validation, penalty }
 }
 
-fn consistency(
-    evidence: &Evidence,
-    settled: &[Settled],
-    instability: Option<(f64, usize)>,
-    parameters: &Parameters,
-) -> Consistency {
+fn consistency(evidence: &Evidence, instability: Option<(f64, usize)>, parameters: &Parameters) -> Consistency {
+    let settled = &evidence.settled;
     let outcomes: Vec<f64> = settled.iter().map(|one| one.outcome).collect();
     if outcomes.len() > 1 {
         let drawdown = consistency::drawdown(&outcomes);
@@ -158,7 +152,8 @@ fn validation(evidence: &Evidence, parameters: &Parameters) -> Validation {
         adoption,
         survival,
         helpfulness,
-        challenges: evidence.upheld + evidence.refuted,
+        upheld: evidence.upheld,
+        refuted: evidence.refuted,
         reviews: evidence.reviews.len(),
     }
 }
@@ -168,7 +163,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn contract(probability: f64, band: RiskBand, outcome: Option<f64>) -> ContractFacts {
+    fn contract(probability: f64, band: RiskBand) -> ContractFacts {
         let full = Checklist {
             reasoning_trace: 1.0,
             source_refs: 1.0,
@@ -183,14 +178,13 @@ mod tests {
             band,
             checklist: full,
             adoption: 0.0,
-            outcome,
         }
     }
 
     /// `reference/arn.md` §6, item 7.
     #[test]
     fn a_newborn_with_spotless_contracts_has_11_25() {
-        let evidence = Evidence { contracts: vec![contract(0.8, RiskBand::Low, None)], ..Evidence::default() };
+        let evidence = Evidence { contracts: vec![contract(0.8, RiskBand::Low)], ..Evidence::default() };
         let raw = assess(&evidence, &Parameters::default()).factors.raw();
         assert!((raw - 11.25).abs() < 1e-9, "{raw}");
         assert!(raw < Parameters::default().peer_floor);
@@ -202,9 +196,10 @@ mod tests {
         let parameters = Parameters::default();
         let outcomes = [1.0, -1.0, 1.0, -1.0];
         let of = |band| {
-            let contracts = outcomes.iter().map(|outcome| contract(0.5, band, Some(*outcome))).collect();
+            let contracts = vec![contract(0.5, band)];
+            let settled = outcomes.iter().map(|o| Settled { band, probability: Some(0.5), outcome: *o }).collect();
             let declared = Declared { rap_method: Some(RapMethod::Calibration), confidence_bands: false };
-            assess(&Evidence { declared, contracts, ..Evidence::default() }, &parameters)
+            assess(&Evidence { declared, contracts, settled, ..Evidence::default() }, &parameters)
         };
         let (low, high) = (of(RiskBand::Low), of(RiskBand::High));
         assert!(low.performance.rap < high.performance.rap && low.penalty.abuse > high.penalty.abuse);
@@ -215,19 +210,22 @@ mod tests {
         #[test]
         fn factors_stay_in_bounds(contracts in proptest::collection::vec(
                 (0.0..=1.0_f64, 0..3_u8, proptest::option::of(-1.0..=1.0_f64), 0.0..=5.0_f64), 0..40),
-            upheld in 0..50_u32, refuted in 0..50_u32, failed in 0..50_u32, changes in 0..50_u32, declared: bool, bands: bool) {
+            upheld in 0.0..50.0_f64, refuted in 0..50_u32, failed in 0..50_u32, changes in 0..50_u32, declared: bool, bands: bool) {
             let bands_of = [RiskBand::Low, RiskBand::Moderate, RiskBand::High];
-            let contracts = contracts.into_iter().map(|(p, band, outcome, adoption)| {
-                ContractFacts { adoption, ..contract(p, bands_of[band as usize], outcome) }
+            let settled = contracts.iter().filter_map(|(p, band, outcome, _)| {
+                outcome.map(|outcome| Settled { band: bands_of[*band as usize], probability: Some(*p), outcome })
+            }).collect();
+            let contracts = contracts.into_iter().map(|(p, band, _, adoption)| {
+                ContractFacts { adoption, ..contract(p, bands_of[band as usize]) }
             }).collect();
             let declared = Declared { rap_method: declared.then_some(RapMethod::Sharpe), confidence_bands: bands };
-            let evidence = Evidence { declared, contracts, upheld, refuted, failed_challenges: failed, unversioned_changes: changes, ..Evidence::default() };
+            let evidence = Evidence { declared, contracts, settled, upheld, refuted, failed_challenges: failed, unversioned_changes: changes, ..Evidence::default() };
             let assessed = assess(&evidence, &Parameters::default());
             prop_assert!(assessed.factors.check().is_ok() && assessed.factors.q <= 2.0, "{:?}", assessed);
         }
 
         #[test]
-        fn being_refuted_never_helps(upheld in 0..50_u32, refuted in 0..50_u32) {
+        fn being_refuted_never_helps(upheld in 0.0..50.0_f64, refuted in 0..50_u32) {
             let parameters = Parameters::default();
             let of = |refuted| assess(&Evidence { upheld, refuted, ..Evidence::default() }, &parameters).factors.v;
             prop_assert!(of(refuted + 1) <= of(refuted));

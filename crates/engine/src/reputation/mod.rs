@@ -61,6 +61,8 @@ pub struct Parameters {
     pub validation: ValidationWeights,
     /// S without challenges.
     pub neutral_survival: f64,
+    /// Challenges that count as if their end were neutral: one that was survived is not yet a habit.
+    pub prior_challenges: f64,
     /// The reputation below which an agent's word on others weighs nothing. Above 11.25, the most that an agent reaches
     /// without a single certified outcome or peer.
     pub peer_floor: f64,
@@ -116,6 +118,7 @@ impl Default for Parameters {
             band_failures: BandFailures { low: 0.1, moderate: 0.3, high: 0.6 },
             validation: ValidationWeights { adoption: 0.35, survival: 0.45, helpfulness: 0.20 },
             neutral_survival: 0.5,
+            prior_challenges: 1.0,
             peer_floor: 15.0,
             prior_reviews: 1.0,
             unversioned_change: 0.25,
@@ -207,6 +210,11 @@ impl Parameters {
     pub fn peer_weight(&self, score: f64) -> f64 {
         ((score - self.peer_floor) / (100.0 - self.peer_floor)).clamp(0.0, 1.0)
     }
+}
+
+/// Adds up, in order; of nothing it is 0 (`Iterator::sum` says −0).
+pub(crate) fn sum(values: impl Iterator<Item = f64>) -> f64 {
+    values.fold(0.0, |sum, value| sum + value)
 }
 
 /// The uncertainty of a reputation that rests on so many events: that of a mean of values on 0..=100, at its widest.

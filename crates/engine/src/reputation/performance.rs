@@ -7,7 +7,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{BandFailures, Parameters, consistency::deviation};
+use super::{BandFailures, Parameters, consistency::deviation, sum};
 
 /// How risk-adjusted performance is measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -56,7 +56,7 @@ pub struct Performance {
 }
 
 /// A settled claim: its band, the probability announced, and the outcome on −1..=1.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Settled {
     /// The band.
     pub band: RiskBand,
@@ -78,7 +78,7 @@ pub fn sharpe(outcomes: &[f64], epsilon: f64) -> f64 {
     if outcomes.is_empty() {
         return 0.0;
     }
-    outcomes.iter().sum::<f64>() / outcomes.len() as f64 / (deviation(outcomes) + epsilon)
+    sum(outcomes.iter().copied()) / outcomes.len() as f64 / (deviation(outcomes) + epsilon)
 }
 
 /// `1 − 4·mean((p − y)²)`, at least −1: 1 for a seer, 0 for a coin. Claims without a probability count as a coin's.
@@ -90,7 +90,7 @@ pub fn calibration(settled: &[Settled]) -> f64 {
         let miss = one.probability.unwrap_or(0.5) - one.share();
         miss * miss
     };
-    (1.0 - 4.0 * settled.iter().map(error).sum::<f64>() / settled.len() as f64).max(-1.0)
+    (1.0 - 4.0 * sum(settled.iter().map(error)) / settled.len() as f64).max(-1.0)
 }
 
 /// By how much failures exceed what the bands announced, over all settled claims, 0..=1.
@@ -98,10 +98,10 @@ pub fn risk_mismatch(settled: &[Settled], announced: &BandFailures) -> f64 {
     let excess = |band: RiskBand| {
         let failures: Vec<f64> = settled.iter().filter(|one| one.band == band).map(|one| 1.0 - one.share()).collect();
         let n = failures.len() as f64;
-        if failures.is_empty() { 0.0 } else { (failures.iter().sum::<f64>() / n - announced.of(band)).max(0.0) * n }
+        if failures.is_empty() { 0.0 } else { (sum(failures.iter().copied()) / n - announced.of(band)).max(0.0) * n }
     };
-    let sum: f64 = [RiskBand::Low, RiskBand::Moderate, RiskBand::High].into_iter().map(excess).sum();
-    sum / settled.len().max(1) as f64
+    let excess = sum([RiskBand::Low, RiskBand::Moderate, RiskBand::High].into_iter().map(excess));
+    excess / settled.len().max(1) as f64
 }
 
 /// P of settled claims under the declared method.

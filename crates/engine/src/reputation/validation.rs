@@ -3,15 +3,16 @@
 //! `V = clamp(0.35·U + 0.45·S + 0.20·H, 0, 1)`
 //!
 //! - U, adoption: the mean over its contracts of how far others took them up;
-//! - S, survival: the share of settled challenges in which it was not refuted, on either side; 0.5 without any;
+//! - S, survival: the share of settled challenges in which it was not refuted, on either side: `(Σ w + ½k) / (Σ w + r + k)`
+//!   over the weights w of the peers it held out against and the r times it was refuted; 0.5 without any;
 //! - H, helpfulness: `Σ w·rating / (Σ w + prior)`.
 //!
 //! Each peer counts with its [weight](super::Parameters::peer_weight), which is 0 for a newborn: a thousand of them adopt,
-//! challenge in jest and applaud to no effect. Being refuted counts whoever did it.
+//! challenge in jest and applaud to no effect. Being refuted counts in full whoever did it.
 
 use serde::Serialize;
 
-use super::Parameters;
+use super::{Parameters, sum};
 
 /// V and its parts.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
@@ -24,16 +25,20 @@ pub struct Validation {
     pub survival: f64,
     /// H.
     pub helpfulness: f64,
-    /// Settled challenges that count.
-    pub challenges: u32,
+    /// The weight of the peers it held out against.
+    pub upheld: f64,
+    /// How often it was refuted.
+    pub refuted: u32,
     /// Reviews that count.
     pub reviews: usize,
 }
 
-/// S; 0.5 where nothing is settled.
-pub fn survival(upheld: u32, refuted: u32, parameters: &Parameters) -> f64 {
-    let settled = upheld + refuted;
-    if settled == 0 { parameters.neutral_survival } else { f64::from(upheld) / f64::from(settled) }
+/// S of the weight of peers it held out against, and of how often it was refuted; 0.5 where nothing is settled. With full
+/// weights and no prior it is the plain share.
+pub fn survival(upheld: f64, refuted: u32, parameters: &Parameters) -> f64 {
+    let prior = parameters.prior_challenges;
+    let all = upheld + f64::from(refuted) + prior;
+    if all > 0.0 { (upheld + prior * parameters.neutral_survival) / all } else { parameters.neutral_survival }
 }
 
 /// H of reviews, each a weight and a rating.
@@ -45,7 +50,7 @@ pub fn helpfulness(reviews: &[(f64, f64)], parameters: &Parameters) -> f64 {
 
 /// U of contracts, each the weight of those who took it up.
 pub fn adoption(contracts: &[f64]) -> f64 {
-    contracts.iter().map(|weight| weight.clamp(0.0, 1.0)).sum::<f64>() / contracts.len().max(1) as f64
+    sum(contracts.iter().map(|weight| weight.clamp(0.0, 1.0))) / contracts.len().max(1) as f64
 }
 
 /// V of its parts.
@@ -61,7 +66,7 @@ mod tests {
     #[test]
     fn cold_start() {
         let parameters = Parameters::default();
-        let v = value(adoption(&[]), survival(0, 0, &parameters), helpfulness(&[], &parameters), &parameters);
+        let v = value(adoption(&[]), survival(0.0, 0, &parameters), helpfulness(&[], &parameters), &parameters);
         assert!((v - 0.225).abs() < 1e-12);
     }
 
@@ -72,7 +77,10 @@ mod tests {
         let one = helpfulness(&[(0.5, 1.0)], &parameters);
         let many = helpfulness(&[(0.5, 1.0); 20], &parameters);
         assert!((one - 1.0 / 3.0).abs() < 1e-12 && many > 0.9);
-        assert_eq!(survival(3, 1, &parameters), 0.75);
+        let plain = Parameters { prior_challenges: 0.0, ..Parameters::default() };
+        assert_eq!((survival(3.0, 1, &plain), survival(0.0, 0, &plain)), (0.75, 0.5));
+        assert_eq!((survival(1.0, 0, &parameters), survival(0.0, 1, &parameters)), (0.75, 0.25));
+        assert!(survival(0.09, 0, &parameters) < 0.55, "a weak accomplice that loses on purpose is worth little");
         assert_eq!(adoption(&[0.5, 3.0]), 0.75);
     }
 }

@@ -13,7 +13,7 @@ use credence_engine::{
     hcs25::providers::Party,
     reputation::{
         self as model, ContractFacts, Declared, Evidence, Parameters,
-        performance::{RapMethod, RiskBand},
+        performance::{RapMethod, RiskBand, Settled},
         transparency::Checklist,
     },
 };
@@ -29,7 +29,9 @@ use data_encoding::HEXLOWER;
 use serde_json::json;
 use sha2::{Digest, Sha256};
 
-use self::rows::{ChallengeRow, ChallengeState, ContractRow, DisputeRow, IdentityRow, ReputationRow, ReviewRow};
+use self::rows::{
+    ChallengeRow, ChallengeState, ContractRow, DisputeRow, IdentityRow, ReputationRow, ReviewRow, SettledRow,
+};
 use crate::{
     Result, summaries,
     tables::{self, AgentRow},
@@ -75,6 +77,10 @@ pub(crate) fn identity(tx: &mut dyn Transaction, at: Appended, record: &Identity
     let version_hash = record.version_hash.clone();
     let row = IdentityRow { seq, version_hash, versioned, declared, unversioned_changes: changes };
     tables::put(tx, tables::IDENTITIES, agent.as_str(), &row)?;
+    // Who has done nothing yet has no reputation to compute: its first is that of its first contract.
+    if tables::get::<ReputationRow>(tx, tables::REPUTATIONS, agent.as_str())?.is_none() {
+        return Ok(());
+    }
     touch(tx, agent, Event { seq, at: recorded_at, cause: "identity declared" })
 }
 
@@ -98,12 +104,12 @@ pub(crate) fn contract(tx: &mut dyn Transaction, at: Appended, record: &Contract
             schema_valid: 1.0,
         },
         adoption: 0.0,
-        outcome: None,
     };
     let agent = &record.origin_agent;
     let hours = record.challenge_window_hours.unwrap_or(DEFAULT_CHALLENGE_HOURS);
     let closes = recorded_at.plus_seconds(i64::from(hours) * HOUR_SECONDS);
-    let row = ContractRow { seq, agent: agent.clone(), at: recorded_at, closes, facts, verification: None };
+    let row =
+        ContractRow { seq, agent: agent.clone(), at: recorded_at, closes, facts, outcome: None, verification: None };
     tables::put(tx, tables::CONTRACTS, &record.signal_id, &row)?;
     tables::put(tx, tables::AGENT_CONTRACTS, &tables::agent_seq(agent, seq), &record.signal_id)?;
     touch(tx, agent, Event { seq, at: recorded_at, cause: "contract published" })?;
@@ -131,9 +137,8 @@ pub(crate) fn verification(tx: &mut dyn Transaction, at: Appended, record: &Veri
     let (Some(outcome), "signal") = (record.outcome, record.related_object_type.as_str()) else { return Ok(()) };
     let id = &record.related_object_id;
     let Some(mut row) = tables::get::<ContractRow>(tx, tables::CONTRACTS, id)? else { return Ok(()) };
-    row.facts.outcome = Some(outcome);
     row.verification = Some(record.verification_id.clone());
-    tables::put(tx, tables::CONTRACTS, id, &row)?;
+    settle(tx, id, &mut row, Some(outcome), at)?;
     touch(tx, &row.agent, Event { seq: at.seq, at: at.recorded_at, cause: "contract verified" })
 }
 
@@ -149,7 +154,7 @@ pub(crate) fn challenge(tx: &mut dyn Transaction, at: Appended, record: &Challen
         ChallengeRow { seq, contract: contract.clone(), target: target.agent, challenger: challenger.clone(), state };
     tables::put(tx, tables::CHALLENGES, id, &row)?;
     if again {
-        let row = DisputeRow { at: recorded_at, upheld: 0, refuted: 0, failed: 0, resubmitted: 1 };
+        let row = DisputeRow { at: recorded_at, upheld: 0.0, refuted: 0, failed: 0, resubmitted: 1 };
         tables::put(tx, tables::DISPUTES, &tables::agent_seq(challenger, seq), &row)?;
         return touch(tx, challenger, Event { seq, at: recorded_at, cause: "challenge put a second time" });
     }
@@ -172,16 +177,15 @@ pub(crate) fn resolution(tx: &mut dyn Transaction, at: Appended, record: &Resolu
     let contract = row.contract.clone();
     tables::put(tx, tables::CHALLENGES, id, &row)?;
     tx.delete(tables::OPEN_CHALLENGES, &format!("{challenger}/{id}"))?;
-    let none = DisputeRow { at: recorded_at, upheld: 0, refuted: 0, failed: 0, resubmitted: 0 };
-    let counts = |weight: f64| u32::from(weight > 0.0);
+    let none = DisputeRow { at: recorded_at, upheld: 0.0, refuted: 0, failed: 0, resubmitted: 0 };
     let (of_target, of_challenger) = match record.outcome {
         ChallengeOutcome::Successful => {
-            refute(tx, &contract)?;
-            let upheld = counts(word(tx, &target, &challenger)?);
+            refute(tx, &contract, at)?;
+            let upheld = word(tx, &target, &challenger)?;
             (Some(DisputeRow { refuted: 1, ..none }), Some(DisputeRow { upheld, ..none }))
         }
         ChallengeOutcome::Failed => {
-            let upheld = counts(word(tx, &challenger, &target)?);
+            let upheld = word(tx, &challenger, &target)?;
             (Some(DisputeRow { upheld, ..none }), Some(DisputeRow { refuted: 1, failed: 1, ..none }))
         }
         ChallengeOutcome::Inconclusive => (None, None),
@@ -201,13 +205,25 @@ pub(crate) fn resolution(tx: &mut dyn Transaction, at: Appended, record: &Resolu
 }
 
 /// A claim that was refuted and never verified came to the contrary.
-fn refute(tx: &mut dyn Transaction, contract: &str) -> Result<()> {
-    let Some(mut row) = tables::get::<ContractRow>(tx, tables::CONTRACTS, contract)? else { return Ok(()) };
-    if row.facts.outcome.is_none() {
-        row.facts.outcome = Some(-1.0);
-        tables::put(tx, tables::CONTRACTS, contract, &row)?;
+fn refute(tx: &mut dyn Transaction, contract: &str, at: Appended) -> Result<()> {
+    match tables::get::<ContractRow>(tx, tables::CONTRACTS, contract)? {
+        Some(mut row) if row.outcome.is_none() => settle(tx, contract, &mut row, Some(-1.0), at),
+        _ => Ok(()),
     }
-    Ok(())
+}
+
+/// Says what a contract came to, instead of what was said before; or that nobody knows any more.
+fn settle(tx: &mut dyn Transaction, id: &str, row: &mut ContractRow, outcome: Option<f64>, at: Appended) -> Result<()> {
+    if let Some((_, seq)) = row.outcome {
+        tx.delete(tables::SETTLED, &tables::agent_seq(&row.agent, seq))?;
+    }
+    row.outcome = outcome.map(|outcome| (outcome, at.seq));
+    if let Some(outcome) = outcome {
+        let settled = Settled { band: row.facts.band, probability: row.facts.probability, outcome };
+        let place = tables::agent_seq(&row.agent, at.seq);
+        tables::put(tx, tables::SETTLED, &place, &SettledRow { at: at.recorded_at, settled })?;
+    }
+    Ok(tables::put(tx, tables::CONTRACTS, id, row)?)
 }
 
 pub(crate) fn review(tx: &mut dyn Transaction, at: Appended, record: &ReviewRecord) -> Result<()> {
@@ -281,6 +297,7 @@ pub fn evidence(view: &(impl View + ?Sized), agent: &EntityId, at: Timestamp) ->
         unversioned_changes: identity
             .map_or(0, |identity| identity.unversioned_changes.iter().filter(|at| **at >= since).count() as u32),
         contracts: contracts(view, agent, since)?,
+        settled: settled(view, agent, since)?,
         ..Evidence::default()
     };
     let prefix = format!("{agent}/");
@@ -320,6 +337,21 @@ fn contracts(view: &(impl View + ?Sized), agent: &EntityId, since: Timestamp) ->
     Ok(contracts)
 }
 
+/// What the newest settled contracts of the window came to, oldest first.
+fn settled(view: &(impl View + ?Sized), agent: &EntityId, since: Timestamp) -> Result<Vec<Settled>> {
+    let prefix = format!("{agent}/");
+    let (mut settled, limit) = (Vec::new(), parameters().window_samples);
+    tables::scan(view, tables::SETTLED, Scan { reverse: true, ..Scan::prefix(&prefix) }, |_, row: SettledRow| {
+        if row.at < since {
+            return Ok(ControlFlow::Break(()));
+        }
+        settled.push(row.settled);
+        Ok(if settled.len() == limit { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
+    })?;
+    settled.reverse();
+    Ok(settled)
+}
+
 /// A key was revoked: what it said from some entry on stops counting. Gives the agents concerned.
 pub(crate) fn unsay(tx: &mut dyn Transaction, at: Appended, said: &[crate::statements::Stated]) -> Result<()> {
     use crate::statements::Said;
@@ -327,16 +359,17 @@ pub(crate) fn unsay(tx: &mut dyn Transaction, at: Appended, said: &[crate::state
     for stated in said {
         match &stated.said {
             Said::Contract(record) => {
-                if let Some(row) = tables::get::<ContractRow>(tx, tables::CONTRACTS, &record.signal_id)? {
+                if let Some(mut row) = tables::get::<ContractRow>(tx, tables::CONTRACTS, &record.signal_id)? {
                     tx.delete(tables::AGENT_CONTRACTS, &tables::agent_seq(&row.agent, row.seq))?;
+                    settle(tx, &record.signal_id, &mut row, None, at)?;
                     touched.insert(row.agent);
                 }
             }
             Said::Verification(record) => {
                 let row = tables::get::<ContractRow>(tx, tables::CONTRACTS, &record.related_object_id)?;
                 if let Some(mut row) = row.filter(|row| row.verification.as_ref() == Some(&record.verification_id)) {
-                    (row.facts.outcome, row.verification) = (None, None);
-                    tables::put(tx, tables::CONTRACTS, &record.related_object_id, &row)?;
+                    row.verification = None;
+                    settle(tx, &record.related_object_id, &mut row, None, at)?;
                     touched.insert(row.agent);
                 }
             }

@@ -1,6 +1,6 @@
 //! The rows of the reputation's tables.
 
-use credence_engine::reputation::{Assessed, ContractFacts, Declared, Factors};
+use credence_engine::reputation::{Assessed, ContractFacts, Declared, Factors, performance::Settled};
 use credence_protocol::{EntityId, Timestamp, records::ChallengeOutcome};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -33,9 +33,22 @@ pub struct ContractRow {
     pub closes: Timestamp,
     /// What the formulas see.
     pub facts: ContractFacts,
+    /// What it came to, −1..=1, and the entry that said so.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub outcome: Option<(f64, u64)>,
     /// The final verification, if there is one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub verification: Option<String>,
+}
+
+/// A settled claim, as the formulas see it.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct SettledRow {
+    /// When it was settled.
+    pub at: Timestamp,
+    /// Its band, the probability announced, and the outcome.
+    #[serde(flatten)]
+    pub settled: Settled,
 }
 
 /// A challenge, and what became of it.
@@ -66,12 +79,12 @@ pub enum ChallengeState {
 }
 
 /// What settled challenges, and its own conduct in them, say of an agent.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct DisputeRow {
     /// When.
     pub at: Timestamp,
-    /// It was not refuted, by a peer whose word weighs.
-    pub upheld: u32,
+    /// It was not refuted, by a peer whose word weighed this.
+    pub upheld: f64,
     /// It was refuted.
     pub refuted: u32,
     /// A challenge of its own failed.

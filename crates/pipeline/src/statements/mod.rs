@@ -5,6 +5,8 @@
 
 pub(crate) mod rules;
 
+pub use rules::outcome_of;
+
 use credence_engine::hcs25::output_verification::{DEFAULT_MIN_CHECKS, Report, Summary};
 use credence_ledger::{Appended, Entry, Kind, NewEntry, Transaction, View, write};
 use credence_protocol::{

@@ -169,7 +169,7 @@ fn supported(view: &(impl View + ?Sized), contract: &str, record: &ResolutionRec
         let evidence = format!("'{evidence}', which is not the final verification of contract '{contract}'");
         return Ok(Err(Rejection::NotSupported { outcome: record.outcome, evidence }));
     };
-    let says = outcome_of(row.facts.outcome.unwrap_or(0.0));
+    let says = outcome_of(row.outcome.map_or(0.0, |(outcome, _)| outcome));
     Ok(if says == record.outcome {
         Ok(())
     } else {

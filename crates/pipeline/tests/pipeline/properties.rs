@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::common::{House, id, key};
-use credence_protocol::{SecretKey, SignalDraft, Timestamp};
+use credence_protocol::{SecretKey, SignalDraft, StatementKind, Timestamp};
 use proptest::prelude::*;
 
 const TAGS: [&str; 3] = ["rel_uptime", "rel_error_rate", "user_feedback"];
@@ -107,6 +107,67 @@ proptest! {
         }
         let actual: BTreeMap<_, _> = house.current().into_iter().map(|(slot, row)| (slot, (row.observed_at, row.seq))).collect();
         prop_assert_eq!(actual, expected);
+        house.assert_sound();
+    }
+}
+
+/// What agents may do to each other, chosen at random; what is refused is refused.
+fn deal(house: &House, n: usize, (what, who, whom, number): (u8, usize, usize, f64)) {
+    let agents = ["alice", "bob", "carol", "dave"];
+    let (who, whom) = (agents[who], agents[whom]);
+    let contract = format!("{whom}-{}", (number * 3.0) as usize);
+    let _ = match what {
+        0 | 1 => {
+            let mut record = house.contract_record(who, &format!("{who}-{n}"));
+            record["confidence_metrics"]["probability"] = serde_json::json!(number);
+            record["source_refs"] = serde_json::json!([contract]);
+            house.say(who, StatementKind::Contract, record)
+        }
+        2 | 3 => {
+            let record = house.verification_record(&contract, 2.0 * number - 1.0);
+            house.say("judge", StatementKind::Verification, record)
+        }
+        4 => house.say(who, StatementKind::Challenge, house.challenge_record(who, &contract, &format!("ch-{n}"))),
+        5 => {
+            let outcome = ["successful", "failed", "inconclusive"][(number * 2.9) as usize];
+            let record = house.resolution_record(&format!("ch-{}", n.saturating_sub(1)), outcome);
+            house.say("credence", StatementKind::Resolution, record)
+        }
+        6 => house.say(who, StatementKind::Review, house.review_record(who, whom, &contract, number)),
+        _ => {
+            let method = if number < 0.5 { "sharpe" } else { "calibration" };
+            house.say(who, StatementKind::Identity, house.identity_record(who, &format!("v{}", n / 9), method))
+        }
+    };
+    house.advance((number * 400_000.0) as i64);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(12))]
+
+    #[test]
+    fn whatever_agents_do_reputations_stay_in_bounds_move_by_steps_and_replay(
+        deals in proptest::collection::vec((0..8_u8, 0..4_usize, 0..4_usize, 0.0..=1.0_f64), 1..60)
+    ) {
+        let house = House::network(&["alice", "bob", "carol", "dave"]);
+        for agent in ["alice", "bob", "carol", "dave"] {
+            house.establish(agent, 6);
+        }
+        for (n, one) in deals.into_iter().enumerate() {
+            deal(&house, n, one);
+        }
+        let view = house.authority.ledger().view().unwrap();
+        for agent in ["alice", "bob", "carol", "dave"] {
+            let rows = credence_pipeline::reputation::history(&*view, &id(agent), usize::MAX).unwrap();
+            for pair in rows.windows(2) {
+                prop_assert!((pair[0].score - pair[1].score).abs() <= 8.0 + 1e-9);
+                prop_assert_eq!(pair[0].events, pair[1].events + 1);
+            }
+            for row in &rows {
+                prop_assert!((0.0..=100.0).contains(&row.score) && row.factors.check().is_ok() && row.factors.q <= 2.0);
+            }
+        }
+        drop(view);
         house.assert_sound();
     }
 }

@@ -141,7 +141,7 @@ fn a_challenge_that_succeeds_costs_the_target_and_one_that_fails_its_author() {
     let after = (house.reputation("alice").unwrap(), house.reputation("bob").unwrap());
     assert_eq!((after.0.events - before.0.events, after.1.events - before.1.events), (1, 1), "both, once");
     assert!(after.0.raw < before.0.raw && after.0.factors.v < before.0.factors.v);
-    assert_eq!(after.0.basis["validation"]["survival"], 0.0);
+    assert_eq!(after.0.basis["validation"]["survival"], 0.25);
     assert_eq!(after.0.cause, "refuted by a challenge");
     assert!(after.1.raw > before.1.raw, "bob's word was upheld against a peer whose word weighs");
     // And the other way round.

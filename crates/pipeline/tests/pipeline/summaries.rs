@@ -26,12 +26,12 @@ impl House {
         published
     }
 
-    fn stats(&self, agent: &str) -> summaries::Stats {
+    pub fn stats(&self, agent: &str) -> summaries::Stats {
         let view = self.authority.ledger().view().unwrap();
         summaries::stats(&*view, &id(agent), Window::Week, self.now()).unwrap()
     }
 
-    fn signal_of(&self, agent: &str, tag: &str) -> Option<(f64, f64)> {
+    pub fn signal_of(&self, agent: &str, tag: &str) -> Option<(f64, f64)> {
         self.authority.settle_scores().unwrap();
         let slot = format!("{agent}/credence/{tag}");
         self.current().into_iter().find(|(place, _)| *place == slot).map(|(_, row)| (row.value, row.stddev))

@@ -5,8 +5,10 @@
 //! quality = 100 · allowRate · avgConfidence · power · min(1, stake)
 //! ```
 //!
-//! Two differences from the standard's quality. Power can be shown by canaries, so that an honest agent is not rated by how
-//! often it was blocked. And stakes can lower quality but not raise it: they are the caller's word.
+//! Three differences from the standard's quality. Power can be shown by canaries, so that an honest agent is not rated by
+//! how often it was blocked. A report without [shown power](unshown_power) does not count at all, instead of as 0: a verifier
+//! that lets everything pass says nothing, and must not pull anyone up or down. And stakes can lower quality but not raise
+//! it: they are the caller's word.
 //!
 //! The uncertainty is that of the counts behind it: each rate as a Beta posterior under Jeffreys' prior, put together by the
 //! delta method.
@@ -25,6 +27,20 @@ pub struct Estimate {
     pub value: f64,
     /// 0..=50.
     pub stddev: f64,
+}
+
+/// Why a summary's power counts for nothing yet: neither enough blocks nor enough canaries have shown any. Then the provider
+/// says nothing of the agent, neither good nor bad.
+pub fn unshown_power(summary: &Summary) -> Option<String> {
+    let canaries = summary.canaries.map_or(0, |canaries| canaries.checks);
+    let shown = summary.block_rate >= FULL_POWER_BLOCK_RATE || canaries >= MIN_CANARIES;
+    (!shown).then(|| {
+        format!(
+            "it has not shown that it tells good from bad: {:.1} % blocked and {canaries} canaries, of which {:.0} % or {MIN_CANARIES} are needed",
+            summary.block_rate * 100.0,
+            FULL_POWER_BLOCK_RATE * 100.0,
+        )
+    })
 }
 
 /// How able to tell good from bad a provider has shown itself, 0..=1, and the variance of that.
@@ -85,8 +101,11 @@ fn beta_variance(rate: f64, n: f64) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Canaries, Summary};
+    use proptest::prelude::*;
+
+    use super::super::{Canaries, Evaluation, Summary};
     use super::*;
+    use crate::hcs25::Profile;
 
     fn summary(allow: f64, block: f64, checks: u64, canaries: Option<Canaries>) -> Summary {
         Summary {
@@ -109,8 +128,9 @@ mod tests {
         let caught = |checks, caught| Some(Canaries { checks, caught });
         let honest = quality(&summary(0.99, 0.01, 1000, caught(200, 180)), &parameters);
         assert!((honest.value - 100.0 * 0.99 * 0.95 * 0.9).abs() < 1e-9, "{honest:?}");
-        let few = quality(&summary(0.99, 0.01, 1000, caught(49, 49)), &parameters);
-        assert!((few.value - 100.0 * 0.99 * 0.95 * 0.2).abs() < 1e-9, "{few:?}");
+        assert!(unshown_power(&summary(0.99, 0.01, 1000, caught(49, 49))).unwrap().contains("49 canaries"));
+        assert_eq!(unshown_power(&summary(0.99, 0.01, 1000, caught(50, 0))), None);
+        assert_eq!(unshown_power(&summary(0.9, 0.05, 1000, None)), None);
         let rubber_stamp = quality(&summary(1.0, 0.0, 1000, caught(500, 0)), &parameters);
         assert_eq!(rubber_stamp.value, 0.0);
     }
@@ -123,6 +143,30 @@ mod tests {
         assert!(stddev(10) > 5.0 && stddev(100_000) < 0.2);
         assert!(coverage(10, &parameters).stddev > coverage(100, &parameters).stddev);
         assert_eq!(coverage(1000, &parameters), Estimate { value: 100.0, stddev: 0.0 });
+    }
+
+    proptest! {
+        #[test]
+        fn more_blocks_never_lower_power(block in 0.0..=1.0_f64, more in 0.0..=1.0_f64, checks in 10..100_000_u64,
+            canaries in proptest::option::of((0..500_u64, 0..500_u64))) {
+            let canaries = canaries.map(|(a, b)| Canaries { checks: a.max(b), caught: a.min(b) });
+            let of = |block: f64| power(&summary(1.0 - block, block, checks, canaries)).0;
+            let (less, more) = (of(block.min(more)), of(block.max(more)));
+            prop_assert!(less <= more && (0.0..=1.0).contains(&less) && (0.0..=1.0).contains(&more));
+        }
+
+        #[test]
+        fn quality_and_its_uncertainty_stay_in_bounds(allow in 0.0..=1.0_f64, rest in 0.0..=1.0_f64, checks in 10..u64::MAX / 2048) {
+            let summary = summary(allow, (1.0 - allow) * rest, checks, None);
+            let parameters = Parameters::default();
+            for estimate in [quality(&summary, &parameters), coverage(checks, &parameters)] {
+                prop_assert!((0.0..=100.0).contains(&estimate.value) && (0.0..=50.0).contains(&estimate.stddev), "{:?}", estimate);
+            }
+            for profile in [Profile::Spec, Profile::Reference] {
+                let Evaluation { quality, coverage, total } = parameters.evaluate(&summary, profile);
+                prop_assert!([quality, coverage, total].iter().all(|value| (0.0..=100.0).contains(value)));
+            }
+        }
     }
 
     #[test]

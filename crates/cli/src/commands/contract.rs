@@ -1,0 +1,229 @@
+use std::process::ExitCode;
+
+use anyhow::Context;
+use clap::{Subcommand, ValueEnum};
+use credence_engine::reputation::performance::RiskBand;
+use credence_ledger::Scan;
+use credence_pipeline::{reputation::rows::ContractRow, tables};
+use credence_protocol::{EntityId, StatementKind};
+use serde_json::{Value, json};
+
+use super::Done;
+use crate::{
+    home::{Home, now},
+    output::{self, Output},
+    statement::{self, Draft, SignArgs, Told},
+};
+
+#[derive(Subcommand)]
+pub enum Command {
+    /// Publish a claim that an agent stands by: given by flags, or as a JSON file
+    Publish(Box<PublishArgs>),
+    /// Say what a contract came to, as a source that the operator admitted
+    Verify(VerifyArgs),
+    /// Show a contract and what became of it
+    Show { id: String },
+    /// List an agent's contracts, newest first
+    List {
+        /// An agent's id or alias
+        agent: String,
+        #[arg(long, default_value_t = 30)]
+        limit: usize,
+    },
+}
+
+#[derive(clap::Args)]
+pub struct PublishArgs {
+    /// A contract, or one signed elsewhere; - for standard input
+    #[arg(conflicts_with_all = ["agent", "risk"])]
+    file: Option<String>,
+    /// Whose claim it is
+    #[arg(long, required_unless_present = "file")]
+    agent: Option<EntityId>,
+    /// Its id [default: a fresh one]
+    #[arg(long)]
+    id: Option<String>,
+    /// How risky it is
+    #[arg(long, value_enum, required_unless_present = "file")]
+    risk: Option<Risk>,
+    /// How probable, 0 to 1
+    #[arg(long, allow_negative_numbers = true)]
+    probability: Option<f64>,
+    /// A digest of the context it was made in
+    #[arg(long, value_name = "HASH")]
+    context_hash: Option<String>,
+    /// A digest of what it can be verified by
+    #[arg(long, value_name = "HASH")]
+    verification_hash: Option<String>,
+    /// A step of the reasoning; may be repeated
+    #[arg(long = "reason", value_name = "TEXT")]
+    reasons: Vec<String>,
+    /// What it rests on; may be repeated. The id of another agent's contract counts as adoption
+    #[arg(long = "ref", value_name = "REF")]
+    refs: Vec<String>,
+    /// How long it can be challenged [default: 72]
+    #[arg(long, value_name = "HOURS")]
+    window_hours: Option<u32>,
+    #[command(flatten)]
+    sign: SignArgs,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+pub enum Risk {
+    Low,
+    Moderate,
+    High,
+}
+
+#[derive(clap::Args)]
+pub struct VerifyArgs {
+    /// The contract
+    id: String,
+    /// How far it was borne out: 1 wholly, -1 the contrary
+    #[arg(long, allow_negative_numbers = true)]
+    outcome: f64,
+    /// The source that verified it
+    #[arg(long, value_name = "SOURCE")]
+    by: EntityId,
+    /// A digest of what it was verified by [default: the contract's own]
+    #[arg(long, value_name = "HASH")]
+    verification_hash: Option<String>,
+    #[command(flatten)]
+    sign: SignArgs,
+}
+
+pub fn run(home: &Home, out: &Output, command: Command) -> Done {
+    match command {
+        Command::Publish(args) => publish(home, out, *args),
+        Command::Verify(args) => verify(home, out, args),
+        Command::Show { id } => {
+            let reader = home.reader()?;
+            let row = find(&*reader.view()?, &id)?;
+            out.show(&json!({ "contract": id, "row": row }), || shown(&id, &row))?;
+            Ok(ExitCode::SUCCESS)
+        }
+        Command::List { agent, limit } => list(home, out, &agent, limit),
+    }
+}
+
+fn publish(home: &Home, out: &Output, args: PublishArgs) -> Done {
+    let draft = match (&args.file, &args.agent, args.risk) {
+        (Some(file), ..) => Draft::read(file, StatementKind::Contract, "origin_agent")?,
+        (None, Some(agent), Some(risk)) => {
+            Draft::new(agent.clone(), StatementKind::Contract, record(&args, agent, risk))
+        }
+        _ => anyhow::bail!("give --agent and --risk, or a file with the contract"),
+    };
+    let id = match &draft {
+        Draft::Record { record, .. } => record["signal_id"].as_str().unwrap_or_default().to_owned(),
+        Draft::Signed(_) => "as signed".to_owned(),
+    };
+    statement::publish(home, out, draft, &args.sign, |_| {
+        Ok(Told { what: format!("Contract {id}"), details: json!({ "contract": id }) })
+    })
+}
+
+fn record(args: &PublishArgs, agent: &EntityId, risk: Risk) -> Value {
+    let band = match risk {
+        Risk::Low => "low",
+        Risk::Moderate => "moderate",
+        Risk::High => "high",
+    };
+    let id = args.id.clone().unwrap_or_else(|| statement::fresh_id("contract"));
+    let mut record = json!({
+        "signal_id": id, "origin_agent": agent, "risk_band": band, "timestamp": now(),
+        "confidence_metrics": args.probability.map_or_else(|| json!({}), |p| json!({ "probability": p })),
+    });
+    let optional = [("context_hash", &args.context_hash), ("verification_hash", &args.verification_hash)];
+    for (field, value) in optional {
+        if let Some(value) = value {
+            record[field] = json!(value);
+        }
+    }
+    for (field, list) in [("reasoning_trace", &args.reasons), ("source_refs", &args.refs)] {
+        if !list.is_empty() {
+            record[field] = json!(list);
+        }
+    }
+    if let Some(hours) = args.window_hours {
+        record["challenge_window_hours"] = json!(hours);
+    }
+    record
+}
+
+fn verify(home: &Home, out: &Output, args: VerifyArgs) -> Done {
+    let row = find(&*home.reader()?.view()?, &args.id)?;
+    let context = row.facts.context.unwrap_or_else(|| "none".to_owned());
+    let record = json!({
+        "verification_id": statement::fresh_id("verification"), "related_object_type": "signal",
+        "related_object_id": args.id, "context_hash": context,
+        "verification_hash": args.verification_hash.unwrap_or_else(|| "none".to_owned()),
+        "timestamp": now(), "status": "final", "outcome": args.outcome,
+    });
+    let draft = Draft::new(args.by.clone(), StatementKind::Verification, record);
+    statement::publish(home, out, draft, &args.sign, |_| {
+        let what = format!("{} verified contract {} of {}: {}", args.by, args.id, row.agent, args.outcome);
+        Ok(Told { what, details: json!({ "contract": args.id, "agent": row.agent, "outcome": args.outcome }) })
+    })
+}
+
+/// The contract with this id.
+pub fn find(view: &dyn credence_ledger::View, id: &str) -> anyhow::Result<ContractRow> {
+    tables::get(view, tables::CONTRACTS, id)?.with_context(|| format!("no contract '{id}' is known"))
+}
+
+fn shown(id: &str, row: &ContractRow) -> String {
+    let ContractRow { agent, at, closes, facts, outcome, verification, seq } = row;
+    let outcome = match (outcome.map(|(outcome, _)| outcome), verification) {
+        (Some(outcome), Some(verification)) => format!("{outcome} by {verification}"),
+        (Some(outcome), None) => format!("{outcome}: refuted by a challenge"),
+        (None, _) => "not known yet".to_owned(),
+    };
+    let probability = facts.probability.map_or("none given".to_owned(), |p| p.to_string());
+    format!(
+        "contract {id} of {agent} (entry {seq})\n  published    {at}\n  challenges   until {closes}\n  risk         {}\n  probability  {probability}\n  transparency {:.2}\n  adoption     {:.2}\n  outcome      {outcome}",
+        band(facts.band),
+        facts.checklist.score(),
+        facts.adoption,
+    )
+}
+
+fn band(band: RiskBand) -> &'static str {
+    match band {
+        RiskBand::Low => "low",
+        RiskBand::Moderate => "moderate",
+        RiskBand::High => "high",
+    }
+}
+
+fn list(home: &Home, out: &Output, agent: &str, limit: usize) -> Done {
+    let reader = home.reader()?;
+    let view = reader.view()?;
+    let agent = reader.agent(&*view, agent)?;
+    let mut ids: Vec<String> = Vec::new();
+    let prefix = format!("{agent}/");
+    let scan = Scan { reverse: true, ..Scan::prefix(&prefix) };
+    if limit > 0 {
+        tables::scan(&*view, tables::AGENT_CONTRACTS, scan, |_, id| {
+            ids.push(id);
+            let more = std::ops::ControlFlow::Continue(());
+            Ok(if ids.len() == limit { std::ops::ControlFlow::Break(()) } else { more })
+        })?;
+    }
+    let rows: Vec<(String, ContractRow)> =
+        ids.into_iter().map(|id| find(&*view, &id).map(|row| (id, row))).collect::<anyhow::Result<_>>()?;
+    let json: Vec<Value> = rows.iter().map(|(id, row)| json!({ "contract": id, "row": row })).collect();
+    out.show(&json, || {
+        if rows.is_empty() {
+            return format!("{agent} has no contracts");
+        }
+        let line = |(id, row): &(String, ContractRow)| {
+            let outcome = row.outcome.map_or(String::new(), |(outcome, _)| outcome.to_string());
+            let t = format!("{:.2}", row.facts.checklist.score());
+            vec![id.clone(), row.at.to_string(), band(row.facts.band).to_owned(), t, outcome, row.closes.to_string()]
+        };
+        let header = ["contract", "published", "risk", "t", "outcome", "challenges until"];
+        output::table(&header, &["t", "outcome"], rows.iter().map(line))
+    })?;
+    Ok(ExitCode::SUCCESS)
+}

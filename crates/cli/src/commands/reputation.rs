@@ -1,0 +1,145 @@
+use std::process::ExitCode;
+
+use credence_engine::reputation::{PROTOCOL_VERSION, Tier, stddev};
+use credence_pipeline::reputation::{self, rows::ReputationRow};
+use serde_json::{Value, json};
+
+use super::Done;
+use crate::{
+    home::Home,
+    output::{self, Output},
+};
+
+#[derive(clap::Args)]
+pub struct Args {
+    /// An agent's id or alias
+    agent: String,
+    /// The newest so many events
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
+    limit: u32,
+}
+
+pub fn run(home: &Home, out: &Output, args: Args) -> Done {
+    let reader = home.reader()?;
+    let view = reader.view()?;
+    let agent = reader.agent(&*view, &args.agent)?;
+    let limit = args.limit as usize;
+    let rows = reputation::history(&*view, &agent, limit + 1)?;
+    let Some(now) = rows.first() else {
+        let shown = json!({ "agent_id": agent, "events": 0, "standing": "new", "score": null });
+        out.show(&shown, || {
+            format!("{agent}  new: nothing is known of its dealings yet, which says nothing against it")
+        })?;
+        return Ok(ExitCode::SUCCESS);
+    };
+    let established = reputation::parameters().established_events;
+    let is_new = now.events < established;
+    let events: Vec<Value> = rows.iter().take(limit).map(|row| json!(row)).collect();
+    let shown = json!({
+        "agent_id": agent, "score": now.score, "stddev": stddev(now.events), "tier": Tier::of(now.score), "as_of": now.at,
+        "protocol_version": PROTOCOL_VERSION, "components": components(now), "raw": now.raw, "events": now.events,
+        "standing": if is_new { "new" } else { "established" }, "basis": now.basis, "last": events,
+    });
+    out.show(&shown, || {
+        let head = if is_new {
+            format!(
+                "{agent}  {:.1} (new: {} of {established} events; a low score means unknown, not bad)",
+                now.score, now.events
+            )
+        } else {
+            let tier = Tier::of(now.score);
+            format!(
+                "{agent}  {:.1} ± {:.1} (tier {tier}, {}; {} events)",
+                now.score,
+                stddev(now.events),
+                tier.meaning(),
+                now.events
+            )
+        };
+        format!("{head}\n\n{}\n\n{}", factors(now), moves(&rows, limit))
+    })?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn components(row: &ReputationRow) -> Value {
+    let f = row.factors;
+    json!({ "C": f.c, "T": f.t, "P": f.p, "V": f.v, "Q": f.q })
+}
+
+fn factors(row: &ReputationRow) -> String {
+    let b = &row.basis;
+    let number = |part: &str, field: &str| b[part][field].as_f64().unwrap_or_default();
+    let count = |part: &str, field: &str| b[part][field].as_u64().unwrap_or_default();
+    let c = match b["consistency"]["basis"].as_str().unwrap_or_default() {
+        "nothing" => "fewer than two outcomes".to_owned(),
+        basis => format!(
+            "volatility {:.2}, drawdown {:.2}, from {} {}",
+            number("consistency", "volatility"),
+            number("consistency", "drawdown"),
+            count("consistency", "samples"),
+            basis.replace('_', " ")
+        ),
+    };
+    let method = b["performance"]["method"].as_str().unwrap_or("no method declared, so it can only cost");
+    let outcomes = output::count(count("performance", "samples") as usize, "outcome");
+    let p = format!("risk-adjusted {:.2} from {outcomes} ({method})", number("performance", "rap"));
+    let v = format!(
+        "adoption {:.2}, survival {:.2} (held out against {:.2}, refuted {}), helpfulness {:.2} ({})",
+        number("validation", "adoption"),
+        number("validation", "survival"),
+        number("validation", "upheld"),
+        output::times(count("validation", "refuted")),
+        number("validation", "helpfulness"),
+        output::count(count("validation", "reviews") as usize, "review")
+    );
+    let q = format!(
+        "instability {:.2}, abuse {:.2}, spam {:.2}",
+        number("penalty", "instability"),
+        number("penalty", "abuse"),
+        number("penalty", "spam")
+    );
+    let f = row.factors;
+    let lines = [
+        ("C consistency", f.c, c),
+        (
+            "T transparency",
+            f.t,
+            format!("over {}", output::count(count("transparency", "contracts") as usize, "contract")),
+        ),
+        ("P performance", f.p, p),
+        ("V validation", f.v, v),
+        ("Q penalty", f.q, q),
+    ];
+    let rows = lines.map(|(name, value, what)| vec![name.to_owned(), format!("{value:.3}"), what]);
+    let table = output::table(&["factor", "value", "rests on"], &["value"], rows);
+    format!("{table}\n\n100·C·T·P·V/(1+Q) = {:.1}, towards which each event moves the score", row.raw)
+}
+
+/// The newest events, and which factor each moved.
+fn moves(rows: &[ReputationRow], limit: usize) -> String {
+    let lines = rows.iter().take(limit).enumerate().map(|(n, row)| {
+        let before = rows.get(n + 1);
+        let change = before.map_or(row.score, |before| row.score - before.score);
+        let moved = before.map_or_else(String::new, |before| moved(before, row));
+        vec![
+            row.at.to_string(),
+            row.cause.clone(),
+            format!("{:.1}", row.score),
+            format!("{change:+.1}"),
+            moved,
+            row.seq.to_string(),
+        ]
+    });
+    output::table(&["at", "event", "score", "change", "moved", "entry"], &["score", "change", "entry"], lines)
+}
+
+fn moved(before: &ReputationRow, after: &ReputationRow) -> String {
+    let (a, b) = (before.factors, after.factors);
+    let pairs = [("C", a.c, b.c), ("T", a.t, b.t), ("P", a.p, b.p), ("V", a.v, b.v), ("Q", a.q, b.q)];
+    let parts: Vec<String> = pairs
+        .iter()
+        .filter(|(_, from, to)| (to - from).abs() >= 0.0005)
+        .map(|(name, from, to)| format!("{name} {:+.3}", to - from))
+        .collect();
+    parts.join(", ")
+}
