@@ -307,3 +307,71 @@ fn summaries_that_cannot_be_are_errors() {
     let few = json!({"allowRate": 7, "totalChecks": 9, "stakeDistribution": {"low": {"checks": 50}}});
     assert_eq!(Summary::from_value(&few, 10), Ok(Report::TooFew { checks: 9, needed: 10 }));
 }
+
+mod rolled_up {
+    use super::*;
+    use credence_engine::hcs25::output_verification::{Check, Rollup, Stake, Verdict, Window};
+    use proptest::prelude::*;
+
+    fn check() -> impl Strategy<Value = (Check, Option<bool>)> {
+        let verdicts = prop::sample::select(vec![Verdict::Allow, Verdict::Block, Verdict::Uncertain]);
+        let stakes = prop::sample::select(vec![
+            None,
+            Some(Stake::Low),
+            Some(Stake::Medium),
+            Some(Stake::High),
+            Some(Stake::Critical),
+        ]);
+        (verdicts, stakes, 0.0..=1.0_f64, 0..40 * 86_400_i64, proptest::option::of(any::<bool>())).prop_map(
+            |(verdict, stake, bad, second, canary)| {
+                let at = Timestamp::from_micros(1_700_000_000_000_000 + second * 1_000_000).unwrap();
+                (Check { verdict, confidence: verdict.confidence(bad), stake, at }, canary)
+            },
+        )
+    }
+
+    proptest! {
+        /// Whatever the verdicts, what is published passes the schema and our own checks, and adds up.
+        #[test]
+        fn summaries_pass_their_schema(checks in proptest::collection::vec(check(), 1..200)) {
+            let (schema, mut rollup) = (summary_schema(), Rollup::default());
+            for (check, canary) in &checks {
+                rollup.add("bot", *check);
+                if let Some(caught) = canary {
+                    rollup.add_canary("bot", *caught, check.at);
+                }
+            }
+            let end = rollup.newest().unwrap();
+            for window in Window::ALL {
+                let Some(up) = rollup.summary("bot", window, end) else { continue };
+                let document = serde_json::to_value(&up.summary).unwrap();
+                prop_assert!(schema.is_valid(&document), "{}", document);
+                let Ok(Report::Applicable(again)) = Summary::from_value(&document, 0) else { panic!("{document}") };
+                prop_assert_eq!(&again, &up.summary);
+                let first = end.plus_seconds(-(window.days() - 1) * 86_400);
+                let within = checks.iter().filter(|(check, _)| check.at > first).count() as u64;
+                prop_assert!(again.total_checks >= within, "at least the whole days");
+                let rates = again.allow_rate + again.block_rate + again.uncertain_rate.unwrap();
+                prop_assert!((rates - 1.0).abs() < 1e-9);
+                prop_assert!(again.stake_distribution.is_none_or(|stakes| stakes.counts().0 == again.total_checks));
+            }
+        }
+
+        /// The types and the schema we ship refuse the same documents, but for what only arithmetic can see.
+        #[test]
+        fn types_and_schema_agree(field in 0..8_usize, value in prop::sample::select(vec![json!(null), json!(-1), json!(0), json!(0.5), json!(1.5),
+            json!("x"), json!([]), json!({}), json!({"low": {"checks": 3}}), json!({"low": {"checks": -1}}), json!("2026-01-14T00:00:00Z"), json!(true)])) {
+            let fields = ["allowRate", "blockRate", "uncertainRate", "avgConfidence", "totalChecks", "stakeDistribution", "windowDays", "updatedAt"];
+            let mut document = json!({"allowRate": 0.4, "blockRate": 0.1, "avgConfidence": 0.8, "totalChecks": 100});
+            document[fields[field]] = value;
+            let typed = Summary::from_value(&document, 0);
+            let schema = summary_schema().is_valid(&document);
+            match typed {
+                Err(Error::RatesExceedOne { .. } | Error::PartsExceedTotal { .. }) => {}
+                // No count, no summary: the schema says it is required.
+                Ok(Report::None) => prop_assert!(!schema),
+                other => prop_assert_eq!(other.is_ok(), schema, "{}", document),
+            }
+        }
+    }
+}

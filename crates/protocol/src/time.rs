@@ -6,6 +6,9 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 use crate::Error;
 
+/// From 0000-01-01T00:00:00Z to 9999-12-31T23:59:59.999999Z, less the hours at the ends that only an offset could reach.
+const WRITABLE_MICROS: std::ops::RangeInclusive<i64> = -62_167_219_200_000_000..=253_402_207_200_000_000;
+
 /// A point in time, to the microsecond.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Timestamp(i64);
@@ -13,9 +16,7 @@ pub struct Timestamp(i64);
 impl Timestamp {
     /// From microseconds since 1970-01-01T00:00:00Z; refused beyond the years RFC 3339 can write.
     pub fn from_micros(micros: i64) -> Result<Self, Error> {
-        let jiff = jiff::Timestamp::from_microsecond(micros).map_err(|_| Error::Time(format!("{micros} µs")))?;
-        let year = jiff.to_zoned(jiff::tz::TimeZone::UTC).year();
-        if (0..=9999).contains(&year) { Ok(Self(micros)) } else { Err(Error::Time(format!("{micros} µs"))) }
+        if WRITABLE_MICROS.contains(&micros) { Ok(Self(micros)) } else { Err(Error::Time(format!("{micros} µs"))) }
     }
 
     /// Microseconds since 1970-01-01T00:00:00Z.
@@ -124,6 +125,16 @@ mod tests {
         ] {
             assert!(bad.parse::<Timestamp>().is_err(), "{bad}");
         }
+    }
+
+    #[test]
+    fn the_ends_of_what_can_be_written() {
+        for end in [*WRITABLE_MICROS.start(), *WRITABLE_MICROS.end()] {
+            let text = Timestamp::from_micros(end).unwrap().to_string();
+            assert_eq!(text.parse::<Timestamp>().unwrap().micros(), end, "{text}");
+        }
+        assert!(Timestamp::from_micros(WRITABLE_MICROS.start() - 1).is_err());
+        assert!(Timestamp::from_micros(WRITABLE_MICROS.end() + 1).is_err());
     }
 
     #[test]

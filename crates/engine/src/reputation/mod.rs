@@ -53,6 +53,8 @@ pub struct Parameters {
     pub m: f64,
     /// Keeps the Sharpe-like ratio finite where outcomes do not vary.
     pub epsilon: f64,
+    /// The most that RAP can be, either way: a few outcomes that happen to agree are no proof of endless skill.
+    pub max_rap: f64,
     /// Outcomes that weigh as much as none: few of them say little.
     pub prior_outcomes: f64,
     /// Failures that each risk band announces.
@@ -113,7 +115,8 @@ impl Default for Parameters {
             mu: 1.5,
             k: 1.2,
             m: 0.0,
-            epsilon: 0.1,
+            epsilon: 0.01,
+            max_rap: 3.0,
             prior_outcomes: 5.0,
             band_failures: BandFailures { low: 0.1, moderate: 0.3, high: 0.6 },
             validation: ValidationWeights { adoption: 0.35, survival: 0.45, helpfulness: 0.20 },

@@ -3,7 +3,8 @@
 //! `P = 1 / (1 + e^(−k(RAP − m)))`
 //!
 //! RAP is `mean / (std + ε)` of the outcomes, or a calibration score less what risk was understated; the agent's identity
-//! declares which. Undeclared, it can only cost. RAP is drawn towards 0 while outcomes are few: `RAP · n / (n + prior)`.
+//! declares which. Undeclared, it can only cost. RAP is bounded, and drawn towards 0 while outcomes are few:
+//! `clamp(RAP, −3, 3) · n / (n + prior)`.
 
 use serde::{Deserialize, Serialize};
 
@@ -113,7 +114,8 @@ pub fn performance(settled: &[Settled], method: Option<RapMethod>, parameters: &
         None => sharpe(&outcomes, parameters.epsilon).min(0.0),
     };
     let n = settled.len() as f64;
-    let rap = if settled.is_empty() { 0.0 } else { full * n / (n + parameters.prior_outcomes) };
+    let bounded = full.clamp(-parameters.max_rap, parameters.max_rap);
+    let rap = if settled.is_empty() { 0.0 } else { bounded * n / (n + parameters.prior_outcomes) };
     Performance { value: squash(rap, parameters), rap, method, samples: settled.len() }
 }
 
@@ -154,6 +156,6 @@ mod tests {
         assert!(of(1, Some(RapMethod::Sharpe)) < of(10, Some(RapMethod::Sharpe)));
         assert_eq!(of(30, None), 0.5);
         let bad = vec![settled(RiskBand::Low, 0.9, -1.0); 30];
-        assert!(performance(&bad, None, &parameters).value < 0.01);
+        assert!(performance(&bad, None, &parameters).value < 0.05);
     }
 }
