@@ -31,6 +31,9 @@ pub enum Error {
     /// A coverage floor outside 0..=1.
     #[error("coverage floor {0} is outside 0..=1")]
     Floor(f64),
+    /// Assessment rules that do not parse or do not make sense.
+    #[error("assessment rules: {0}")]
+    Assessment(String),
     /// Certification requirements that do not parse or do not make sense.
     #[error("certification requirements: {0}")]
     Requirements(String),

@@ -2,6 +2,7 @@
 //!
 //! - [`universal`]: the Universal Trust Score of seed 4, formula `uts/1`, from [`mixture`], [`coverage`] and [`tiers`];
 //! - [`certification`]: which tier's requirements are met, and what is missing for the next;
+//! - [`assessment`]: should I go ahead, for one purpose (seed 3);
 //! - [`contribution`]: what each source did to a score;
 //! - [`custom`]: a consumer's own source weights; sees signals only, never the universal score (seed 4, R07);
 //! - [`hcs25`]: the HCS-25 trust score, its catalogue of adapters, and output verification by several providers (seed 0);
@@ -22,6 +23,7 @@
 //! # Ok::<(), credence_engine::Error>(())
 //! ```
 
+pub mod assessment;
 pub mod certification;
 pub mod contribution;
 pub mod coverage;
