@@ -142,6 +142,11 @@ impl<'de> Deserialize<'de> for PublicKey {
 macro_rules! base64url_bytes {
     ($name:ident, $len:literal, $error:expr) => {
         impl $name {
+            /// From raw bytes.
+            pub fn from_bytes(bytes: [u8; $len]) -> Self {
+                Self(bytes)
+            }
+
             /// The raw bytes.
             pub fn as_bytes(&self) -> &[u8; $len] {
                 &self.0

@@ -1,22 +1,24 @@
 use std::path::Path;
 
-use anyhow::{Context, bail};
+use anyhow::{Context, bail, ensure};
 use credence_ledger::{
     LogVerifier,
     proof::{ConsistencyProof, InclusionProof},
 };
-use credence_protocol::{Signal, Statement};
+use credence_output::{badge, credential, response};
+use credence_protocol::{Signal, Statement, Timestamp};
 use serde_json::{Value, json};
 
 use super::{Done, answer};
-use crate::{input, keyfile, output::Output};
+use crate::{home::now, input, keyfile, output::Output};
 
 /// The largest proof holds an entry of 64 KiB.
 const MAX_FILE_BYTES: u64 = 1024 * 1024;
 
 #[derive(clap::Args)]
 pub struct Args {
-    /// A signed signal or statement, an inclusion proof or a consistency proof; - for standard input
+    /// A signed signal or statement, a trust-signals response, a credential, a badge, an inclusion or consistency proof; - for
+    /// standard input
     file: String,
     /// For a signal or statement its author's public key (did:key:…, base64url, a JWK or JWKS file); for a proof the log's key
     /// (name+hash+key, or a file with it)
@@ -31,16 +33,24 @@ pub fn run(out: &Output, args: Args) -> Done {
         path => input::file(Path::new(path), MAX_FILE_BYTES)?,
     };
     let text = String::from_utf8_lossy(&bytes);
-    let (what, outcome) = if InclusionProof::recognises(&text) {
+    let value: Option<Value> = serde_json::from_slice(&bytes).ok();
+    let is = |recognises: fn(&Value) -> bool| value.as_ref().is_some_and(recognises);
+    let (what, outcome) = if badge::recognises(&text) {
+        ("badge", picture(&text, &args.key))
+    } else if is(response::recognises) {
+        ("trust-signals response", trust_signals(&bytes, &args.key))
+    } else if is(credential::recognises) {
+        ("credential", verifiable(&bytes, &args.key))
+    } else if InclusionProof::recognises(&text) {
         ("inclusion proof", inclusion(&text, &log_key(&args.key)?))
     } else if ConsistencyProof::recognises(&text) {
         ("consistency proof", consistency(&text, &log_key(&args.key)?))
-    } else if is_statement(&bytes) {
+    } else if is(is_statement) {
         ("statement", statement(&bytes, &args.key))
     } else if text.trim_start().starts_with('{') {
         ("signal", signal(&bytes, &args.key))
     } else {
-        bail!("{} is neither a signed signal or statement nor a proof", args.file);
+        bail!("{} is neither a signed signal or statement, a proof, a response, a credential nor a badge", args.file);
     };
     let bad = outcome.is_err();
     let shown = match &outcome {
@@ -86,9 +96,45 @@ fn consistency(text: &str, log: &LogVerifier) -> Checked {
 }
 
 /// Whether it has the members that only a statement has.
-fn is_statement(bytes: &[u8]) -> bool {
-    let value: Option<Value> = serde_json::from_slice(bytes).ok();
-    value.is_some_and(|value| value.get("author").is_some() && value.get("record").is_some())
+fn is_statement(value: &Value) -> bool {
+    value.get("author").is_some() && value.get("record").is_some()
+}
+
+/// What is past its time is still what was signed, and no longer to be relied on.
+fn in_force(until: Timestamp) -> anyhow::Result<()> {
+    ensure!(now() <= until, "its signature holds, but it expired at {until}");
+    Ok(())
+}
+
+fn trust_signals(bytes: &[u8], key: &str) -> Checked {
+    let checked = response::verify(bytes, &keyfile::public_keys(key)?)?;
+    in_force(checked.expires)?;
+    let response::Checked { entity, status, action, expires, hash } = checked;
+    let advice = action.as_ref().map(|action| format!(", {action}")).unwrap_or_default();
+    let sentence = format!("{entity} is {status}{advice}; until {expires}");
+    Ok((sentence, json!({ "entity": entity, "status": status, "action": action, "expires": expires, "hash": hash })))
+}
+
+fn verifiable(bytes: &[u8], key: &str) -> Checked {
+    let checked = credential::verify(bytes, &keyfile::public_keys(key)?)?;
+    let valid = checked.is_valid_at(now())?;
+    ensure!(valid, "its proof holds, but it is not valid now");
+    let (subject, issuer) = (&checked.document["credentialSubject"], &checked.document["issuer"]);
+    let sentence = format!("{issuer} says of its subject:\n{}", serde_json::to_string_pretty(subject)?);
+    let mut details =
+        json!({ "issuer": issuer, "subject": subject, "verification_method": checked.verification_method });
+    if let Some(status) = checked.document.get("credentialStatus") {
+        // Offline nobody can see whether it was revoked: say where one could.
+        details["status_not_checked"] = status.clone();
+    }
+    Ok((sentence, details))
+}
+
+fn picture(svg: &str, key: &str) -> Checked {
+    let claim = badge::verify(svg, &keyfile::public_keys(key)?)?;
+    in_force(claim.expires)?;
+    let score = claim.score.map_or("not rated".to_owned(), |score| format!("rated {score}"));
+    Ok((format!("{} is {score}; until {}", claim.agent, claim.expires), json!(claim)))
 }
 
 fn statement(bytes: &[u8], key: &str) -> Checked {

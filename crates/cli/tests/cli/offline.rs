@@ -49,7 +49,7 @@ fn a_signal_and_proofs_verify_far_from_home_and_changes_are_noticed() {
     }
     let other = key("rival").public().did_key();
     assert_eq!(away.run(&["check", "s", "--key", &other]).code, Some(2));
-    away.fails(&["check", "log.key", "--key", &did], "neither a signed signal or statement nor a proof");
+    away.fails(&["check", "log.key", "--key", &did], "neither a signed signal or statement, a proof");
     away.fails(&["check", "i", "--key", "nonsense"], "neither a log key");
 }
 
