@@ -92,6 +92,9 @@ enum Command {
     /// Reviews: what agents say of each other
     #[command(subcommand)]
     Review(run::review::Command),
+    /// Statements: submit what was signed elsewhere
+    #[command(subcommand)]
+    Statement(run::statement::Command),
     /// The registered tags
     Tags,
     /// The JSON Schemas of records
@@ -133,6 +136,7 @@ fn main() -> ExitCode {
         Command::Contract(command) => run::contract::run(&home, &out, command),
         Command::Challenge(command) => run::challenge::run(&home, &out, command),
         Command::Review(command) => run::review::run(&home, &out, command),
+        Command::Statement(command) => run::statement::run(&home, &out, command),
         Command::Tags => run::tags::run(&out),
         Command::Schema(args) => run::schema::run(&out, args),
     };

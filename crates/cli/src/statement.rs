@@ -5,13 +5,13 @@ use std::path::PathBuf;
 use anyhow::{Context, bail};
 use credence_pipeline::{Authority, Rejection, statements::Published};
 use credence_protocol::{
-    EntityId, SecretKey, Statement, StatementKind, Uuid, limits::MAX_STATEMENT_INPUT_BYTES, strict,
+    AUTHORITY_SOURCE, EntityId, SecretKey, Statement, StatementKind, Uuid, limits::MAX_STATEMENT_INPUT_BYTES, strict,
 };
 use serde_json::{Value, json};
 
 use crate::{
     commands::{Done, answer, signal::SIGNING_KEY_VARIABLE},
-    home::Home,
+    home::{AUTHORITY_KEY_VARIABLE, Home},
     input, keyfile,
     output::Output,
 };
@@ -24,7 +24,7 @@ pub struct SignArgs {
     key: Option<PathBuf>,
     /// Print the signed statement instead of submitting it
     #[arg(long)]
-    sign_only: bool,
+    pub sign_only: bool,
 }
 
 impl SignArgs {
@@ -82,9 +82,19 @@ impl Draft {
 pub fn signing_key(home: &Home, author: &EntityId, file: Option<&PathBuf>) -> anyhow::Result<SecretKey> {
     match file {
         Some(path) => keyfile::read(path),
+        None if author.as_str() == AUTHORITY_SOURCE => {
+            keyfile::from_environment_or(AUTHORITY_KEY_VARIABLE, &home.key_file(author.as_str()))
+        }
         None => keyfile::from_environment_or(SIGNING_KEY_VARIABLE, &home.key_file(author.as_str()))
             .with_context(|| format!("no key to sign for '{author}': `credence keys generate {author}` makes one")),
     }
+}
+
+/// The record of the statement in entry `seq`.
+pub fn record_at(view: &dyn credence_ledger::View, seq: u64) -> anyhow::Result<Value> {
+    let entry = credence_ledger::Entry::parse(seq, &view.entry(seq)?.unwrap_or_default())?;
+    let statement: Value = entry.record(seq)?;
+    Ok(statement["record"].clone())
 }
 
 /// An id for a record, in the order of time.
@@ -142,7 +152,7 @@ pub fn settle(authority: &Authority, out: &Output) -> anyhow::Result<()> {
     authority.settle_scores()?;
     authority.flush()?;
     if let Some(rejection) = authority.own_signals_refused() {
-        out.note(&format!("warning: the authority's own signals wait, because its key is not in order: {rejection}"));
+        out.note(&format!("warning: signals of the authority's own wait: {rejection}"));
     }
     Ok(())
 }

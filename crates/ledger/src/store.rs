@@ -75,6 +75,8 @@ pub struct Appended {
 
 /// A write in progress; sees its own changes.
 pub trait Transaction: View {
+    /// The time that the next entry will not be recorded before: the clock's, or the last entry's when that is later.
+    fn stamp(&self) -> Result<Timestamp>;
     /// Appends an entry.
     fn append(&mut self, entry: &NewEntry) -> Result<Appended>;
     /// Writes a row.

@@ -201,6 +201,7 @@ impl Audit<'_> {
             Record::Source(source) => Some(&source.source),
             Record::Key(key) => Some(&key.source),
             Record::Revocation(revocation) => self.keys.get(&revocation.key_id).map(|key| &key.source),
+            Record::Withdrawal(withdrawal) => Some(&withdrawal.agent),
             Record::Score(_) | Record::Statement(_) | Record::Other(_) => None,
         };
         if subject.is_some_and(|subject| *subject != entry.subject) {
@@ -302,7 +303,11 @@ impl Audit<'_> {
             }
         }
         let scratch = &self.fold.scratch;
-        wrong.extend(rules::examine(scratch, stated, entry.recorded_at)?.err().map(|rejection| rejection.to_string()));
+        wrong.extend(
+            rules::examine(scratch, stated, rules::Moment::in_hindsight(entry.recorded_at))?
+                .err()
+                .map(|rejection| rejection.to_string()),
+        );
         if stated.subject(scratch)?.is_some_and(|subject| subject != entry.subject) {
             wrong.push(format!("the subject '{}' is not whom the statement is about", entry.subject));
         }

@@ -89,7 +89,7 @@ impl Authority {
     }
 
     /// Why the authority's own signals could not be emitted, if they could not.
-    pub fn own_signals_refused(&self) -> Option<Rejection> {
+    pub fn own_signals_refused(&self) -> Option<String> {
         self.maker.refused.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
@@ -218,7 +218,7 @@ struct Maker {
     scoring: Scoring,
     signer: Option<SecretKey>,
     clock: Clock,
-    refused: Arc<Mutex<Option<Rejection>>>,
+    refused: Arc<Mutex<Option<String>>>,
 }
 
 impl Maker {

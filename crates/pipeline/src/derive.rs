@@ -5,8 +5,11 @@
 //! | `output_quality`, `output_coverage` | the providers' 7-day summaries ([`crate::summaries`]) | once any of them counts |
 //! | `peer_reputation` | the reputation ([`crate::reputation`]) | from ten events on |
 //!
-//! Emitted when a value changed, together for all agents that wait, like scores. The evidence names the derivation and what
-//! it saw, and replay derives it again: the authority's word is checked like everyone's.
+//! Emitted when a value changed, together for all agents that wait, like scores; withdrawn when nothing backs it any more:
+//! summaries whose window has passed, providers no longer admitted, a reputation without an event in thirty days. The evidence
+//! names the derivation and what it saw, and replay derives it again: the authority's word is checked like everyone's.
+//!
+//! Coverage is bounded by quality: how much was checked speaks for an agent only as far as what was checked was good.
 
 use std::ops::ControlFlow;
 
@@ -14,7 +17,7 @@ use credence_engine::{
     hcs25::output_verification::{Parameters, signal},
     reputation::{self as model, PROTOCOL_VERSION, Tier},
 };
-use credence_ledger::{Ledger, Scan, Transaction, View, write};
+use credence_ledger::{Appended, Entry, Kind, Ledger, Scan, Transaction, View, write};
 use credence_protocol::{
     AUTHORITY_SOURCE, EntityId, SecretKey, Signal, SignalDraft, Tag, Timestamp, strict::StrictValue,
 };
@@ -23,15 +26,24 @@ use serde_json::{Value, json};
 use crate::{
     Rejection, Result,
     admit::{self, Checked},
+    record::{Record, WithdrawalRecord},
+    registry,
     reputation::{self, rows::ReputationRow},
     summaries::{self, SIGNAL_WINDOW},
-    tables::{self, CurrentRow},
+    tables::{self, CurrentRow, KeyRow, SignalPlace},
 };
 
 /// How `output_quality` and `output_coverage` are made.
 pub const OUTPUT_DERIVATION: &str = "output-verification/1";
 /// How `peer_reputation` is made.
 pub const REPUTATION_DERIVATION: &str = "reputation/1";
+const QUALITY: &str = "output_quality";
+const COVERAGE: &str = "output_coverage";
+const REPUTATION: &str = "peer_reputation";
+/// The tags that only a derivation speaks of.
+pub const OWN_TAGS: [&str; 3] = [QUALITY, COVERAGE, REPUTATION];
+/// Between looking and recording lies a batch at most.
+const MAX_DELAY_SECONDS: i64 = 600;
 /// Agents looked at in one unit of work.
 const AGENTS_PER_WORK: usize = 100;
 /// Decimals that make a change: less is not worth an entry.
@@ -63,17 +75,21 @@ pub fn derived(view: &(impl View + ?Sized), agent: &EntityId, now: Timestamp) ->
             "hcs25_quality": stats.hcs25.quality, "odd_stakes": stats.findings.len(),
         });
         let coverage = signal::coverage(stats.signal.checks, &Parameters::default());
-        all.push(Derived { tag: "output_quality", value: quality, stddev, evidence: evidence.clone() });
-        all.push(Derived { tag: "output_coverage", value: coverage.value, stddev: coverage.stddev, evidence });
+        all.push(Derived { tag: QUALITY, value: quality, stddev, evidence: evidence.clone() });
+        let bounded = coverage.value.min(quality);
+        all.push(Derived { tag: COVERAGE, value: bounded, stddev: coverage.stddev, evidence });
     }
     let row: Option<ReputationRow> = tables::get(view, tables::REPUTATIONS, agent.as_str())?;
-    if let Some(row) = row.filter(|row| row.events >= reputation::parameters().established_events) {
+    let says_something = |row: &ReputationRow| {
+        row.events >= reputation::parameters().established_events && now <= reputation::lapses(row.at)
+    };
+    if let Some(row) = row.filter(says_something) {
         let evidence = json!({
-            "derivation": REPUTATION_DERIVATION, "protocol_version": PROTOCOL_VERSION, "event": row.seq,
-            "events": row.events, "tier": Tier::of(row.score), "factors": row.factors,
+            "derivation": REPUTATION_DERIVATION, "event": row.seq, "events": row.events,
+            "reputation": published(agent, &row),
         });
         all.push(Derived {
-            tag: "peer_reputation",
+            tag: REPUTATION,
             value: row.score.clamp(0.0, 100.0),
             stddev: model::stddev(row.events),
             evidence,
@@ -85,6 +101,20 @@ pub fn derived(view: &(impl View + ?Sized), agent: &EntityId, now: Timestamp) ->
     Ok(all)
 }
 
+/// A reputation as it is published: a `reputation-score` record.
+pub fn published(agent: &EntityId, row: &ReputationRow) -> Value {
+    let f = row.factors;
+    let is_new = row.events < reputation::parameters().established_events;
+    let mut record = json!({
+        "agent_id": agent, "score": row.score, "tier": Tier::of(row.score), "as_of": row.at,
+        "components": { "C": f.c, "T": f.t, "P": f.p, "V": f.v, "Q": f.q }, "protocol_version": PROTOCOL_VERSION,
+    });
+    if is_new {
+        record["notes"] = json!(format!("new: {} events; a low score means unknown, not bad", row.events));
+    }
+    record
+}
+
 fn rounded(value: f64) -> f64 {
     (value * PLACES).round() / PLACES
 }
@@ -94,26 +124,37 @@ fn rounded(value: f64) -> f64 {
 pub struct Emitted {
     /// Signals recorded.
     pub signals: usize,
-    /// Why one was not: the authority's key is not in order. Those agents still wait.
-    pub refused: Option<Rejection>,
+    /// Why some were not. Those agents still wait.
+    pub refused: Option<String>,
 }
 
-/// Emits what is due, signed by `key`.
+/// Emits what is due, signed by `key`. What goes wrong with one agent, or with the key, is told and stops nothing else.
 pub fn emit(ledger: &dyn Ledger, key: &SecretKey, now: Timestamp) -> Result<Emitted> {
     let mut emitted = Emitted::default();
     loop {
         let key = key.clone();
         let (agents, signals, refused) = write(ledger, move |tx| {
+            now_due(tx, now)?;
             let agents = waiting(tx)?;
-            let mut signals = 0;
-            for agent in &agents {
-                match emit_one(tx, agent, &key, now)? {
-                    Ok(recorded) => signals += recorded,
-                    Err(refused) => return Ok((agents.len(), signals, Some(refused))),
-                }
-                tx.delete(tables::DERIVE, agent.as_str())?;
+            if agents.is_empty() {
+                return Ok((0, 0, None));
             }
-            Ok::<_, crate::Error>((agents.len(), signals, None))
+            if let Some(why) = unusable(tx, &key)? {
+                return Ok((agents.len(), 0, Some(why)));
+            }
+            let (mut signals, mut refused) = (0, None);
+            for agent in &agents {
+                match emit_one(tx, agent, &key, now) {
+                    Ok(Ok(recorded)) => {
+                        signals += recorded;
+                        tx.delete(tables::DERIVE, agent.as_str())?;
+                    }
+                    Ok(Err(rejection)) => refused = Some(rejection.to_string()),
+                    Err(crate::Error::Ledger(error)) => return Err(crate::Error::Ledger(error)),
+                    Err(error) => refused = Some(format!("agent '{agent}': {error}")),
+                }
+            }
+            Ok::<_, crate::Error>((agents.len(), signals, refused))
         })?;
         emitted.signals += signals;
         emitted.refused = refused;
@@ -121,6 +162,40 @@ pub fn emit(ledger: &dyn Ledger, key: &SecretKey, now: Timestamp) -> Result<Emit
             return Ok(emitted);
         }
     }
+}
+
+/// Why the authority's key cannot sign for it.
+fn unusable(view: &(impl View + ?Sized), key: &SecretKey) -> Result<Option<String>> {
+    let id = key.public().id();
+    let row: Option<KeyRow> = tables::get(view, tables::KEYS, &id.to_string())?;
+    Ok(match row {
+        None => {
+            Some(format!("key {id} is not registered for '{AUTHORITY_SOURCE}': register it with `credence keys add`"))
+        }
+        Some(row) if row.source.as_str() != AUTHORITY_SOURCE => {
+            Some(format!("key {id} belongs to '{}', not to '{AUTHORITY_SOURCE}'", row.source))
+        }
+        Some(KeyRow { revoked_from: Some(from), .. }) => Some(format!("key {id} is revoked from entry {from} on")),
+        Some(_) => None,
+    })
+}
+
+/// Agents whose time has come to be looked at again join those that wait.
+fn now_due(tx: &mut dyn Transaction, now: Timestamp) -> Result<()> {
+    let mut due = Vec::new();
+    tables::scan(tx, tables::DUE, Scan::all(), |key, seq: u64| {
+        let Some((time, agent)) = key.split_once('/') else { return Ok(ControlFlow::Continue(())) };
+        if time > tables::due(now, &EntityId::new(agent)?).split('/').next().unwrap_or_default() {
+            return Ok(ControlFlow::Break(()));
+        }
+        due.push((key.to_owned(), agent.to_owned(), seq));
+        Ok(ControlFlow::Continue(()))
+    })?;
+    for (key, agent, seq) in due {
+        tx.delete(tables::DUE, &key)?;
+        tables::put(tx, tables::DERIVE, &agent, &seq)?;
+    }
+    Ok(())
 }
 
 fn waiting(view: &(impl View + ?Sized)) -> Result<Vec<EntityId>> {
@@ -140,7 +215,18 @@ fn emit_one(
 ) -> Result<std::result::Result<usize, Rejection>> {
     let source = EntityId::new(AUTHORITY_SOURCE)?;
     let mut recorded = 0;
-    for one in derived(tx, agent, now)? {
+    let derived = derived(tx, agent, now)?;
+    for tag in OWN_TAGS.iter().filter(|tag| !derived.iter().any(|one| one.tag == **tag)) {
+        let tag = Tag::new(tag)?;
+        let current: Option<CurrentRow> = tables::get(tx, tables::CURRENT, &tables::slot(agent, &source, &tag))?;
+        if let Some(current) = current {
+            let signal = signal_at(tx, current.seq)?.draft().id;
+            let record = WithdrawalRecord { signal, agent: agent.clone(), tag };
+            registry::append(tx, Kind::Revocation, agent, Record::Withdrawal(record))?;
+            recorded += 1;
+        }
+    }
+    for one in derived {
         let tag = Tag::new(one.tag)?;
         let slot = tables::slot(agent, &source, &tag);
         let current: Option<CurrentRow> = tables::get(tx, tables::CURRENT, &slot)?;
@@ -162,30 +248,58 @@ fn emit_one(
     Ok(Ok(recorded))
 }
 
-/// What is wrong with a signal that claims to be derived, given the tables as they were just before it.
-pub(crate) fn wrong(view: &(impl View + ?Sized), signal: &Signal) -> Result<Option<String>> {
+fn signal_at(view: &(impl View + ?Sized), seq: u64) -> Result<Signal> {
+    let entry = Entry::parse(seq, &view.entry(seq)?.unwrap_or_default())?;
+    Ok(Signal::parse(entry.body().as_bytes())?)
+}
+
+/// What is wrong with a signal of the authority's own, given the tables as they were just before it.
+pub(crate) fn wrong(view: &(impl View + ?Sized), signal: &Signal, at: Appended) -> Result<Option<String>> {
     let draft = signal.draft();
-    let Some(StrictValue(evidence)) = draft.evidence.as_ref().filter(|_| draft.source.as_str() == AUTHORITY_SOURCE)
-    else {
-        return Ok(None);
-    };
-    if evidence.get("derivation").is_none() {
+    let own =
+        draft.source.as_str() == AUTHORITY_SOURCE && draft.tags.iter().any(|tag| OWN_TAGS.contains(&tag.as_str()));
+    if !own {
         return Ok(None);
     }
-    let mut said = evidence.clone();
+    let tags: Vec<&str> = draft.tags.iter().map(Tag::as_str).collect();
+    let name = format!("the authority's own signal {} of '{}'", tags.join(", "), draft.agent);
+    let evidence = draft.evidence.as_ref().map(|StrictValue(evidence)| evidence.clone()).unwrap_or_default();
+    if evidence.get("derivation").is_none() {
+        return Ok(Some(format!("{name} does not say what it was derived from")));
+    }
+    let observed = draft.observed_at.at();
+    let timely =
+        observed <= at.recorded_at.plus_seconds(1) && observed.plus_seconds(MAX_DELAY_SECONDS) >= at.recorded_at;
+    if evidence["as_of"].as_u64() != Some(at.seq) || !timely {
+        return Ok(Some(format!("{name} does not speak of the ledger as it was")));
+    }
+    let mut said = evidence;
     if let Some(members) = said.as_object_mut() {
         members.remove("as_of");
     }
-    let again = derived(view, &draft.agent, draft.observed_at.at())?;
+    let again = derived(view, &draft.agent, observed)?;
     let same = again.iter().any(|one| {
-        draft.tags.iter().map(Tag::as_str).eq([one.tag])
-            && (one.value, one.stddev) == (draft.value, draft.stddev)
-            && same_json(&one.evidence, &said)
+        tags == [one.tag] && (one.value, one.stddev) == (draft.value, draft.stddev) && same_json(&one.evidence, &said)
     });
-    Ok((!same).then(|| {
-        let tags: Vec<&str> = draft.tags.iter().map(Tag::as_str).collect();
-        format!("the authority's own signal {} of '{}' does not come out again", tags.join(", "), draft.agent)
-    }))
+    Ok((!same).then(|| format!("{name} does not come out again")))
+}
+
+/// What is wrong with a withdrawal: the signal is not the authority's own, or still follows.
+pub(crate) fn wrongly_withdrawn(
+    view: &(impl View + ?Sized),
+    withdrawal: &WithdrawalRecord,
+    at: Timestamp,
+) -> Result<Option<String>> {
+    let WithdrawalRecord { signal, agent, tag } = withdrawal;
+    let place: Option<SignalPlace> = tables::get(view, tables::SIGNAL_IDS, &signal.to_string())?;
+    let own = |place: &SignalPlace| {
+        place.source.as_str() == AUTHORITY_SOURCE && place.agent == *agent && place.tags.iter().eq([tag])
+    };
+    if !place.is_some_and(|place| own(&place)) {
+        return Ok(Some(format!("it withdraws {signal}, which is no signal {tag} of the authority about '{agent}'")));
+    }
+    let follows = derived(view, agent, at)?.iter().any(|one| one.tag == tag.as_str());
+    Ok(follows.then(|| format!("it withdraws {tag} of '{agent}', which still follows")))
 }
 
 /// Equal as canonical JSON: 1 and 1.0 are one number there.

@@ -102,6 +102,9 @@ pub enum Error {
         /// The limit.
         limit: usize,
     },
+    /// A methodology that is no address.
+    #[error("a methodology is an address where the method is published: https://…")]
+    Methodology,
     /// A row of a projection that does not parse: dropped projections can be rebuilt.
     #[error("table {table}, row '{key}': {why}; rebuild the projections with `credence replay --rebuild`")]
     Row {

@@ -11,7 +11,7 @@ use crate::{
     Result,
     record::Input,
     summaries,
-    tables::{self, CurrentRow, SourceRow},
+    tables::{self, AgentRow, CurrentRow, SourceRow},
 };
 
 /// The weight of every source, now, and on whom it has no say.
@@ -21,6 +21,7 @@ pub struct Weights(BTreeMap<EntityId, Weight>);
 #[derive(Debug, Clone, Default)]
 struct Weight {
     weight: f64,
+    owner: Option<EntityId>,
     /// Where the source is itself an agent: its verification providers. It must not carry whoever vouches for it.
     vouched_for_by: Vec<String>,
 }
@@ -31,15 +32,27 @@ impl Weights {
         let mut weights = BTreeMap::new();
         for (source, row) in tables::all::<SourceRow>(view, tables::SOURCES)? {
             let vouched_for_by = summaries::providers_of(view, &source)?;
-            weights.insert(EntityId::new(&source)?, Weight { weight: row.weight, vouched_for_by });
+            weights.insert(EntityId::new(&source)?, Weight { weight: row.weight, owner: row.owner, vouched_for_by });
         }
         Ok(Self(weights))
     }
 
-    /// The source as it is known, and its weight; none where it has no say on `agent`.
-    fn find(&self, source: &str, agent: &str) -> Option<(&EntityId, f64)> {
-        let (source, known) = self.0.get_key_value(source)?;
-        (!known.vouched_for_by.iter().any(|provider| provider == agent)).then_some((source, known.weight))
+    /// The source as it is known, and its weight.
+    fn find(&self, source: &str) -> Option<(&EntityId, f64)> {
+        self.0.get_key_value(source).map(|(source, known)| (source, known.weight))
+    }
+
+    /// Whether `source` has no say on `agent`: it is the agent, or is run by the same owner.
+    fn is_kin(&self, source: &EntityId, agent: &str, owner: Option<&EntityId>) -> bool {
+        let theirs = self.0.get(source).and_then(|known| known.owner.as_ref());
+        source.as_str() == agent
+            || theirs.is_some_and(|theirs| theirs.as_str() == agent || Some(theirs) == owner)
+            || owner == Some(source)
+    }
+
+    /// Whether `agent` vouches for `source`.
+    fn is_vouched_for(&self, source: &EntityId, agent: &str) -> bool {
+        self.0.get(source).is_some_and(|known| known.vouched_for_by.iter().any(|provider| provider == agent))
     }
 }
 
@@ -55,13 +68,33 @@ pub fn inputs(
         inputs.extend(input(key, &row, weights, tags)?);
         Ok(ControlFlow::Continue(()))
     })?;
-    Ok(inputs)
+    let row: Option<AgentRow> = tables::get(view, tables::AGENTS, agent.as_str())?;
+    let owner = row.and_then(|row| row.owner);
+    inputs.retain(|input: &Input| !weights.is_kin(&input.source, agent.as_str(), owner.as_ref()));
+    Ok(without_circles(inputs, agent, weights))
+}
+
+/// Leaves out what would raise `agent` and comes from those it vouches for: their praise must not carry whoever carries
+/// them. What they say against it stays, or a provider could silence its critics by reporting on them.
+fn without_circles(mut inputs: Vec<Input>, agent: &EntityId, weights: &Weights) -> Vec<Input> {
+    let circular = |input: &Input| weights.is_vouched_for(&input.source, agent.as_str());
+    if !inputs.iter().any(circular) {
+        return inputs;
+    }
+    const MIDDLE: f64 = 50.0;
+    let (sum, total) = inputs
+        .iter()
+        .filter(|input| !circular(input))
+        .fold((0.0, 0.0), |(sum, total), input| (sum + input.weight * input.value, total + input.weight));
+    let mean = if total > 0.0 { sum / total } else { MIDDLE };
+    inputs.retain(|input| !circular(input) || input.value <= mean);
+    inputs
 }
 
 /// The input that a current signal is, unless it is left out.
 pub fn input(slot: &str, row: &CurrentRow, weights: &Weights, tags: &TagRegistry) -> Result<Option<Input>> {
-    let Some((agent, source, tag)) = tables::split_slot(slot) else { return Ok(None) };
-    let Some((source, weight)) = weights.find(source, agent).filter(|(_, weight)| *weight > 0.0) else {
+    let Some((_, source, tag)) = tables::split_slot(slot) else { return Ok(None) };
+    let Some((source, weight)) = weights.find(source).filter(|(_, weight)| *weight > 0.0) else {
         return Ok(None);
     };
     let deferred = tags.find(tag).is_none_or(|definition| definition.deferred);

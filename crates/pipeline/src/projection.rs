@@ -7,11 +7,11 @@
 use std::{collections::BTreeSet, ops::ControlFlow};
 
 use credence_ledger::{Appended, Entry, Kind, Scan, Transaction};
-use credence_protocol::{EntityId, KeyId, Signal, Tag, Uuid};
+use credence_protocol::{AUTHORITY_SOURCE, EntityId, KeyId, Signal, Tag, Uuid};
 
 use crate::{
     Result,
-    record::{AgentRecord, Record, RecordedScore, RevocationRecord},
+    record::{AgentRecord, Record, RecordedScore, RevocationRecord, WithdrawalRecord},
     reputation,
     statements::{Said, Stated},
     summaries,
@@ -28,10 +28,19 @@ pub fn apply(tx: &mut dyn Transaction, at: Appended, subject: &EntityId, record:
             let described = record.description.clone().or_else(|| former.clone().and_then(|f| f.description));
             let owner = record.owner.clone().or_else(|| former.clone().and_then(|f| f.owner));
             let methodology = record.methodology.clone().or_else(|| former.clone().and_then(|f| f.methodology));
+            // An empty one takes the admission back.
+            let methodology = methodology.filter(|text| !text.is_empty());
             let row = SourceRow { seq, weight: record.weight, description: described, owner, methodology };
             tables::put(tx, tables::SOURCES, record.source.as_str(), &row)?;
-            if former.is_some_and(|former| former.weight != record.weight) {
+            let Some(former) = former else { return Ok(()) };
+            if former.weight != row.weight || former.owner != row.owner {
                 tables::put(tx, tables::PENDING, tables::EVERYONE, &seq)?;
+            }
+            if (former.weight > 0.0) != (row.weight > 0.0)
+                || former.owner != row.owner
+                || former.methodology.is_some() != row.methodology.is_some()
+            {
+                summaries::reconsider(tx, &record.source, seq)?;
             }
             Ok(())
         }
@@ -50,6 +59,7 @@ pub fn apply(tx: &mut dyn Transaction, at: Appended, subject: &EntityId, record:
             Ok(tables::put(tx, tables::KEYS, &record.key_id.to_string(), &row)?)
         }
         Record::Revocation(record) => revocation(tx, at, record),
+        Record::Withdrawal(record) => withdrawal(tx, at, record),
         Record::Signal(record) => signal(tx, at, record),
         Record::Score(recorded) => {
             let row = ScoreRow { seq, recorded_at, recorded: RecordedScore::clone(recorded) };
@@ -86,7 +96,12 @@ fn agent(tx: &mut dyn Transaction, at: Appended, record: &AgentRecord) -> Result
         owner: None,
     });
     row.name = record.name.clone().or(row.name);
-    row.owner = record.owner.clone().or(row.owner);
+    if record.owner.is_some() && record.owner != row.owner {
+        row.owner = record.owner.clone();
+        // Who may speak of it has changed.
+        tables::put(tx, tables::PENDING, record.agent.as_str(), &at.seq)?;
+        tables::put(tx, tables::DERIVE, record.agent.as_str(), &at.seq)?;
+    }
     for alias in &record.aliases {
         // Whoever had the alias first keeps it.
         if tables::get::<EntityId>(tx, tables::ALIASES, alias.as_str())?.is_none() {
@@ -137,16 +152,28 @@ fn revocation(tx: &mut dyn Transaction, at: Appended, record: &RevocationRecord)
     for (agent, slot) in slots {
         refill(tx, &slot)?;
         tables::put(tx, tables::PENDING, agent.as_str(), &at.seq)?;
+        if tables::split_slot(&slot).is_some_and(|(_, source, _)| source == AUTHORITY_SOURCE) {
+            // The authority says it again under the key that counts.
+            tables::put(tx, tables::DERIVE, agent.as_str(), &at.seq)?;
+        }
     }
     reputation::unsay(tx, at, &said)
+}
+
+fn withdrawal(tx: &mut dyn Transaction, at: Appended, record: &WithdrawalRecord) -> Result<()> {
+    tables::put(tx, tables::WITHDRAWN, &record.signal.to_string(), &at.seq)?;
+    let place: Option<SignalPlace> = tables::get(tx, tables::SIGNAL_IDS, &record.signal.to_string())?;
+    let Some(place) = place else { return Ok(()) };
+    place.tags.iter().try_for_each(|tag| refill(tx, &tables::slot(&place.agent, &place.source, tag)))?;
+    Ok(tables::put(tx, tables::PENDING, place.agent.as_str(), &at.seq)?)
 }
 
 /// What a key did.
 struct Touched {
     /// The slots, with their agents, of every signal it signed, and of what those superseded.
     slots: BTreeSet<(EntityId, String)>,
-    /// The statements it signed.
-    said: Vec<Stated>,
+    /// The statements it signed, with their entries.
+    said: Vec<(u64, Stated)>,
 }
 
 /// What `key` did from `from` until `until`.
@@ -176,7 +203,7 @@ fn touched_by(tx: &dyn Transaction, key: KeyId, from: u64, until: u64) -> Result
                     return ControlFlow::Break(());
                 }
             }
-            Some(Record::Statement(stated)) if stated.statement.key_id() == key => said.push(*stated),
+            Some(Record::Statement(stated)) if stated.statement.key_id() == key => said.push((seq, *stated)),
             _ => {}
         }
         ControlFlow::Continue(())
@@ -198,7 +225,8 @@ fn refill(tx: &mut dyn Transaction, slot: &str) -> Result<()> {
     let mut keys = Keys { view, seen: Vec::new() };
     tables::scan(view, tables::SLOTS, Scan { reverse: true, ..Scan::prefix(&prefix) }, |place, row: SlotRow| {
         let Some((observed_at, seq)) = tables::split_place(place) else { return Ok(ControlFlow::Continue(())) };
-        if !keys.counts_at(row.key, seq)? || is_superseded(&mut keys, row.id)? {
+        let withdrawn = view.get(tables::WITHDRAWN, &row.id.to_string())?.is_some();
+        if withdrawn || !keys.counts_at(row.key, seq)? || is_superseded(&mut keys, row.id)? {
             return Ok(ControlFlow::Continue(()));
         }
         current = Some(CurrentRow { seq, observed_at, value: row.value, stddev: row.stddev });

@@ -3,7 +3,7 @@
 use credence_engine::universal::{self, Outcome};
 use credence_ledger::{Entry, Kind, NewEntry};
 use credence_protocol::{
-    Alias, Canonical, EntityId, KeyId, PublicKey, SecretKey, Signal, Signature, Tag, strict::present,
+    Alias, Canonical, EntityId, KeyId, PublicKey, SecretKey, Signal, Signature, Tag, Uuid, strict::present,
 };
 use data_encoding::HEXLOWER;
 use serde::{Deserialize, Serialize};
@@ -100,6 +100,18 @@ pub struct RevocationRecord {
     /// Why.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "present")]
     pub reason: Option<String>,
+}
+
+/// A signal of its own that the authority no longer stands by, because what it was made of is gone or past.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct WithdrawalRecord {
+    /// Which.
+    pub signal: Uuid,
+    /// About whom.
+    pub agent: EntityId,
+    /// What it measured.
+    pub tag: Tag,
 }
 
 /// One input of a score: a current, applicable signal under one of its tags.
@@ -222,6 +234,8 @@ pub enum Record {
     Score(RecordedScore),
     /// A revocation.
     Revocation(RevocationRecord),
+    /// A signal withdrawn.
+    Withdrawal(WithdrawalRecord),
     /// A statement of an author.
     Statement(Box<Stated>),
     /// A kind this version records but does not interpret.
@@ -251,7 +265,10 @@ impl Record {
                 Record::Signal(Box::new(Signal::parse(entry.body().as_bytes()).map_err(damaged)?))
             }
             Kind::Score => Record::Score(entry.record(seq)?),
-            Kind::Revocation => Record::Revocation(entry.record(seq)?),
+            Kind::Revocation => match entry.record(seq) {
+                Ok(revocation) => Record::Revocation(revocation),
+                Err(error) => Record::Withdrawal(entry.record(seq).map_err(|_| error)?),
+            },
             other => Record::Other(other),
         })
     }

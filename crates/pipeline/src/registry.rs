@@ -82,7 +82,7 @@ impl Authority {
     /// Registers a source with its weight.
     pub fn add_source(&self, new: NewSource) -> Result<u64> {
         check_text("description", new.description.as_deref())?;
-        check_text("methodology", new.methodology.as_deref())?;
+        check_methodology(new.methodology.as_deref())?;
         check_weight(new.weight)?;
         write(self.ledger(), move |tx| {
             if tables::get::<SourceRow>(tx, tables::SOURCES, new.source.as_str())?.is_some() {
@@ -110,20 +110,23 @@ impl Authority {
         Ok(seq)
     }
 
-    /// Admits a source as an output-verification provider, by where it says how it verifies; or says who runs it.
+    /// Admits a source as an output-verification provider, by where it says how it verifies; or no longer, by an empty text;
+    /// or says who runs it.
     pub fn describe_source(
         &self,
         source: EntityId,
         methodology: Option<String>,
         owner: Option<EntityId>,
     ) -> Result<u64> {
-        check_text("methodology", methodology.as_deref())?;
-        write(self.ledger(), move |tx| {
+        check_methodology(methodology.as_deref().filter(|text| !text.is_empty()))?;
+        let seq = write(self.ledger(), move |tx| {
             let row = require_source(tx, &source)?;
             let record =
                 SourceRecord { source: source.clone(), weight: row.weight, description: None, owner, methodology };
             append(tx, Kind::Source, &source, Record::Source(record))
-        })
+        })?;
+        self.wake_scorer();
+        Ok(seq)
     }
 
     /// Registers a key for a source or an agent.
@@ -168,6 +171,14 @@ fn check_text(field: &'static str, text: Option<&str>) -> Result<()> {
     if text.is_none_or(fits) { Ok(()) } else { Err(Error::Text { field, limit: MAX_TEXT }) }
 }
 
+/// Where a method is published: an address.
+fn check_methodology(url: Option<&str>) -> Result<()> {
+    check_text("methodology", url)?;
+    let address =
+        |url: &str| ["https://", "http://"].iter().any(|start| url.len() > start.len() && url.starts_with(start));
+    if url.is_none_or(address) { Ok(()) } else { Err(Error::Methodology) }
+}
+
 fn check_weight(weight: f64) -> Result<()> {
     if is_weight(weight) { Ok(()) } else { Err(Error::Weight(weight)) }
 }
@@ -207,12 +218,13 @@ fn revoke(tx: &mut dyn Transaction, key: KeyId, from: Option<u64>, reason: Optio
     append(tx, Kind::Revocation, &row.source, Record::Revocation(record))
 }
 
-fn append(tx: &mut dyn Transaction, kind: Kind, subject: &EntityId, record: Record) -> Result<u64> {
+pub(crate) fn append(tx: &mut dyn Transaction, kind: Kind, subject: &EntityId, record: Record) -> Result<u64> {
     let entry = match &record {
         Record::Agent(body) => record::entry(kind, subject, body)?,
         Record::Source(body) => record::entry(kind, subject, body)?,
         Record::Key(body) => record::entry(kind, subject, body)?,
         Record::Revocation(body) => record::entry(kind, subject, body)?,
+        Record::Withdrawal(body) => record::entry(kind, subject, body)?,
         Record::Signal(_) | Record::Score(_) | Record::Statement(_) | Record::Other(_) => {
             return Err(
                 credence_ledger::Error::Log("signals, statements and scores have their own way in".into()).into()

@@ -147,6 +147,20 @@ pub enum Rejection {
         /// When it closed.
         closed: Timestamp,
     },
+    /// The contract is refuted already.
+    #[error("contract '{contract}' came to the contrary already ({why}): there is nothing left to refute")]
+    AlreadyRefuted {
+        /// Which.
+        contract: String,
+        /// By what.
+        why: String,
+    },
+    /// The same claim a third time.
+    #[error("the same claim was put against '{0}' twice before")]
+    Resubmitted(String),
+    /// An agent that has not said who it is.
+    #[error("'{0}' has not said who it is: declare its identity first (`credence agent identify`)")]
+    NoIdentity(EntityId),
     /// Challenging oneself.
     #[error("'{0}' cannot challenge its own contract")]
     OwnContract(EntityId),
@@ -170,17 +184,15 @@ pub enum Rejection {
         why: String,
     },
     /// A verification by someone who may not.
-    #[error("'{author}' cannot verify contracts of '{agent}': {why}")]
+    #[error("'{author}' cannot verify this contract: {why}")]
     NotVerifier {
         /// Who tried.
         author: EntityId,
-        /// Whose contract.
-        agent: EntityId,
         /// Why not.
         why: &'static str,
     },
     /// A second final word.
-    #[error("contract '{contract}' has a final verification already: '{verification}'")]
+    #[error("contract '{contract}' is settled already, by '{verification}'")]
     AlreadyVerified {
         /// Which.
         contract: String,
@@ -263,6 +275,9 @@ impl Rejection {
             Rejection::UnknownChallenge(_) => "unknown_challenge",
             Rejection::AlreadyResolved { .. } => "already_resolved",
             Rejection::WindowClosed { .. } => "window_closed",
+            Rejection::AlreadyRefuted { .. } => "already_refuted",
+            Rejection::Resubmitted(_) => "resubmitted",
+            Rejection::NoIdentity(_) => "no_identity",
             Rejection::OwnContract(_) => "own_contract",
             Rejection::TooManyOpen { .. } => "too_many_open",
             Rejection::OwnReview(_) => "own_review",

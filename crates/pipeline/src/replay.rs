@@ -15,6 +15,7 @@ use crate::{
     projection,
     record::Record,
     score,
+    statements::Said,
     tables::{self, TABLES},
 };
 
@@ -124,9 +125,16 @@ impl<'a> Fold<'a> {
     /// Folds one entry in; a score event is made again first.
     pub(crate) fn step(&mut self, seq: u64, entry: &Entry, record: &Record) -> Result<()> {
         match record {
-            Record::Source(_) | Record::Statement(_) | Record::Revocation(_) => self.weights = None,
+            Record::Source(_) | Record::Revocation(_) => self.weights = None,
+            Record::Statement(stated) if matches!(stated.said, Said::Summary(..)) => self.weights = None,
             Record::Signal(signal) => {
-                if let Some(wrong) = derive::wrong(&self.scratch, signal)? {
+                let moment = Appended { seq, recorded_at: entry.recorded_at };
+                if let Some(wrong) = derive::wrong(&self.scratch, signal, moment)? {
+                    self.report.differences.add(seq, wrong);
+                }
+            }
+            Record::Withdrawal(withdrawal) => {
+                if let Some(wrong) = derive::wrongly_withdrawn(&self.scratch, withdrawal, entry.recorded_at)? {
                     self.report.differences.add(seq, wrong);
                 }
             }

@@ -17,7 +17,7 @@ static VALIDATORS: LazyLock<[(StatementKind, Option<Validator>); 7]> = LazyLock:
 
 fn compile(schema: &str) -> Option<Validator> {
     let schema: Value = serde_json::from_str(schema).ok()?;
-    jsonschema::validator_for(&schema).ok()
+    jsonschema::options().should_validate_formats(true).build(&schema).ok()
 }
 
 /// Checks a record of `kind`; the first violation is named with its place.

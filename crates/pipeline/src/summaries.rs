@@ -49,13 +49,21 @@ pub(crate) fn apply(
 ) -> Result<()> {
     let place = place(&record.agent, &record.window, provider);
     let former: Option<SummaryRow> = tables::get(tx, tables::SUMMARIES, &place)?;
-    // From now on the agent has no say on its provider, wherever that is an agent too.
-    if former.is_none() && tables::get::<AgentRow>(tx, tables::AGENTS, provider.as_str())?.is_some() {
+    // From now on the agent's praise does not carry its provider, wherever that is an agent too.
+    let vouched = vouches(tx, provider, &record.agent)?;
+    if !vouched && counts_as_report(report) && tables::get::<AgentRow>(tx, tables::AGENTS, provider.as_str())?.is_some()
+    {
+        reputation::unpraise(tx, provider, &record.agent)?;
         tables::put(tx, tables::PENDING, provider.as_str(), &at.seq)?;
+    }
+    let window = Window::parse(&record.window).unwrap_or(SIGNAL_WINDOW);
+    if let Some(former) = &former {
+        tx.delete(tables::DUE, &tables::due(lapses(former.updated_at, window), &record.agent))?;
     }
     let stakes_before = former.map_or((0, 0), |former| {
         let (all, high) = counts(&former.summary);
-        (former.stakes_before.0 + all, former.stakes_before.1 + high)
+        let (before, before_high) = former.stakes_before;
+        (before.saturating_add(all), before_high.saturating_add(high))
     });
     let updated_at = match report {
         Report::Applicable(summary) => summary.updated_at,
@@ -69,7 +77,31 @@ pub(crate) fn apply(
         stakes_before,
     };
     tables::put(tx, tables::SUMMARIES, &place, &row)?;
+    tables::put(tx, tables::DUE, &tables::due(lapses(row.updated_at, window), &record.agent), &at.seq)?;
     Ok(tables::put(tx, tables::DERIVE, record.agent.as_str(), &at.seq)?)
+}
+
+/// When a window that ended at `updated_at` is wholly past.
+fn lapses(updated_at: Timestamp, window: Window) -> Timestamp {
+    updated_at.plus_seconds(window.days() * reputation::DAY_SECONDS + 1)
+}
+
+fn counts_as_report(report: &Report) -> bool {
+    matches!(report, Report::Applicable(_))
+}
+
+/// Puts every agent that `provider` reports on into the queue: what its reports are worth has changed.
+pub(crate) fn reconsider(tx: &mut dyn Transaction, provider: &EntityId, seq: u64) -> Result<()> {
+    let mut agents = std::collections::BTreeSet::new();
+    tx.scan(tables::SUMMARIES, Scan::all(), &mut |key, _| {
+        if let Some((agent, window_and_provider)) = key.split_once('/')
+            && window_and_provider.split_once('/').is_some_and(|(_, name)| name == provider.as_str())
+        {
+            agents.insert(agent.to_owned());
+        }
+        ControlFlow::Continue(())
+    })?;
+    agents.iter().try_for_each(|agent| Ok(tables::put(tx, tables::DERIVE, agent, &seq)?))
 }
 
 /// The end of the window that a summary names.
@@ -84,10 +116,12 @@ fn counts(summary: &StrictValue) -> (u64, u64) {
     }
 }
 
-/// Whether `provider` reports on `agent`: then the agent's word on its provider counts for nothing.
+/// Whether `provider` has a report on `agent` that can count: then the agent's praise of its provider counts for nothing. A
+/// report too small to count must not silence anyone.
 pub(crate) fn vouches(view: &(impl View + ?Sized), provider: &EntityId, agent: &EntityId) -> Result<bool> {
     for window in Window::ALL {
-        if view.get(tables::SUMMARIES, &place(agent, window.key(), provider))?.is_some() {
+        let row: Option<SummaryRow> = tables::get(view, tables::SUMMARIES, &place(agent, window.key(), provider))?;
+        if row.is_some_and(|row| is_large_enough(&row)) {
             return Ok(true);
         }
     }
@@ -97,13 +131,17 @@ pub(crate) fn vouches(view: &(impl View + ?Sized), provider: &EntityId, agent: &
 /// Whoever reports on `agent`.
 pub(crate) fn providers_of(view: &(impl View + ?Sized), agent: &str) -> Result<Vec<String>> {
     let mut providers = Vec::new();
-    view.scan(tables::SUMMARIES, Scan::prefix(&format!("{agent}/")), &mut |key, _| {
-        providers.extend(key.rsplit('/').next().map(str::to_owned));
-        ControlFlow::Continue(())
+    tables::scan(view, tables::SUMMARIES, Scan::prefix(&format!("{agent}/")), |key, row: SummaryRow| {
+        providers.extend(key.rsplit('/').next().filter(|_| is_large_enough(&row)).map(str::to_owned));
+        Ok(ControlFlow::Continue(()))
     })?;
     providers.sort_unstable();
     providers.dedup();
     Ok(providers)
+}
+
+fn is_large_enough(row: &SummaryRow) -> bool {
+    row.summary.0.get("totalChecks").and_then(serde_json::Value::as_f64).is_some_and(|n| n >= DEFAULT_MIN_CHECKS as f64)
 }
 
 /// What is odd about a provider's report.

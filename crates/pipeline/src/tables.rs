@@ -18,7 +18,9 @@
 //! | `contracts` | id | a claim, and what became of it |
 //! | `agent_contracts` | agent/seq | the contracts of an agent, oldest first |
 //! | `settled` | agent/seq | what an agent's contracts came to, oldest first |
-//! | `citations` | contract/agent | who took a contract up, and what that weighs |
+//! | `citations` | agent/peer | who took an agent's contracts up, and what that weighs |
+//! | `dealings` | contract/agent | that an agent took a contract up or disputed it |
+//! | `withdrawn` | id | signals of its own that the authority withdrew |
 //! | `challenges` | id | a challenge, and what became of it |
 //! | `open_challenges` | challenger/id | those not settled yet |
 //! | `claims` | contract/challenger/digest | what was claimed against a contract |
@@ -27,6 +29,7 @@
 //! | `reputations` | agent | the reputation now |
 //! | `reputation_events` | agent/seq | every reputation |
 //! | `summaries` | agent/window/provider | the newest output-verification summary |
+//! | `due` | time/agent | when those signals may have to be withdrawn: a queue |
 //! | `derive` | agent | agents of whom the authority's own signals are to be emitted: a queue, like `pending` |
 //! | `pending` | agent, or `*` for all | agents to be scored: a queue, not a projection, and not compared by replay |
 
@@ -68,13 +71,17 @@ pub const CONTRACTS: Table = Table("contracts");
 pub const AGENT_CONTRACTS: Table = Table("agent_contracts");
 /// agent/seq → [`SettledRow`](crate::reputation::rows::SettledRow)
 pub const SETTLED: Table = Table("settled");
-/// contract/agent → weight
+/// agent/peer → [`ReviewRow`](crate::reputation::rows::ReviewRow)
 pub const CITATIONS: Table = Table("citations");
+/// contract/agent → seq
+pub const DEALINGS: Table = Table("dealings");
+/// id → seq
+pub const WITHDRAWN: Table = Table("withdrawn");
 /// id → [`ChallengeRow`](crate::reputation::rows::ChallengeRow)
 pub const CHALLENGES: Table = Table("challenges");
 /// challenger/id → seq
 pub const OPEN_CHALLENGES: Table = Table("open_challenges");
-/// contract/challenger/digest → id
+/// contract/challenger/digest → how often
 pub const CLAIMS: Table = Table("claims");
 /// agent/seq → [`DisputeRow`](crate::reputation::rows::DisputeRow)
 pub const DISPUTES: Table = Table("disputes");
@@ -86,6 +93,8 @@ pub const REPUTATIONS: Table = Table("reputations");
 pub const REPUTATION_EVENTS: Table = Table("reputation_events");
 /// agent/window/provider → [`SummaryRow`](crate::summaries::SummaryRow)
 pub const SUMMARIES: Table = Table("summaries");
+/// time/agent → the seq that asked: when the authority's own signals are to be looked at again
+pub const DUE: Table = Table("due");
 /// agent → the seq that asked
 pub const DERIVE: Table = Table("derive");
 /// agent or [`EVERYONE`] → the seq that asked
@@ -111,6 +120,8 @@ pub const TABLES: &[Table] = &[
     AGENT_CONTRACTS,
     SETTLED,
     CITATIONS,
+    DEALINGS,
+    WITHDRAWN,
     CHALLENGES,
     OPEN_CHALLENGES,
     CLAIMS,
@@ -119,12 +130,13 @@ pub const TABLES: &[Table] = &[
     REPUTATIONS,
     REPUTATION_EVENTS,
     SUMMARIES,
+    DUE,
     DERIVE,
     PENDING,
 ];
 
 /// Queues are not derivable from the entries, and not compared by replay.
-pub const QUEUES: [Table; 2] = [DERIVE, PENDING];
+pub const QUEUES: [Table; 3] = [DUE, DERIVE, PENDING];
 
 /// An agent.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -240,6 +252,11 @@ pub fn agent_seq(agent: &EntityId, seq: u64) -> String {
 /// `agent/source/tag`.
 pub fn slot(agent: &EntityId, source: &EntityId, tag: &Tag) -> String {
     format!("{agent}/{source}/{tag}")
+}
+
+/// `time/agent`, with the time in a form that sorts.
+pub fn due(at: Timestamp, agent: &EntityId) -> String {
+    format!("{:020}/{agent}", at.micros() as u64 ^ (1 << 63))
 }
 
 /// A signal's place in a slot: times and seqs in a form that sorts, times before 1970 included.

@@ -31,6 +31,31 @@ pub fn present<'de, D: Deserializer<'de>, T: Deserialize<'de>>(d: D) -> Result<O
     T::deserialize(d).map(Some)
 }
 
+/// A typed document that must be a JSON object. Derived structs take a list of their fields by position as well, which no
+/// author of a document means.
+pub struct Object<T>(pub T);
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Object<T> {
+    fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
+        struct Members<T>(std::marker::PhantomData<T>);
+        impl<'de, T: Deserialize<'de>> Visitor<'de> for Members<T> {
+            type Value = T;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object")
+            }
+            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<T, A::Error> {
+                T::deserialize(de::value::MapAccessDeserializer::new(map))
+            }
+        }
+        d.deserialize_any(Members(std::marker::PhantomData)).map(Object)
+    }
+}
+
+/// Parses a typed document strictly that must be a JSON object.
+pub fn object<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Error> {
+    typed::<Object<T>>(bytes).map(|Object(document)| document)
+}
+
 /// A JSON value that went through the strict rules.
 #[derive(Debug, Clone, PartialEq, serde::Serialize)]
 #[serde(transparent)]

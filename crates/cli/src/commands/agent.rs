@@ -126,15 +126,16 @@ pub fn run(home: &Home, out: &Output, command: Command) -> Done {
             let row: Option<AgentRow> = tables::get(&*view, tables::AGENTS, id.as_str())?;
             let row = row.ok_or_else(|| credence_pipeline::Error::UnknownAgent(agent))?;
             let live = reader.reading().live(&*view, &id)?;
-            let shown = json!({ "agent": id, "name": row.name, "aliases": row.aliases, "registered_at": row.registered_at, "seq": row.seq, "score": live });
+            let shown = json!({ "agent": id, "name": row.name, "aliases": row.aliases, "owner": row.owner, "registered_at": row.registered_at, "seq": row.seq, "score": live });
             out.show(&shown, || {
                 let aliases: Vec<String> = row.aliases.iter().map(ToString::to_string).collect();
                 format!(
-                    "{id}{}\n  score       {}\n  registered  {} (entry {})\n  aliases     {}",
+                    "{id}{}\n  score       {}\n  registered  {} (entry {})\n  owner       {}\n  aliases     {}",
                     row.name.as_ref().map(|name| format!(" — {name}")).unwrap_or_default(),
                     live.outcome,
                     row.registered_at,
                     row.seq,
+                    row.owner.as_ref().map_or("not said".to_owned(), ToString::to_string),
                     if aliases.is_empty() { "none".to_owned() } else { aliases.join("\n              ") },
                 )
             })?;

@@ -80,13 +80,25 @@ pub fn run(home: &Home, out: &Output, command: Command) -> Done {
         Command::Open(args) => open(home, out, args),
         Command::Resolve(args) => resolve(home, out, args),
         Command::Show { id } => {
-            let row = find(&*home.reader()?.view()?, &id)?;
-            out.show(&json!({ "challenge": id, "row": row }), || {
+            let reader = home.reader()?;
+            let view = reader.view()?;
+            let row = find(&*view, &id)?;
+            let mut details = described(&id, &row);
+            details["record"] = statement::record_at(&*view, row.seq)?;
+            if let Some(seq) = row.resolution {
+                details["resolution"] = statement::record_at(&*view, seq)?;
+            }
+            out.show(&details, || {
                 let ChallengeRow { contract, target, challenger, seq, .. } = &row;
                 format!(
                     "challenge {id} by {challenger} (entry {seq})\n  contract  {contract} of {target}\n  state     {}",
                     state(&row)
-                )
+                ) + &["record", "resolution"]
+                    .iter()
+                    .filter_map(|part| {
+                        Some(format!("\n{part} {}", serde_json::to_string_pretty(details.get(*part)?).ok()?))
+                    })
+                    .collect::<String>()
             })?;
             Ok(ExitCode::SUCCESS)
         }
@@ -131,14 +143,13 @@ fn resolve(home: &Home, out: &Output, args: ResolveArgs) -> Done {
         "resolution_id": statement::fresh_id("resolution"), "challenge_id": args.id, "timestamp": now(),
     });
     record["outcome"] = match args.outcome {
-        Some(Outcome::Successful) => json!("successful"),
-        Some(Outcome::Failed) => json!("failed"),
-        Some(Outcome::Inconclusive) => {
-            ensure!(
-                args.reason.is_some(),
-                "say with --reason why nobody can tell: an inconclusive challenge is documented"
-            );
-            json!("inconclusive")
+        Some(outcome) => {
+            ensure!(args.reason.is_some(), "say why with --reason: what an operator decides is documented");
+            match outcome {
+                Outcome::Successful => json!("successful"),
+                Outcome::Failed => json!("failed"),
+                Outcome::Inconclusive => json!("inconclusive"),
+            }
         }
         None => {
             let verified = contract.verification.as_ref().zip(contract.outcome.map(|(outcome, _)| outcome));
@@ -184,6 +195,15 @@ fn state(row: &ChallengeRow) -> String {
     }
 }
 
+fn described(id: &str, row: &ChallengeRow) -> Value {
+    let state = match row.state {
+        ChallengeState::Open => json!("open"),
+        ChallengeState::Resubmitted => json!("resubmitted"),
+        ChallengeState::Settled(outcome) => json!(outcome),
+    };
+    json!({ "challenge": id, "contract": row.contract, "target": row.target, "challenger": row.challenger, "state": state, "seq": row.seq })
+}
+
 fn list(home: &Home, out: &Output, agent: &str) -> Done {
     let reader = home.reader()?;
     let view = reader.view()?;
@@ -191,7 +211,7 @@ fn list(home: &Home, out: &Output, agent: &str) -> Done {
     let mut rows: Vec<(String, ChallengeRow)> = tables::all(&*view, tables::CHALLENGES)?;
     rows.retain(|(_, row)| row.target == agent || row.challenger == agent);
     rows.sort_by_key(|(_, row)| row.seq);
-    let json: Vec<Value> = rows.iter().map(|(id, row)| json!({ "challenge": id, "row": row })).collect();
+    let json: Vec<Value> = rows.iter().map(|(id, row)| described(id, row)).collect();
     out.show(&json, || {
         if rows.is_empty() {
             return format!("{agent} is in no challenge");

@@ -71,12 +71,12 @@ struct Reputation {
 
 fn reputation(request: &Reputation) -> anyhow::Result<Value> {
     let Reputation { c, t, p, v, q, previous, alpha, delta_max } = *request;
-    let factors = reputation::Factors { c, t, p, v, q };
-    factors.check()?;
+    reputation::Factors { c, t, p, v, q }.check()?;
+    let defaults = reputation::Parameters::default();
+    let factors = reputation::Factors { c, t, p, v, q: q.min(defaults.max_penalty) };
     if let Some(previous) = previous {
         ensure!((0.0..=100.0).contains(&previous), "previous {previous} is outside 0..=100");
     }
-    let defaults = reputation::Parameters::default();
     let parameters = reputation::Parameters {
         alpha: alpha.unwrap_or(defaults.alpha),
         delta_max: delta_max.unwrap_or(defaults.delta_max),
@@ -154,15 +154,15 @@ pub fn run(command: Command) -> Done {
         }
         Command::Hcs25 => Output { json: true }.show(&hcs25::score(&input)?, String::new)?,
         Command::Reputation => {
-            let request: Reputation = strict::typed(&input).context("on standard input")?;
+            let request: Reputation = strict::object(&input).context("on standard input")?;
             Output { json: true }.show(&reputation(&request)?, String::new)?;
         }
         Command::Posterior => {
-            let request: Posterior = strict::typed(&input).context("on standard input")?;
+            let request: Posterior = strict::object(&input).context("on standard input")?;
             Output { json: true }.show(&posterior(&request)?, String::new)?;
         }
         Command::Universal => {
-            let request: Universal = strict::typed(&input).context("on standard input")?;
+            let request: Universal = strict::object(&input).context("on standard input")?;
             let weighted: Vec<_> = request
                 .signals
                 .iter()

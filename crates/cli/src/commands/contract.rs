@@ -27,8 +27,8 @@ pub enum Command {
     List {
         /// An agent's id or alias
         agent: String,
-        #[arg(long, default_value_t = 30)]
-        limit: usize,
+        #[arg(long, default_value_t = 30, value_parser = clap::value_parser!(u32).range(1..))]
+        limit: u32,
     },
 }
 
@@ -85,7 +85,7 @@ pub struct VerifyArgs {
     /// The source that verified it
     #[arg(long, value_name = "SOURCE")]
     by: EntityId,
-    /// A digest of what it was verified by [default: the contract's own]
+    /// A digest of what it was verified by [default: the one that the contract promised]
     #[arg(long, value_name = "HASH")]
     verification_hash: Option<String>,
     #[command(flatten)]
@@ -98,11 +98,20 @@ pub fn run(home: &Home, out: &Output, command: Command) -> Done {
         Command::Verify(args) => verify(home, out, args),
         Command::Show { id } => {
             let reader = home.reader()?;
-            let row = find(&*reader.view()?, &id)?;
-            out.show(&json!({ "contract": id, "row": row }), || shown(&id, &row))?;
+            let view = reader.view()?;
+            let row = find(&*view, &id)?;
+            let mut details = described(&id, &row);
+            details["record"] = statement::record_at(&*view, row.seq)?;
+            out.show(&details, || {
+                format!(
+                    "{}\n{}",
+                    shown(&id, &row),
+                    serde_json::to_string_pretty(&details["record"]).unwrap_or_default()
+                )
+            })?;
             Ok(ExitCode::SUCCESS)
         }
-        Command::List { agent, limit } => list(home, out, &agent, limit),
+        Command::List { agent, limit } => list(home, out, &agent, limit as usize),
     }
 }
 
@@ -152,18 +161,26 @@ fn record(args: &PublishArgs, agent: &EntityId, risk: Risk) -> Value {
 }
 
 fn verify(home: &Home, out: &Output, args: VerifyArgs) -> Done {
-    let row = find(&*home.reader()?.view()?, &args.id)?;
-    let context = row.facts.context.unwrap_or_else(|| "none".to_owned());
+    anyhow::ensure!(args.outcome.abs() <= 1.0, "--outcome {} is not from -1 to 1", args.outcome);
+    // Signed elsewhere, the contract is known by its id alone.
+    let row = match home.reader().and_then(|reader| find(&*reader.view()?, &args.id)) {
+        Ok(row) => Some(row),
+        Err(_) if args.sign.sign_only => None,
+        Err(error) => return Err(error),
+    };
+    let promised = row.as_ref().and_then(|row| row.verification_hash.clone());
+    let context = row.as_ref().and_then(|row| row.facts.context.clone());
     let record = json!({
         "verification_id": statement::fresh_id("verification"), "related_object_type": "signal",
-        "related_object_id": args.id, "context_hash": context,
-        "verification_hash": args.verification_hash.unwrap_or_else(|| "none".to_owned()),
+        "related_object_id": args.id, "context_hash": context.unwrap_or_else(|| "none".to_owned()),
+        "verification_hash": args.verification_hash.or(promised).unwrap_or_else(|| "none".to_owned()),
         "timestamp": now(), "status": "final", "outcome": args.outcome,
     });
     let draft = Draft::new(args.by.clone(), StatementKind::Verification, record);
+    let agent = row.map_or_else(String::new, |row| row.agent.to_string());
     statement::publish(home, out, draft, &args.sign, |_| {
-        let what = format!("{} verified contract {} of {}: {}", args.by, args.id, row.agent, args.outcome);
-        Ok(Told { what, details: json!({ "contract": args.id, "agent": row.agent, "outcome": args.outcome }) })
+        let what = format!("{} verified contract {} of {agent}: {}", args.by, args.id, args.outcome);
+        Ok(Told { what, details: json!({ "contract": args.id, "agent": agent, "outcome": args.outcome }) })
     })
 }
 
@@ -173,19 +190,28 @@ pub fn find(view: &dyn credence_ledger::View, id: &str) -> anyhow::Result<Contra
 }
 
 fn shown(id: &str, row: &ContractRow) -> String {
-    let ContractRow { agent, at, closes, facts, outcome, verification, seq } = row;
-    let outcome = match (outcome.map(|(outcome, _)| outcome), verification) {
-        (Some(outcome), Some(verification)) => format!("{outcome} by {verification}"),
-        (Some(outcome), None) => format!("{outcome}: refuted by a challenge"),
-        (None, _) => "not known yet".to_owned(),
+    let ContractRow { agent, at, closes, facts, seq, .. } = row;
+    let outcome = match (row.outcome.map(|(outcome, _)| outcome), &row.verification, &row.refuted_by) {
+        (Some(outcome), Some(verification), _) => format!("{outcome} by {verification}"),
+        (Some(outcome), None, by) => format!("{outcome}: refuted by {}", by.as_deref().unwrap_or("a challenge")),
+        (None, ..) => "not known yet".to_owned(),
     };
     let probability = facts.probability.map_or("none given".to_owned(), |p| p.to_string());
     format!(
-        "contract {id} of {agent} (entry {seq})\n  published    {at}\n  challenges   until {closes}\n  risk         {}\n  probability  {probability}\n  transparency {:.2}\n  adoption     {:.2}\n  outcome      {outcome}",
+        "contract {id} of {agent} (entry {seq})\n  published    {at}\n  challenges   until {closes}\n  risk         {}\n  probability  {probability}\n  transparency {:.2}\n  outcome      {outcome}",
         band(facts.band),
         facts.checklist.score(),
-        facts.adoption,
     )
+}
+
+fn described(id: &str, row: &ContractRow) -> Value {
+    let outcome = row.outcome.map(|(value, entry)| json!({ "value": value, "entry": entry }));
+    json!({
+        "contract": id, "agent": row.agent, "seq": row.seq, "published": row.at, "challenges_until": row.closes,
+        "risk_band": band(row.facts.band), "probability": row.facts.probability,
+        "transparency": row.facts.checklist.score(), "outcome": outcome, "verification": row.verification,
+        "refuted_by": row.refuted_by,
+    })
 }
 
 fn band(band: RiskBand) -> &'static str {
@@ -203,16 +229,14 @@ fn list(home: &Home, out: &Output, agent: &str, limit: usize) -> Done {
     let mut ids: Vec<String> = Vec::new();
     let prefix = format!("{agent}/");
     let scan = Scan { reverse: true, ..Scan::prefix(&prefix) };
-    if limit > 0 {
-        tables::scan(&*view, tables::AGENT_CONTRACTS, scan, |_, id| {
-            ids.push(id);
-            let more = std::ops::ControlFlow::Continue(());
-            Ok(if ids.len() == limit { std::ops::ControlFlow::Break(()) } else { more })
-        })?;
-    }
+    tables::scan(&*view, tables::AGENT_CONTRACTS, scan, |_, id| {
+        ids.push(id);
+        let more = std::ops::ControlFlow::Continue(());
+        Ok(if ids.len() == limit { std::ops::ControlFlow::Break(()) } else { more })
+    })?;
     let rows: Vec<(String, ContractRow)> =
         ids.into_iter().map(|id| find(&*view, &id).map(|row| (id, row))).collect::<anyhow::Result<_>>()?;
-    let json: Vec<Value> = rows.iter().map(|(id, row)| json!({ "contract": id, "row": row })).collect();
+    let json: Vec<Value> = rows.iter().map(|(id, row)| described(id, row)).collect();
     out.show(&json, || {
         if rows.is_empty() {
             return format!("{agent} has no contracts");

@@ -1,12 +1,15 @@
 //! `compute output-verification` and `compute hcs25`.
 
-use anyhow::{Context, bail};
+use anyhow::{Context, bail, ensure};
 use credence_engine::hcs25::{
     Config, Error, Profile, Record, Rounding, Snapshot, Subject, catalogue,
     output_verification::{DEFAULT_MIN_CHECKS, Parameters, Report, Summary},
     providers::{self, Measure, Party, ProviderReport},
 };
-use credence_protocol::{Timestamp, strict, strict::StrictValue};
+use credence_protocol::{
+    Timestamp, strict,
+    strict::{Object, StrictValue},
+};
 use serde::Deserialize;
 use serde_json::{Number, Value, json};
 
@@ -18,6 +21,9 @@ pub fn output_verification(input: &[u8], profile: Profile) -> anyhow::Result<Val
     let parameters = Parameters::default();
     if value.get("totalChecks").is_some() {
         return Ok(match Summary::from_value(&value, DEFAULT_MIN_CHECKS)? {
+            Report::Applicable(summary) if stale(&summary, &value)? => {
+                json!({ "applicable": false, "reason": "stale: its window has passed" })
+            }
             Report::Applicable(summary) => {
                 let mut shown = json!(parameters.evaluate(&summary, profile));
                 shown["applicable"] = json!(true);
@@ -38,7 +44,9 @@ pub fn output_verification(input: &[u8], profile: Profile) -> anyhow::Result<Val
     let entries = list.as_array().context("providers is not a list")?;
     let mut reports = Vec::with_capacity(entries.len());
     for (n, entry) in entries.iter().enumerate() {
-        let who: PartyWire = serde_json::from_value(entry.clone()).with_context(|| format!("providers[{n}]"))?;
+        let Object(who): Object<PartyWire> =
+            serde_json::from_value(entry.clone()).with_context(|| format!("providers[{n}]"))?;
+        ensure!(!who.id.is_empty(), "providers[{n}]: id is empty");
         let report = Summary::from_value(entry, DEFAULT_MIN_CHECKS);
         let report = report.with_context(|| format!("provider '{}'", who.id))?;
         reports.push(ProviderReport { provider: who.into(), report });
@@ -46,6 +54,14 @@ pub fn output_verification(input: &[u8], profile: Profile) -> anyhow::Result<Val
     let agent = request.agent.map(Party::from);
     let combined = providers::combine(&reports, agent.as_ref(), request.now, &parameters, Measure::Standard(profile))?;
     Ok(json!(combined))
+}
+
+/// Whether the summary is past its window at the `now` beside it; without one nothing is stale.
+fn stale(summary: &Summary, value: &Value) -> anyhow::Result<bool> {
+    let Some(now) = value.get("now") else { return Ok(false) };
+    let now: Timestamp = serde_json::from_value(now.clone()).context("now")?;
+    summary.not_from_the_future(now)?;
+    Ok(summary.is_stale(now))
 }
 
 #[derive(Deserialize)]
@@ -90,7 +106,7 @@ impl From<AgentWire> for Party {
 #[serde(deny_unknown_fields)]
 struct Request {
     subject: StrictValue,
-    adapters: Vec<Chosen>,
+    adapters: Vec<Object<Chosen>>,
     #[serde(default = "reference")]
     profile: Profile,
     stale_multiplier: Option<f64>,
@@ -116,9 +132,9 @@ struct Chosen {
 
 /// The record of a subject.
 pub fn score(input: &[u8]) -> anyhow::Result<Record> {
-    let request: Request = strict::typed(input).context("on standard input")?;
+    let request: Request = strict::object(input).context("on standard input")?;
     let mut adapters = Vec::new();
-    for Chosen { adapter, options, weight } in request.adapters {
+    for Object(Chosen { adapter, options, weight }) in request.adapters {
         let chosen = match adapter.as_str() {
             "*" if options.is_some() => bail!("adapter '*' has no options: name the adapter they are for"),
             "*" => catalogue::all(request.profile)?,

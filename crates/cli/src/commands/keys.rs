@@ -25,14 +25,14 @@ use crate::{
 
 #[derive(Subcommand)]
 pub enum Command {
-    /// Make a key for a source and register it
+    /// Make a key for a source or an agent and register it
     Generate {
         source: EntityId,
         /// Where to write the private key [default: keys/SOURCE.jwk in the authority's folder]
         #[arg(long, value_name = "FILE")]
         out: Option<PathBuf>,
     },
-    /// Register a source's public key that was made elsewhere
+    /// Register a public key of a source or an agent that was made elsewhere
     Add {
         source: EntityId,
         /// did:key:…, base64url, or a file with a JWK

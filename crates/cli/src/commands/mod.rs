@@ -20,6 +20,7 @@ pub mod schema;
 pub mod score;
 pub mod signal;
 pub mod source;
+pub mod statement;
 pub mod stats;
 pub mod tags;
 pub mod verify;

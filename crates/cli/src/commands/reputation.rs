@@ -1,7 +1,10 @@
 use std::process::ExitCode;
 
-use credence_engine::reputation::{PROTOCOL_VERSION, Tier, stddev};
-use credence_pipeline::reputation::{self, rows::ReputationRow};
+use credence_engine::reputation::{Tier, stddev};
+use credence_pipeline::{
+    derive,
+    reputation::{self, rows::ReputationRow},
+};
 use serde_json::{Value, json};
 
 use super::Done;
@@ -26,7 +29,7 @@ pub fn run(home: &Home, out: &Output, args: Args) -> Done {
     let limit = args.limit as usize;
     let rows = reputation::history(&*view, &agent, limit + 1)?;
     let Some(now) = rows.first() else {
-        let shown = json!({ "agent_id": agent, "events": 0, "standing": "new", "score": null });
+        let shown = json!({ "agent": agent, "reputation": null, "standing": "new", "events": 0 });
         out.show(&shown, || {
             format!("{agent}  new: nothing is known of its dealings yet, which says nothing against it")
         })?;
@@ -36,9 +39,8 @@ pub fn run(home: &Home, out: &Output, args: Args) -> Done {
     let is_new = now.events < established;
     let events: Vec<Value> = rows.iter().take(limit).map(|row| json!(row)).collect();
     let shown = json!({
-        "agent_id": agent, "score": now.score, "stddev": stddev(now.events), "tier": Tier::of(now.score), "as_of": now.at,
-        "protocol_version": PROTOCOL_VERSION, "components": components(now), "raw": now.raw, "events": now.events,
-        "standing": if is_new { "new" } else { "established" }, "basis": now.basis, "last": events,
+        "agent": agent, "reputation": derive::published(&agent, now), "standing": if is_new { "new" } else { "established" },
+        "events": now.events, "stddev": stddev(now.events), "raw": now.raw, "basis": now.basis, "last": events,
     });
     out.show(&shown, || {
         let head = if is_new {
@@ -61,11 +63,6 @@ pub fn run(home: &Home, out: &Output, args: Args) -> Done {
     Ok(ExitCode::SUCCESS)
 }
 
-fn components(row: &ReputationRow) -> Value {
-    let f = row.factors;
-    json!({ "C": f.c, "T": f.t, "P": f.p, "V": f.v, "Q": f.q })
-}
-
 fn factors(row: &ReputationRow) -> String {
     let b = &row.basis;
     let number = |part: &str, field: &str| b[part][field].as_f64().unwrap_or_default();
@@ -84,7 +81,7 @@ fn factors(row: &ReputationRow) -> String {
     let outcomes = output::count(count("performance", "samples") as usize, "outcome");
     let p = format!("risk-adjusted {:.2} from {outcomes} ({method})", number("performance", "rap"));
     let v = format!(
-        "adoption {:.2}, survival {:.2} (held out against {:.2}, refuted {}), helpfulness {:.2} ({})",
+        "adoption {:.2}, survival {:.2} (held out against {:.2}; {} refuted, on either side), helpfulness {:.2} ({})",
         number("validation", "adoption"),
         number("validation", "survival"),
         number("validation", "upheld"),

@@ -1,4 +1,8 @@
-use std::path::PathBuf;
+use std::{
+    collections::{BTreeSet, HashMap},
+    io::{self, Write},
+    path::{Path, PathBuf},
+};
 
 use anyhow::{Context, bail, ensure};
 use credence_engine::hcs25::{
@@ -7,9 +11,11 @@ use credence_engine::hcs25::{
         Check, DEFAULT_MIN_CHECKS, Limits, Parameters, ProviderRef, RolledUp, Rollup, Stake, Verdict, Window, signal,
     },
 };
-use credence_pipeline::query;
+use credence_pipeline::{Authority, query};
 use credence_protocol::{
-    EntityId, Statement, StatementKind, Timestamp, limits::MAX_CLOCK_SKEW_SECONDS, strict::StrictValue,
+    EntityId, SecretKey, Statement, StatementKind, Timestamp,
+    limits::{MAX_ALIAS_BYTES, MAX_CLOCK_SKEW_SECONDS},
+    strict::StrictValue,
 };
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -17,10 +23,11 @@ use serde_json::{Value, json};
 use super::{Done, answer};
 use crate::{
     home::{Home, now},
+    input,
     lines::Lines,
     output::{self, Output},
     statement,
-    traces::MAX_TRACE_BYTES,
+    traces::{self, MAX_TRACE_BYTES},
 };
 
 #[derive(clap::Args)]
@@ -37,13 +44,25 @@ pub struct Args {
     /// The end of the windows [default: the time of the newest verdict]
     #[arg(long, value_name = "TIME")]
     end: Option<Timestamp>,
+    /// Go on from what this file holds, if it exists, and keep there what is needed for the next time
+    #[arg(long, value_name = "FILE")]
+    state: Option<PathBuf>,
     /// Sign the summaries as the provider and submit them to the authority
     #[arg(long)]
     submit: bool,
+    /// Print the signed summaries, one a line, to be submitted elsewhere (`credence statement submit`)
+    #[arg(long, conflicts_with = "submit")]
+    sign_only: bool,
+    /// Sign although some lines could not be read: what is in them is missing from the summaries
+    #[arg(long)]
+    despite_bad_lines: bool,
     /// The provider's private key [default: the environment's CREDENCE_SIGNING_KEY, else keys/PROVIDER.jwk]
-    #[arg(long, value_name = "FILE", requires = "submit")]
+    #[arg(long, value_name = "FILE")]
     key: Option<PathBuf>,
 }
+
+/// The state of as many agents as are kept is smaller.
+const MAX_STATE_BYTES: u64 = 1024 * 1024 * 1024;
 
 /// A line of `credence verify`; what else it has is passed over.
 #[derive(Deserialize)]
@@ -76,14 +95,20 @@ struct Read {
 }
 
 pub fn run(home: &Home, out: &Output, args: Args) -> Done {
-    let mut rollup = Rollup::new(Limits::default());
-    let read = fill(&mut rollup, out, &args)?;
+    if let Some(end) = args.end {
+        ensure!(end <= now().plus_seconds(MAX_CLOCK_SKEW_SECONDS), "--end {end} is in the future");
+    }
+    let mut rollup = restored(args.state.as_deref())?;
+    let authority = if args.submit { Some(home.authority()?) } else { None };
+    let mut names = Names { authority: authority.as_ref(), known: HashMap::new() };
+    let read = fill(&mut rollup, &mut names, out, &args)?;
     let end = match args.end.or_else(|| rollup.newest()) {
         Some(end) => end,
         None if read.bad_count > 0 => {
             bail!("{}: no line is a verdict; line {}: {}", args.file, read.bad[0].0, read.bad[0].1)
         }
-        None => bail!("{} has no verdicts on an agent: lines need an `agent`, or name one with --agent", args.file),
+        None if args.agent.is_some() => bail!("no verdict is on that agent: {} are on others", read.others),
+        None => bail!("there are no verdicts on an agent: lines need an `agent`, or name one with --agent"),
     };
     let agents: Vec<String> = rollup.agents().map(str::to_owned).collect();
     let mut rolled = Vec::new();
@@ -101,20 +126,81 @@ pub fn run(home: &Home, out: &Output, args: Args) -> Done {
             }
         }
     }
-    let submitted = if args.submit { Some(submit(home, out, &args, &rolled)?) } else { None };
+    ensure!(!rolled.is_empty(), "no verdict lies in a window that ends at {end}");
+    let signs = args.submit || args.sign_only;
+    if let Some((line, error)) = read.bad.first().filter(|_| signs && !args.despite_bad_lines) {
+        bail!(
+            "{} lines could not be read, the first of them line {line}: {error}. Nothing was signed, because what is in them would \
+             be missing; --despite-bad-lines signs all the same",
+            read.bad_count
+        );
+    }
+    if args.sign_only {
+        let key = statement::signing_key(home, &args.provider, args.key.as_ref())?;
+        for up in &rolled {
+            let agent = EntityId::new(&up.agent)
+                .with_context(|| "agents are named by their id where there is no authority to ask")?;
+            writeln!(io::stdout(), "{}", signed(&args, &key, &agent, up)?.canonical())?;
+        }
+        return keep(&args, &rollup).map(|()| answer(read.bad_count > 0));
+    }
+    let submitted = authority.as_ref().map(|authority| submit(home, out, &args, authority, &rolled)).transpose()?;
+    keep(&args, &rollup)?;
     show(out, &args, &rollup, &read, &rolled, submitted.as_deref())?;
     let refused = submitted.iter().flatten().any(Result::is_err);
     Ok(answer(refused || read.bad_count > 0))
 }
 
-fn fill(rollup: &mut Rollup, out: &Output, args: &Args) -> anyhow::Result<Read> {
+/// What an earlier run kept.
+fn restored(path: Option<&Path>) -> anyhow::Result<Rollup> {
+    match path.filter(|path| path.exists()) {
+        None => Ok(Rollup::new(Limits::default())),
+        Some(path) => {
+            let kept: Rollup = serde_json::from_slice(&input::file(path, MAX_STATE_BYTES)?)
+                .with_context(|| format!("--state {} is not a file that `rollup` kept", path.display()))?;
+            Ok(kept.restored(Limits::default()))
+        }
+    }
+}
+
+fn keep(args: &Args, rollup: &Rollup) -> anyhow::Result<()> {
+    match &args.state {
+        Some(path) => traces::write(path, &serde_json::to_vec(rollup)?),
+        None => Ok(()),
+    }
+}
+
+/// The agents' ids, where there is an authority that knows them by any name.
+struct Names<'a> {
+    authority: Option<&'a Authority>,
+    known: HashMap<String, String>,
+}
+
+impl Names<'_> {
+    /// The id of whoever has this name; the name itself where nobody knows it.
+    fn id(&mut self, name: String) -> anyhow::Result<String> {
+        ensure!(
+            !name.is_empty() && name.len() <= MAX_ALIAS_BYTES,
+            "the agent's name is empty or longer than {MAX_ALIAS_BYTES} bytes"
+        );
+        let Some(authority) = self.authority else { return Ok(name) };
+        if let Some(id) = self.known.get(&name) {
+            return Ok(id.clone());
+        }
+        let id = query::resolve(&*authority.ledger().view()?, &name).map_or_else(|_| name.clone(), |id| id.to_string());
+        self.known.insert(name, id.clone());
+        Ok(id)
+    }
+}
+
+fn fill(rollup: &mut Rollup, names: &mut Names<'_>, out: &Output, args: &Args) -> anyhow::Result<Read> {
     let bar = out.progress(None, "verdicts");
     let mut read = Read::default();
     let started = now();
     for line in Lines::open(&args.file, MAX_TRACE_BYTES, 0)? {
         let (number, bytes) = line?;
         bar.inc(1);
-        if let Err(error) = add(rollup, &mut read, args, &bytes, started) {
+        if let Err(error) = add(rollup, names, &mut read, args, &bytes, started) {
             const EXAMPLES: usize = 5;
             read.bad_count += 1;
             if read.bad.len() < EXAMPLES {
@@ -126,7 +212,14 @@ fn fill(rollup: &mut Rollup, out: &Output, args: &Args) -> anyhow::Result<Read> 
     Ok(read)
 }
 
-fn add(rollup: &mut Rollup, read: &mut Read, args: &Args, bytes: &[u8], started: Timestamp) -> anyhow::Result<()> {
+fn add(
+    rollup: &mut Rollup,
+    names: &mut Names<'_>,
+    read: &mut Read,
+    args: &Args,
+    bytes: &[u8],
+    started: Timestamp,
+) -> anyhow::Result<()> {
     let line: Line = serde_json::from_slice(bytes)?;
     if line.error.is_some() {
         read.unjudged += 1;
@@ -142,7 +235,8 @@ fn add(rollup: &mut Rollup, read: &mut Read, args: &Args, bytes: &[u8], started:
     ensure!((0.0..=1.0).contains(&bad), "posterior {bad} is outside 0..=1");
     let at = line.at.unwrap_or(started);
     ensure!(at <= started.plus_seconds(MAX_CLOCK_SKEW_SECONDS), "its time {at} is in the future");
-    let agent = match (&args.agent, line.agent) {
+    let asked = args.agent.clone().map(|asked| names.id(asked)).transpose()?;
+    let agent = match (&asked, line.agent.map(|agent| names.id(agent)).transpose()?) {
         (Some(asked), None) => asked.clone(),
         (Some(asked), Some(agent)) if *asked == agent => agent,
         (None, Some(agent)) => agent,
@@ -161,8 +255,18 @@ fn add(rollup: &mut Rollup, read: &mut Read, args: &Args, bytes: &[u8], started:
 
 type Submitted = Result<u64, String>;
 
-fn submit(home: &Home, out: &Output, args: &Args, rolled: &[RolledUp]) -> anyhow::Result<Vec<Submitted>> {
-    let authority = home.authority()?;
+fn signed(args: &Args, key: &SecretKey, agent: &EntityId, up: &RolledUp) -> anyhow::Result<Statement> {
+    let record = json!({ "agent": agent, "window": up.window, "summary": up.summary });
+    Ok(Statement::sign(args.provider.clone(), StatementKind::Summary, StrictValue(record), key)?)
+}
+
+fn submit(
+    home: &Home,
+    out: &Output,
+    args: &Args,
+    authority: &Authority,
+    rolled: &[RolledUp],
+) -> anyhow::Result<Vec<Submitted>> {
     let key = statement::signing_key(home, &args.provider, args.key.as_ref())?;
     let mut submitted = Vec::with_capacity(rolled.len());
     for up in rolled {
@@ -170,16 +274,13 @@ fn submit(home: &Home, out: &Output, args: &Args, rolled: &[RolledUp]) -> anyhow
         let published = match agent {
             Err(error) => Err(error.to_string()),
             Ok(agent) => {
-                let record = json!({ "agent": agent, "window": up.window, "summary": up.summary });
-                let provider = args.provider.clone();
-                let signed = Statement::sign(provider, StatementKind::Summary, StrictValue(record), &key)?;
-                let published = authority.publish(signed.canonical().as_bytes())?;
+                let published = authority.publish(signed(args, &key, &agent, up)?.canonical().as_bytes())?;
                 published.map(|published| published.seq).map_err(|rejection| rejection.to_string())
             }
         };
         submitted.push(published);
     }
-    statement::settle(&authority, out)?;
+    statement::settle(authority, out)?;
     Ok(submitted)
 }
 
@@ -250,7 +351,7 @@ fn show(
             ];
             line.extend(entry(n).map(|entry| match entry {
                 Ok(seq) => format!("entry {seq}"),
-                Err(error) => error.clone(),
+                Err(_) => "refused".to_owned(),
             }));
             line
         });
@@ -268,7 +369,7 @@ fn show(
         ];
         header.extend(submitted.map(|_| "submitted"));
         let mut text = output::table(&header, &header[2..9], lines);
-        text += &format!("\n\n{} verdicts by {}", read.verdicts, args.provider);
+        text += &format!("\n\n{} by {}", output::count(read.verdicts as usize, "verdict"), args.provider);
         for (count, what) in [
             (read.unjudged, "traces could not be judged"),
             (read.others, "verdicts on other agents, or on none"),
@@ -282,6 +383,14 @@ fn show(
         }
         for (line, error) in &read.bad {
             text += &format!("\n  line {line}: {error}");
+        }
+        if read.bad_count as usize > read.bad.len() {
+            text += &format!("\n  and {} more", read.bad_count as usize - read.bad.len());
+        }
+        let refusals: BTreeSet<&String> =
+            submitted.iter().copied().flatten().filter_map(|one| one.as_ref().err()).collect();
+        for refusal in refusals {
+            text += &format!("\nrefused: {refusal}");
         }
         text
     })

@@ -36,8 +36,11 @@ pub enum Command {
     Provider {
         source: EntityId,
         /// Where it says how it verifies
-        #[arg(long, value_name = "URL")]
-        methodology: String,
+        #[arg(long, value_name = "URL", required_unless_present_any = ["withdraw", "owner"])]
+        methodology: Option<String>,
+        /// Take the admission back
+        #[arg(long, conflicts_with = "methodology")]
+        withdraw: bool,
         /// Who runs it
         #[arg(long)]
         owner: Option<EntityId>,
@@ -63,12 +66,14 @@ pub fn run(home: &Home, out: &Output, command: Command) -> Done {
                 format!("Source {source} with weight {weight} (entry {seq}). Next: `credence keys generate {source}`.")
             })?;
         }
-        Command::Provider { source, methodology, owner } => {
+        Command::Provider { source, methodology, withdraw, owner } => {
             let authority = home.authority()?;
-            let seq = authority.describe_source(source.clone(), Some(methodology.clone()), owner)?;
-            authority.flush()?;
+            let methodology = if withdraw { Some(String::new()) } else { methodology };
+            let seq = authority.describe_source(source.clone(), methodology.clone(), owner)?;
+            crate::statement::settle(&authority, out)?;
             out.show(&json!({ "source": source, "methodology": methodology, "seq": seq }), || {
-                format!("Source {source} is a verification provider from entry {seq} on.")
+                let what = if withdraw { "is no verification provider" } else { "is as said" };
+                format!("Source {source} {what} from entry {seq} on.")
             })?;
         }
         Command::Weight { source, weight } => {
@@ -89,9 +94,12 @@ pub fn run(home: &Home, out: &Output, command: Command) -> Done {
                 .collect();
             out.show(&list, || {
                 let described = |row: &SourceRow| row.description.clone().unwrap_or_default();
-                let lines =
-                    rows.iter().map(|(source, row)| vec![source.clone(), row.weight.to_string(), described(row)]);
-                output::table(&["source", "weight", "description"], &["weight"], lines)
+                let lines = rows.iter().map(|(source, row)| {
+                    let owner = row.owner.as_ref().map(ToString::to_string).unwrap_or_default();
+                    let provider = row.methodology.clone().unwrap_or_default();
+                    vec![source.clone(), row.weight.to_string(), owner, provider, described(row)]
+                });
+                output::table(&["source", "weight", "owner", "verifies as", "description"], &["weight"], lines)
             })?;
         }
     }

@@ -94,6 +94,15 @@ fn several_providers() {
     let later = json!({"providers": [provider("a", 0.95, 0.05, 900)], "now": "2026-12-12T00:00:00Z"});
     let stale = computed(&shell, &["output-verification", "--profile", "reference"], &later);
     assert!(stale["applicable"] == false && stale["reason"].as_str().unwrap().starts_with("stale"), "{stale}");
+    let mut alone = provider("a", 0.95, 0.05, 900);
+    alone["now"] = json!("2026-12-12T00:00:00Z");
+    assert_eq!(computed(&shell, &["output-verification"], &alone)["applicable"], false);
+    let itself = json!({"id": "a", "metadata": {"outputVerificationSummary": {"allowRate": 0.9, "blockRate": 0.1, "avgConfidence": 0.9,
+        "totalChecks": 50, "providers": [{"id": "a"}]}}});
+    let request = json!({"subject": itself, "adapters": [{"adapter": "output-verification"}]});
+    assert_eq!(computed(&shell, &["hcs25"], &request)["breakdown"]["adapters"][0]["applicable"], false);
+    let bounded = computed(&shell, &["reputation"], &json!({"c": 1, "t": 1, "p": 1, "v": 1, "q": 11}));
+    assert!(close(&bounded["raw"], 100.0 / 3.0, 1e-9));
 }
 
 #[test]
@@ -130,6 +139,9 @@ fn bad_input_to_the_models_is_named() {
         ),
         ("output-verification", twice, "'a' is listed twice"),
         ("output-verification", json!({}), "neither an outputVerificationSummary"),
+        ("output-verification", summary("stakeDistribution", json!([{"checks": 5}])), "expected an object"),
+        ("hcs25", subject("subject", json!(["a"])), "expected an object"),
+        ("reputation", json!([1, 1, 1, 1, 0]), "expected an object"),
         ("hcs25", inconsistent, "add up to 1.8"),
         ("hcs25", subject("adapters", json!([])), "at least one adapter"),
         ("hcs25", subject("adapters", json!([{"adapter": "availabilty"}])), "did you mean 'availability'?"),
@@ -204,9 +216,11 @@ fn verdicts_become_signals() {
     shell.audit_passes();
     // Again: the same window is not newer. Nothing is written.
     let size = shell.size();
-    let again =
-        shell.run(&["rollup", "verdicts.jsonl", "--provider", "lab", "--submit", "--end", "2026-01-01T00:00:00Z"]);
-    assert_eq!(again.code, Some(0), "no verdict is in that window: {again:?}");
+    shell.fails(
+        &["rollup", "verdicts.jsonl", "--provider", "lab", "--submit", "--end", "2026-01-01T00:00:00Z"],
+        "no verdict lies in a window",
+    );
+    shell.fails(&["rollup", "verdicts.jsonl", "--provider", "lab", "--end", "2150-01-01T00:00:00Z"], "in the future");
     std::fs::write(
         shell.path("old.jsonl"),
         verdict_lines("bot", 20, false).replace("\"tool\"", "\"at\":\"2026-01-01T00:00:00Z\",\"tool\""),
@@ -241,7 +255,36 @@ fn rollup_needs_no_authority_and_names_bad_lines() {
     let mine: Value = serde_json::from_str(&mine.stdout).unwrap();
     assert_eq!(mine["verdicts"], 13, "a verdict that names no agent is taken for that of the one named");
     let none = shell.run_with(&["rollup", "--provider", "lab"], "");
-    assert!(none.code == Some(1) && none.stderr.contains("has no verdicts"), "{none:?}");
+    assert!(none.code == Some(1) && none.stderr.contains("there are no verdicts"), "{none:?}");
+    shell.ok(&["init", "--origin", "example.org/log"]);
+    let refused = shell.run_with(&["rollup", "--provider", "credence", "--submit"], &lines);
+    assert!(refused.code == Some(1) && refused.stderr.contains("Nothing was signed"), "{refused:?}");
+}
+
+/// A file a day adds up to a month, and a report can be signed far from the authority.
+#[test]
+fn rollups_go_on_where_they_left_off() {
+    let shell = authority(&[], &["bot"]);
+    shell.ok(&["agent", "add", "bot", "--alias", "did:web:bot.example"]);
+    shell.ok(&["source", "add", "lab", "--methodology", "https://example.org/how"]);
+    shell.ok(&["keys", "generate", "lab"]);
+    for _ in 0..3 {
+        shell.run_with(&["rollup", "--provider", "lab", "--state", "rollup.state"], &verdict_lines("bot", 40, true));
+    }
+    let signed = shell.run_with(
+        &["rollup", "--provider", "lab", "--state", "rollup.state", "--sign-only"],
+        &verdict_lines("bot", 1, true),
+    );
+    assert_eq!(signed.stdout.lines().count(), 3, "{signed:?}");
+    let submitted = shell.run_with(&["statement", "submit"], &signed.stdout);
+    assert_eq!(submitted.code, Some(0), "{submitted:?}");
+    assert_eq!(shell.json(&["stats", "bot", "--window", "30d"])["summaries"][0]["summary"]["totalChecks"], 121);
+    // One agent under two names is one agent.
+    let both = verdict_lines("bot", 20, true) + &verdict_lines("did:web:bot.example", 30, true);
+    let ran = shell.run_with(&["rollup", "--provider", "lab", "--submit", "--json"], &both);
+    let shown: Value = serde_json::from_str(&ran.stdout).unwrap();
+    assert_eq!((ran.code, &shown["summaries"][0]["summary"]["totalChecks"]), (Some(0), &json!(50)), "{shown}");
+    shell.audit_passes();
 }
 
 #[test]
@@ -264,9 +307,10 @@ fn a_life_of_contracts_challenges_and_reviews() {
     for who in ["alice", "bob"] {
         shell.ok(&["keys", "generate", who]);
     }
-    shell.ok(&["source", "add", "judge"]);
+    shell.ok(&["source", "add", "judge", "--methodology", "https://example.org/how"]);
     shell.ok(&["keys", "generate", "judge"]);
     assert!(shell.ok(&["reputation", "alice"]).contains("new: nothing is known"));
+    shell.fails(&["contract", "publish", "--agent", "alice", "--risk", "low"], "has not said who it is");
     shell.ok(&["agent", "identify", "alice", "--model", "llm+tools", "--version-hash", "v1", "--rap-method", "sharpe"]);
     let publish = |name: &str| {
         shell.ok(&[
@@ -292,7 +336,7 @@ fn a_life_of_contracts_challenges_and_reviews() {
     };
     publish("rain");
     let new = shell.ok(&["reputation", "alice"]);
-    assert!(new.contains("alice  8.0 (new: 1 of 10 events; a low score means unknown, not bad)"), "{new}");
+    assert!(new.contains("alice  8.0 (new: 0 of 10 events; a low score means unknown, not bad)"), "{new}");
     shell.ok(&["contract", "verify", "rain", "--outcome", "1", "--by", "judge"]);
     shell.ok(&["challenge", "open", "rain", "--by", "bob", "--claim", "{\"rain\":false}", "--id", "ch"]);
     shell.fails(
@@ -306,7 +350,7 @@ fn a_life_of_contracts_challenges_and_reviews() {
     publish("snow");
     shell.ok(&["challenge", "open", "snow", "--by", "bob", "--claim", "{\"snow\":false}", "--id", "ch2"]);
     shell.fails(&["challenge", "resolve", "ch2"], "no final verification yet");
-    shell.fails(&["challenge", "resolve", "ch2", "--outcome", "inconclusive"], "say with --reason");
+    shell.fails(&["challenge", "resolve", "ch2", "--outcome", "inconclusive"], "say why with --reason");
     shell.ok(&["challenge", "resolve", "ch2", "--outcome", "inconclusive", "--reason", "the sensor broke"]);
     let reviewed = shell.ok(&["review", "add", "alice", "--by", "bob", "--rating", "1", "--contract", "rain"]);
     assert!(reviewed.contains("weighs nothing"), "{reviewed}");
@@ -321,12 +365,23 @@ fn a_life_of_contracts_challenges_and_reviews() {
         publish(&format!("c{n}"));
         shell.ok(&["contract", "verify", &format!("c{n}"), "--outcome", "1", "--by", "judge"]);
     }
-    let reputation = shell.json(&["reputation", "alice"]);
-    assert_eq!((&reputation["standing"], &reputation["tier"]), (&json!("established"), &json!("D")));
     let schema: Value = shell.json(&["schema", "reputation-score"]);
-    assert_eq!(schema["title"], "ReputationScore");
+    let conforms = |record: &Value| jsonschema::validator_for(&schema).unwrap().is_valid(record);
+    let new = shell.json(&["reputation", "alice"]);
+    assert!(new["standing"] == "new" && conforms(&new["reputation"]), "{new}");
+    assert!(new["reputation"]["notes"].as_str().unwrap().starts_with("new: "));
+    for n in 4..9 {
+        publish(&format!("c{n}"));
+        shell.ok(&["contract", "verify", &format!("c{n}"), "--outcome", "1", "--by", "judge"]);
+    }
+    let reputation = shell.json(&["reputation", "alice"]);
+    assert_eq!((&reputation["standing"], &reputation["reputation"]["tier"]), (&json!("established"), &json!("D")));
+    assert!(conforms(&reputation["reputation"]) && !conforms(&reputation), "{reputation}");
     let list = shell.json(&["contract", "list", "alice", "--limit", "3"]);
     assert_eq!(list.as_array().unwrap().len(), 3);
+    let shown = shell.json(&["challenge", "show", "ch2"]);
+    assert_eq!((&shown["state"], &shown["resolution"]["reason"]), (&json!("inconclusive"), &json!("the sensor broke")));
+    assert_eq!(shell.json(&["contract", "show", "rain"])["record"]["verification_hash"], "sha256:2");
     assert!(shell.ok(&["contract", "show", "rain"]).contains("outcome      1 by verification-"));
     assert!(shell.ok(&["challenge", "list", "bob"]).contains("inconclusive"));
     let explained = shell.json(&["explain", "alice"]);
@@ -338,6 +393,7 @@ fn a_life_of_contracts_challenges_and_reviews() {
 fn statements_signed_elsewhere_are_submitted_as_they_are() {
     let shell = authority(&[], &["alice"]);
     shell.ok(&["keys", "generate", "alice"]);
+    shell.ok(&["agent", "identify", "alice", "--model", "llm", "--version-hash", "v1"]);
     let record = json!({"signal_id": "c", "origin_agent": "alice", "confidence_metrics": {}, "risk_band": "low"});
     std::fs::write(shell.path("contract.json"), record.to_string()).unwrap();
     let signed = shell.ok(&["contract", "publish", "contract.json", "--sign-only"]);
@@ -349,6 +405,16 @@ fn statements_signed_elsewhere_are_submitted_as_they_are() {
     assert_eq!(shell.size(), size);
     assert!(shell.ok(&["contract", "publish", "signed.json"]).contains(&format!("entry {size}")));
     assert!(shell.ok(&["contract", "publish", "signed.json"]).contains("known already"));
+    assert!(shell.ok(&["statement", "submit", "signed.json"]).contains(&format!("entry {size}")));
+    let both = format!("{}\n{}", signed.trim(), signed.trim().replace("low", "high"));
+    let ran = shell.run_with(&["statement", "submit"], &both);
+    assert!(ran.code == Some(2) && ran.stdout.contains("bad signature"), "{ran:?}");
+    let away = Shell::new();
+    std::fs::copy(shell.path("credence-data/keys/alice.jwk"), away.path("alice.jwk")).unwrap();
+    let verified =
+        away.ok(&["contract", "verify", "c", "--outcome", "1", "--by", "alice", "--key", "alice.jwk", "--sign-only"]);
+    let refused = shell.run_with(&["statement", "submit"], &verified);
+    assert!(refused.code == Some(2) && refused.stdout.contains("cannot verify this contract"), "{refused:?}");
     let keys = shell.json(&["keys", "list"]);
     let of_alice = keys.as_array().unwrap().iter().find(|row| row["source"] == "alice").unwrap();
     let checked = shell.ok(&["check", "signed.json", "--key", of_alice["did"].as_str().unwrap()]);

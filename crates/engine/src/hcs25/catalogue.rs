@@ -5,7 +5,7 @@
 //!
 //! Constants are the reference implementation's. Two departures: `model-tier` without a model id is unavailable (the
 //! reference crashes and takes the whole record with it), and its patterns match whole parts of a model id (`o3` is not in
-//! `pro3d`). Which models are of which tier is not in the standard: the table here is ours, and an option replaces it.
+//! `pro3d`), the longest one winning. Which models are of which tier is not in the standard: the table here is ours, and an option replaces it.
 
 use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::Value;
@@ -478,6 +478,7 @@ const MODEL_TIERS: [(f64, &[&str]); 5] = [
     (
         85.0,
         &[
+            "o3-mini",
             "claude-sonnet-4",
             "gpt-4.1",
             "o4-mini",
@@ -515,8 +516,15 @@ fn model_tier(options: Option<&Value>) -> Result<Vec<Component>, Error> {
         let id = ids.iter().find_map(|field| m.text(&format!("additional.{field}")).or_else(|| m.text(field)));
         let Some(id) = id.filter(|_| !measured) else { return Reading::unavailable(Status::Missing) };
         let id = id.to_lowercase();
-        let hit = tiers.iter().find(|tier| tier.patterns.iter().any(|pattern| names(&id, pattern)));
-        Reading::ok(hit.map_or(UNKNOWN_MODEL, |tier| tier.score))
+        // The longest name wins: `gpt-4o-mini` is not `gpt-4o`. Of equally long ones, the first.
+        let mut hit: Option<(usize, f64)> = None;
+        for (pattern, score) in tiers.iter().flat_map(|tier| tier.patterns.iter().map(|pattern| (pattern, tier.score)))
+        {
+            if names(&id, pattern) && hit.is_none_or(|(length, _)| pattern.len() > length) {
+                hit = Some((pattern.len(), score));
+            }
+        }
+        Reading::ok(hit.map_or(UNKNOWN_MODEL, |(_, score)| score))
     };
     Ok(vec![Component::new("score", move |input| Ok(read(input.metadata()))).not_scorable_when_unavailable()])
 }
@@ -565,6 +573,7 @@ mod tests {
                 .trust_score
         };
         assert_eq!((tier("openai/o3"), tier("acme/pro3d"), tier("openai/GPT-4o")), (95.0, 50.0, 70.0));
+        assert_eq!((tier("openai/gpt-4o-mini"), tier("openai/o3-mini")), (55.0, 85.0));
     }
 
     #[test]

@@ -282,7 +282,11 @@ impl AdapterBuilder {
         let mut components: Vec<(ComponentKey, Component)> = Vec::with_capacity(self.components.len());
         for component in self.components {
             check_weight(|| format!("adapter '{id}', component '{}'", component.name), component.weight)?;
-            components.push((ComponentKey::of(&id, &component.name)?, component));
+            let key = ComponentKey::of(&id, &component.name)?;
+            if components.iter().any(|(known, _)| *known == key) {
+                return Err(Error::DuplicateComponent(key.to_string()));
+            }
+            components.push((key, component));
         }
         let Self { mode, weight, include, exclude, applies, revision, .. } = self;
         Ok(Adapter { id, mode, weight, include, exclude, applies, components, default_key, revision })

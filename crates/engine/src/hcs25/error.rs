@@ -26,6 +26,9 @@ pub enum Error {
     /// An adapter without components.
     #[error("adapter '{0}' has no component: it needs at least one")]
     NoComponents(String),
+    /// Two components of an adapter have one name.
+    #[error("component '{0}' is there twice")]
+    DuplicateComponent(String),
     /// A component's name is not a key.
     #[error("adapter '{adapter}': component name '{name}' is not made of letters, digits, '_', '-' and dots")]
     ComponentName {
@@ -137,6 +140,6 @@ pub enum Error {
     #[error("provider '{0}' is listed twice: one report each")]
     DuplicateProvider(String),
     /// A parameter of the output-verification formulas that makes no sense.
-    #[error("output-verification: {0}")]
+    #[error("{0}")]
     Parameter(String),
 }

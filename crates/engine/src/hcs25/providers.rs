@@ -115,6 +115,9 @@ pub struct ProviderOutcome {
     pub checks: u64,
 }
 
+/// Checks beyond which a provider's word weighs no more in the signal: counts are its own, and cost nothing to invent.
+pub const MAX_WEIGHED_CHECKS: u64 = 10_000;
+
 /// Joins reports on `agent`. Without `now` nothing is stale.
 pub fn combine(
     reports: &[ProviderReport],
@@ -145,7 +148,11 @@ pub fn combine(
                     }
                     Measure::Signal => signal::quality(summary, parameters),
                 };
-                let weight = libm::log10(summary.total_checks as f64 + 1.0);
+                let checks = match measure {
+                    Measure::Standard(_) => summary.total_checks,
+                    Measure::Signal => summary.total_checks.min(MAX_WEIGHED_CHECKS),
+                };
+                let weight = libm::log10(checks as f64 + 1.0);
                 outcome.counted = true;
                 outcome.quality = Some(quality.value);
                 outcome.checks = summary.total_checks;

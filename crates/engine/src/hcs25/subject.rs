@@ -2,7 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use credence_protocol::{Timestamp, strict::StrictValue};
+use credence_protocol::{
+    Timestamp,
+    strict::{Object, StrictValue},
+};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -35,7 +38,7 @@ impl Subject {
             #[serde(default)]
             metadata: Map<String, Value>,
         }
-        let wire: Wire = serde_json::from_value(value).map_err(|e| Error::Subject(e.to_string()))?;
+        let Object(wire): Object<Wire> = serde_json::from_value(value).map_err(|e| Error::Subject(e.to_string()))?;
         let empty = |text: &Option<String>| text.as_deref() == Some("");
         let fields = [("registry", &wire.registry), ("protocol", &wire.protocol), ("class", &wire.class)];
         if wire.id.is_empty() {

@@ -33,8 +33,6 @@ pub struct ContractFacts {
     pub band: RiskBand,
     /// What it has of the transparency checklist.
     pub checklist: Checklist,
-    /// The weight of those who took it up.
-    pub adoption: f64,
 }
 
 /// What is known of an agent in the window.
@@ -50,6 +48,8 @@ pub struct Evidence {
     pub upheld: f64,
     /// Settled challenges in which it was refuted.
     pub refuted: u32,
+    /// The weights of the agents that took its claims up.
+    pub citers: Vec<f64>,
     /// Reviews of it: weight and rating.
     pub reviews: Vec<(f64, f64)>,
     /// Challenges of its own that failed.
@@ -143,8 +143,7 @@ fn consistency(evidence: &Evidence, instability: Option<(f64, usize)>, parameter
 }
 
 fn validation(evidence: &Evidence, parameters: &Parameters) -> Validation {
-    let adopted: Vec<f64> = evidence.contracts.iter().map(|one| one.adoption).collect();
-    let adoption = validation::adoption(&adopted);
+    let adoption = validation::adoption(&evidence.citers, parameters);
     let survival = validation::survival(evidence.upheld, evidence.refuted, parameters);
     let helpfulness = validation::helpfulness(&evidence.reviews, parameters);
     Validation {
@@ -172,13 +171,7 @@ mod tests {
             timestamp: 1.0,
             schema_valid: 1.0,
         };
-        ContractFacts {
-            context: Some("c".into()),
-            probability: Some(probability),
-            band,
-            checklist: full,
-            adoption: 0.0,
-        }
+        ContractFacts { context: Some("c".into()), probability: Some(probability), band, checklist: full }
     }
 
     /// `reference/arn.md` §6, item 7.
@@ -215,11 +208,10 @@ mod tests {
             let settled = contracts.iter().filter_map(|(p, band, outcome, _)| {
                 outcome.map(|outcome| Settled { band: bands_of[*band as usize], probability: Some(*p), outcome })
             }).collect();
-            let contracts = contracts.into_iter().map(|(p, band, _, adoption)| {
-                ContractFacts { adoption, ..contract(p, bands_of[band as usize]) }
-            }).collect();
+            let citers = contracts.iter().map(|(_, _, _, weight)| *weight).collect();
+            let contracts = contracts.into_iter().map(|(p, band, _, _)| contract(p, bands_of[band as usize])).collect();
             let declared = Declared { rap_method: declared.then_some(RapMethod::Sharpe), confidence_bands: bands };
-            let evidence = Evidence { declared, contracts, settled, upheld, refuted, failed_challenges: failed, unversioned_changes: changes, ..Evidence::default() };
+            let evidence = Evidence { declared, contracts, settled, citers, upheld, refuted, failed_challenges: failed, unversioned_changes: changes, ..Evidence::default() };
             let assessed = assess(&evidence, &Parameters::default());
             prop_assert!(assessed.factors.check().is_ok() && assessed.factors.q <= 2.0, "{:?}", assessed);
         }

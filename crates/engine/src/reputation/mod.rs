@@ -68,8 +68,13 @@ pub struct Parameters {
     /// The reputation below which an agent's word on others weighs nothing. Above 11.25, the most that an agent reaches
     /// without a single certified outcome or peer.
     pub peer_floor: f64,
-    /// Weight that reviews must reach together to count half.
+    /// How steeply a word weighs more with reputation: squared, a handful of agents that barely have one cannot lift each
+    /// other.
+    pub peer_exponent: f64,
+    /// Weight that reviews, or those who took claims up, must reach together to count half.
     pub prior_reviews: f64,
+    /// Hours after which a claim that nobody settled counts as having come to nothing.
+    pub unsettled_hours: i64,
     /// What an unversioned change of method adds to q2.
     pub unversioned_change: f64,
     /// What an offence adds to q3.
@@ -78,7 +83,7 @@ pub struct Parameters {
     pub failed_challenges_allowed: u32,
     /// The most that Q can be.
     pub max_penalty: f64,
-    /// Events from which on a reputation is no longer "new", and is emitted as a signal.
+    /// Events made by others from which on a reputation is no longer "new", and is emitted as a signal.
     pub established_events: u64,
 }
 
@@ -123,7 +128,9 @@ impl Default for Parameters {
             neutral_survival: 0.5,
             prior_challenges: 1.0,
             peer_floor: 15.0,
+            peer_exponent: 2.0,
             prior_reviews: 1.0,
+            unsettled_hours: 72,
             unversioned_change: 0.25,
             spam_offence: 0.25,
             failed_challenges_allowed: 3,
@@ -211,7 +218,7 @@ impl Parameters {
 
     /// How much the word of an agent of reputation `score` weighs, 0..=1.
     pub fn peer_weight(&self, score: f64) -> f64 {
-        ((score - self.peer_floor) / (100.0 - self.peer_floor)).clamp(0.0, 1.0)
+        libm::pow(((score - self.peer_floor) / (100.0 - self.peer_floor)).clamp(0.0, 1.0), self.peer_exponent)
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! `V = clamp(0.35·U + 0.45·S + 0.20·H, 0, 1)`
 //!
-//! - U, adoption: the mean over its contracts of how far others took them up;
+//! - U, adoption: `Σ w / (Σ w + prior)` over the agents that took any of its contracts up, each once;
 //! - S, survival: the share of settled challenges in which it was not refuted, on either side: `(Σ w + ½k) / (Σ w + r + k)`
 //!   over the weights w of the peers it held out against and the r times it was refuted; 0.5 without any;
 //! - H, helpfulness: `Σ w·rating / (Σ w + prior)`.
@@ -48,9 +48,10 @@ pub fn helpfulness(reviews: &[(f64, f64)], parameters: &Parameters) -> f64 {
     if weights > 0.0 { sum / (weights + parameters.prior_reviews) } else { 0.0 }
 }
 
-/// U of contracts, each the weight of those who took it up.
-pub fn adoption(contracts: &[f64]) -> f64 {
-    sum(contracts.iter().map(|weight| weight.clamp(0.0, 1.0))) / contracts.len().max(1) as f64
+/// U of the weights of those who took its contracts up.
+pub fn adoption(citers: &[f64], parameters: &Parameters) -> f64 {
+    let weights = sum(citers.iter().copied());
+    if weights > 0.0 { weights / (weights + parameters.prior_reviews) } else { 0.0 }
 }
 
 /// V of its parts.
@@ -66,7 +67,12 @@ mod tests {
     #[test]
     fn cold_start() {
         let parameters = Parameters::default();
-        let v = value(adoption(&[]), survival(0.0, 0, &parameters), helpfulness(&[], &parameters), &parameters);
+        let v = value(
+            adoption(&[], &parameters),
+            survival(0.0, 0, &parameters),
+            helpfulness(&[], &parameters),
+            &parameters,
+        );
         assert!((v - 0.225).abs() < 1e-12);
     }
 
@@ -81,6 +87,6 @@ mod tests {
         assert_eq!((survival(3.0, 1, &plain), survival(0.0, 0, &plain)), (0.75, 0.5));
         assert_eq!((survival(1.0, 0, &parameters), survival(0.0, 1, &parameters)), (0.75, 0.25));
         assert!(survival(0.09, 0, &parameters) < 0.55, "a weak accomplice that loses on purpose is worth little");
-        assert_eq!(adoption(&[0.5, 3.0]), 0.75);
+        assert_eq!(adoption(&[0.5, 0.5], &parameters), 0.5);
     }
 }

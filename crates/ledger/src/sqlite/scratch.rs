@@ -1,6 +1,7 @@
 //! Projections rebuilt apart: the tables are in a temporary database, the entries are those of the real ledger. Replay
 //! folds into it and compares.
 
+use credence_protocol::Timestamp;
 use rusqlite::Connection;
 
 use super::{connection, view};
@@ -64,6 +65,9 @@ impl View for Scratch<'_> {
 }
 
 impl Transaction for Scratch<'_> {
+    fn stamp(&self) -> Result<Timestamp> {
+        Err(Error::NoWriter("a replay records nothing".into()))
+    }
     fn append(&mut self, _: &NewEntry) -> Result<Appended> {
         Err(Error::NoWriter("a replay appends nothing".into()))
     }

@@ -293,10 +293,13 @@ impl View for WriterTransaction<'_> {
 }
 
 impl Transaction for WriterTransaction<'_> {
-    fn append(&mut self, entry: &NewEntry) -> Result<Appended> {
+    fn stamp(&self) -> Result<Timestamp> {
         // A clock that jumps back must not reorder what was recorded.
         let now = (self.clock)();
-        let recorded_at = self.last_recorded.map_or(now, |last| last.max(now));
+        Ok(self.last_recorded.map_or(now, |last| last.max(now)))
+    }
+    fn append(&mut self, entry: &NewEntry) -> Result<Appended> {
+        let recorded_at = self.stamp()?;
         let bytes = entry.encode(recorded_at)?;
         let leaf = merkle::leaf(&bytes);
         let seq = self.size;

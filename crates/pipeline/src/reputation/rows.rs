@@ -39,6 +39,15 @@ pub struct ContractRow {
     /// The final verification, if there is one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub verification: Option<String>,
+    /// The challenge that refuted it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub refuted_by: Option<String>,
+    /// What it can be verified by.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub verification_hash: Option<String>,
+    /// The key that signed it was revoked: it is no contract any more.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub void: bool,
 }
 
 /// A settled claim, as the formulas see it.
@@ -64,6 +73,9 @@ pub struct ChallengeRow {
     pub challenger: EntityId,
     /// What became of it.
     pub state: ChallengeState,
+    /// The entry that settled it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub resolution: Option<u64>,
 }
 
 /// Where a challenge stands.
@@ -93,7 +105,7 @@ pub struct DisputeRow {
     pub resubmitted: u32,
 }
 
-/// A review that weighs something.
+/// A review, or a citation, that weighs something.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct ReviewRow {
     /// The entry.
@@ -115,7 +127,7 @@ pub struct ReputationRow {
     pub at: Timestamp,
     /// What happened.
     pub cause: String,
-    /// Events so far.
+    /// Events so far that others made: its own publications prove nothing.
     pub events: u64,
     /// R_t.
     pub score: f64,

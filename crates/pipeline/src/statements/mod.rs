@@ -17,12 +17,17 @@ use credence_protocol::{
         VerificationRecord,
     },
 };
+use data_encoding::HEXLOWER;
 use serde::Serialize;
+use sha2::{Digest, Sha256};
 
 use crate::{
     Authority, Rejection, Result, projection,
     record::Record,
-    reputation::rows::{ChallengeRow, ChallengeState},
+    reputation::{
+        self, Tone, Word,
+        rows::{ChallengeRow, ChallengeState, ContractRow},
+    },
     schema,
     summaries::{self, SummaryRow},
     tables::{self, KeyRow},
@@ -83,7 +88,7 @@ impl Stated {
     /// Whom the entry is about. `of` finds the agent of a contract or challenge.
     pub(crate) fn subject(&self, view: &(impl View + ?Sized)) -> Result<Option<EntityId>> {
         let of_contract = |id: &str| -> Result<Option<EntityId>> {
-            let row: Option<crate::reputation::rows::ContractRow> = tables::get(view, tables::CONTRACTS, id)?;
+            let row: Option<ContractRow> = tables::get(view, tables::CONTRACTS, id)?;
             Ok(row.map(|row| row.agent))
         };
         Ok(match &self.said {
@@ -143,7 +148,15 @@ impl Stated {
 
     /// Where the record's id is kept.
     pub(crate) fn id_place(&self) -> Option<String> {
-        self.id().map(|id| format!("{}/{id}", self.statement.kind().key()))
+        let kind = self.statement.kind().key();
+        match &self.said {
+            // It has no id: the same words again are the same identity, not a new declaration.
+            Said::Identity(_) => {
+                let digest = Sha256::digest(self.statement.canonical().as_bytes());
+                Some(format!("{kind}/{}", HEXLOWER.encode(&digest)))
+            }
+            _ => self.id().map(|id| format!("{kind}/{id}")),
+        }
     }
 }
 
@@ -167,7 +180,7 @@ impl Authority {
             Ok(stated) => stated,
             Err(rejection) => return Ok(Err(rejection)),
         };
-        let published = write(self.ledger(), move |tx| settle(tx, stated, now))?;
+        let published = write(self.ledger(), move |tx| settle(tx, stated))?;
         self.wake_scorer();
         Ok(published)
     }
@@ -199,11 +212,7 @@ impl Authority {
 }
 
 /// The second step, in the writer.
-fn settle(
-    tx: &mut dyn Transaction,
-    stated: Stated,
-    now: Timestamp,
-) -> Result<std::result::Result<Published, Rejection>> {
+fn settle(tx: &mut dyn Transaction, stated: Stated) -> Result<std::result::Result<Published, Rejection>> {
     if let Some(seq) = known(tx, &stated)? {
         return Ok(Ok(Published { seq, known: true, remark: None }));
     }
@@ -211,7 +220,8 @@ fn settle(
     if let Some(from) = key.and_then(|key| key.revoked_from) {
         return Ok(Err(Rejection::RevokedKey { key: stated.statement.key_id(), from }));
     }
-    if let Err(rejection) = rules::examine(tx, &stated, now)? {
+    let moment = rules::Moment::at_the_door(tx.stamp()?);
+    if let Err(rejection) = rules::examine(tx, &stated, moment)? {
         return Ok(Err(rejection));
     }
     let Some(subject) = stated.subject(tx)? else {
@@ -242,11 +252,6 @@ fn known(tx: &dyn Transaction, stated: &Stated) -> Result<Option<u64>> {
             let place = summaries::place(&record.agent, &record.window, stated.statement.author());
             tables::get::<SummaryRow>(tx, tables::SUMMARIES, &place)?.map(|row| row.seq)
         }
-        (Said::Identity(record), None) => {
-            let row: Option<crate::reputation::rows::IdentityRow> =
-                tables::get(tx, tables::IDENTITIES, record.agent_id.as_str())?;
-            row.map(|row| row.seq)
-        }
         _ => None,
     };
     let Some(seq) = seq else { return Ok(None) };
@@ -265,11 +270,22 @@ fn remark(tx: &dyn Transaction, stated: &Stated) -> Result<Option<String>> {
             })
         }
         Said::Review(record) => {
-            let weight = crate::reputation::word(tx, &record.reviewer_agent_id, &record.subject_agent_id)?;
-            (weight == 0.0).then(|| {
-                "it is recorded and weighs nothing: its author is new, run by the same owner, or verified by whom it reviews"
-                    .to_owned()
-            })
+            let (peer, about) = (&record.reviewer_agent_id, &record.subject_agent_id);
+            let why = match reputation::word(tx, peer, about, Tone::of(record.rating))? {
+                Word::Weighs(_) => return Ok(None),
+                Word::New => "its author has too little reputation of its own yet",
+                Word::SameOwner => "both are run by the same owner",
+                Word::OwnProvider => "it praises whoever verifies its author",
+            };
+            Some(format!("it is recorded and weighs nothing: {why}"))
+        }
+        Said::Verification(record) => {
+            let row: Option<ContractRow> = tables::get(tx, tables::CONTRACTS, &record.related_object_id)?;
+            let promised = row.and_then(|row| row.verification_hash);
+            let named = stated.statement.record()["verification_hash"].as_str().map(str::to_owned);
+            promised
+                .filter(|promised| named.as_ref() != Some(promised))
+                .map(|promised| format!("it was verified by something else than the contract promised, {promised}"))
         }
         Said::Summary(_, report) => match &**report {
             Report::TooFew { checks, needed } => {

@@ -26,8 +26,30 @@ pub const MAX_OPEN_CHALLENGES: usize = 10;
 
 type Examined = std::result::Result<(), Rejection>;
 
-/// Whether the statement may be recorded at `now`.
-pub(crate) fn examine(view: &(impl View + ?Sized), stated: &Stated, now: Timestamp) -> Result<Examined> {
+/// When a statement is looked at: at the door, or later by an audit, which knows the time only to some seconds.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Moment {
+    now: Timestamp,
+    slack_seconds: i64,
+}
+
+impl Moment {
+    pub(crate) fn at_the_door(now: Timestamp) -> Self {
+        Self { now, slack_seconds: 0 }
+    }
+
+    pub(crate) fn in_hindsight(recorded_at: Timestamp) -> Self {
+        Self { now: recorded_at, slack_seconds: MAX_CLOCK_SKEW_SECONDS }
+    }
+
+    /// The earliest that it can have been.
+    fn earliest(self) -> Timestamp {
+        self.now.plus_seconds(-self.slack_seconds)
+    }
+}
+
+/// Whether the statement may be recorded.
+pub(crate) fn examine(view: &(impl View + ?Sized), stated: &Stated, moment: Moment) -> Result<Examined> {
     if let Some(place) = stated.id_place()
         && let Some(seq) = tables::get::<u64>(view, tables::RECORDS, &place)?
     {
@@ -39,10 +61,10 @@ pub(crate) fn examine(view: &(impl View + ?Sized), stated: &Stated, now: Timesta
         Said::Identity(record) => identity(view, stated, record),
         Said::Contract(record) => contract(view, author, record),
         Said::Verification(record) => verification(view, author, record),
-        Said::Challenge(record) => challenge(view, author, record, now),
+        Said::Challenge(record) => challenge(view, author, record, moment),
         Said::Resolution(record) => resolution(view, author, record),
         Said::Review(record) => review(view, author, record),
-        Said::Summary(record, report) => summary(view, author, record, report, now),
+        Said::Summary(record, report) => summary(view, author, record, report, moment),
     }
 }
 
@@ -77,20 +99,24 @@ fn identity(view: &(impl View + ?Sized), stated: &Stated, record: &IdentityRecor
 
 fn contract(view: &(impl View + ?Sized), author: &EntityId, record: &ContractRecord) -> Result<Examined> {
     allow!(speaks_for_itself("origin_agent", &record.origin_agent, author));
-    registered(view, author)
+    allow!(registered(view, author)?);
+    // Who it is precedes what it claims.
+    Ok(match view.get(tables::IDENTITIES, author.as_str())? {
+        Some(_) => Ok(()),
+        None => Err(Rejection::NoIdentity(author.clone())),
+    })
 }
 
 fn contract_row(view: &(impl View + ?Sized), id: &str) -> Result<std::result::Result<ContractRow, Rejection>> {
     let row: Option<ContractRow> = tables::get(view, tables::CONTRACTS, id)?;
-    Ok(row.ok_or_else(|| Rejection::UnknownContract(id.to_owned())))
+    Ok(row.filter(|row| !row.void).ok_or_else(|| Rejection::UnknownContract(id.to_owned())))
 }
 
 fn verification(view: &(impl View + ?Sized), author: &EntityId, record: &VerificationRecord) -> Result<Examined> {
     let source: Option<SourceRow> = tables::get(view, tables::SOURCES, author.as_str())?;
-    let not =
-        |agent: &EntityId, why| Ok(Err(Rejection::NotVerifier { author: author.clone(), agent: agent.clone(), why }));
-    let Some(source) = source.filter(|source| source.weight > 0.0) else {
-        return not(author, "only a registered source whose weight is above 0 verifies");
+    let not = |why| Ok(Err(Rejection::NotVerifier { author: author.clone(), why }));
+    let Some(source) = source.filter(|source| summaries::is_provider(author.as_str(), source)) else {
+        return not("an operator admits verifiers by where they publish their method (`credence source provider`)");
     };
     if record.related_object_type != "signal" {
         return Ok(Ok(()));
@@ -105,9 +131,10 @@ fn verification(view: &(impl View + ?Sized), author: &EntityId, record: &Verific
         key: None,
     };
     if verifier.is(&reputation::party(view, &contract.agent)?) {
-        return not(&contract.agent, "nobody verifies itself, or an agent of the same owner");
+        return not("nobody verifies itself, or an agent of the same owner");
     }
-    if let (Some(verification), true) = (contract.verification, record.outcome.is_some()) {
+    let settled = contract.verification.or(contract.refuted_by.map(|challenge| format!("challenge {challenge}")));
+    if let (Some(verification), true) = (settled, record.outcome.is_some()) {
         let contract = record.related_object_id.clone();
         return Ok(Err(Rejection::AlreadyVerified { contract, verification }));
     }
@@ -118,7 +145,7 @@ fn challenge(
     view: &(impl View + ?Sized),
     author: &EntityId,
     record: &ChallengeRecord,
-    now: Timestamp,
+    moment: Moment,
 ) -> Result<Examined> {
     allow!(speaks_for_itself("challenger_agent_id", &record.challenger_agent_id, author));
     allow!(registered(view, author)?);
@@ -129,9 +156,20 @@ fn challenge(
     if contract.agent == *author {
         return Ok(Err(Rejection::OwnContract(author.clone())));
     }
-    if now > contract.closes.plus_seconds(MAX_CLOCK_SKEW_SECONDS) {
-        let id = record.original_signal_id.clone();
-        return Ok(Err(Rejection::WindowClosed { contract: id, closed: contract.closes }));
+    let id = || record.original_signal_id.clone();
+    if moment.earliest() > contract.closes {
+        return Ok(Err(Rejection::WindowClosed { contract: id(), closed: contract.closes }));
+    }
+    let contrary = match (&contract.refuted_by, &contract.verification, contract.outcome) {
+        (Some(challenge), ..) => Some(format!("challenge {challenge}")),
+        (None, Some(verification), Some((outcome, _))) if outcome < 0.0 => Some(verification.clone()),
+        _ => None,
+    };
+    if let Some(why) = contrary {
+        return Ok(Err(Rejection::AlreadyRefuted { contract: id(), why }));
+    }
+    if tables::get::<u32>(view, tables::CLAIMS, &reputation::claim_place(record)?)?.is_some_and(|times| times > 1) {
+        return Ok(Err(Rejection::Resubmitted(id())));
     }
     let mut open = 0;
     view.scan(tables::OPEN_CHALLENGES, Scan::prefix(&format!("{author}/")), &mut |_, _| {
@@ -161,20 +199,19 @@ fn resolution(view: &(impl View + ?Sized), author: &EntityId, record: &Resolutio
     Ok(Err(Rejection::AlreadyResolved { id: id.clone(), outcome }))
 }
 
-/// A resolution that names a verification must say what that says.
+/// A resolution must not contradict the contract's final verification, and may name none but that.
 fn supported(view: &(impl View + ?Sized), contract: &str, record: &ResolutionRecord) -> Result<Examined> {
-    let Some(evidence) = &record.evidence else { return Ok(Ok(())) };
+    let not = |evidence: String| Ok(Err(Rejection::NotSupported { outcome: record.outcome, evidence }));
     let row: Option<ContractRow> = tables::get(view, tables::CONTRACTS, contract)?;
-    let Some(row) = row.filter(|row| row.verification.as_ref() == Some(evidence)) else {
-        let evidence = format!("'{evidence}', which is not the final verification of contract '{contract}'");
-        return Ok(Err(Rejection::NotSupported { outcome: record.outcome, evidence }));
-    };
-    let says = outcome_of(row.outcome.map_or(0.0, |(outcome, _)| outcome));
-    Ok(if says == record.outcome {
-        Ok(())
-    } else {
-        Err(Rejection::NotSupported { outcome: record.outcome, evidence: format!("'{evidence}', which says {says:?}") })
-    })
+    let verified = row.and_then(|row| row.verification.zip(row.outcome.map(|(outcome, _)| outcome_of(outcome))));
+    match (&record.evidence, verified) {
+        (Some(named), Some((final_one, _))) if *named != final_one => {
+            not(format!("'{named}', which is not the final verification of contract '{contract}'"))
+        }
+        (Some(named), None) => not(format!("'{named}': contract '{contract}' has no final verification")),
+        (_, Some((final_one, says))) if says != record.outcome => not(format!("'{final_one}', which says {says:?}")),
+        _ => Ok(Ok(())),
+    }
 }
 
 /// What a verified outcome makes of a challenge.
@@ -199,7 +236,12 @@ fn review(view: &(impl View + ?Sized), author: &EntityId, record: &ReviewRecord)
     let none = |why: String| Ok(Err(Rejection::NoInteraction { subject: subject.clone(), why }));
     match &record.interaction {
         Interaction::Contract(id) => match contract_row(view, id)? {
-            Ok(contract) if contract.agent == *subject => Ok(Ok(())),
+            Ok(contract) if contract.agent == *subject => {
+                match view.get(tables::DEALINGS, &format!("{id}/{author}"))? {
+                    Some(_) => Ok(Ok(())),
+                    None => none(format!("'{author}' has neither taken contract '{id}' up nor disputed it")),
+                }
+            }
             Ok(contract) => none(format!("contract '{id}' is of '{}'", contract.agent)),
             Err(_) => none(format!("no contract '{id}' is known")),
         },
@@ -212,7 +254,7 @@ fn summary(
     author: &EntityId,
     record: &SummaryRecord,
     report: &Report,
-    now: Timestamp,
+    moment: Moment,
 ) -> Result<Examined> {
     let source: Option<SourceRow> = tables::get(view, tables::SOURCES, author.as_str())?;
     let Some(source) = source.filter(|source| summaries::is_provider(author.as_str(), source)) else {
@@ -228,6 +270,9 @@ fn summary(
         return Ok(Err(Rejection::SelfReported { provider: author.clone(), agent: record.agent.clone() }));
     }
     let malformed = |why: String| Ok(Err(Rejection::Summary(credence_engine::hcs25::Error::Summary(why))));
+    if *report == Report::None {
+        return malformed("totalChecks is missing".into());
+    }
     let Some(updated_at) = summaries::stated_time(&record.summary) else {
         return malformed("updatedAt is missing: it is the window's end".into());
     };
@@ -236,10 +281,10 @@ fn summary(
         return malformed(format!("windowDays is not that of the window, {}", record.window));
     }
     if let Report::Applicable(summary) = report {
-        if let Err(error) = summary.not_from_the_future(now) {
+        if let Err(error) = summary.not_from_the_future(moment.now) {
             return Ok(Err(error.into()));
         }
-        if summary.is_stale(now) {
+        if summary.is_stale(moment.earliest()) {
             return malformed(format!("its window ended at {updated_at} and is past: it says nothing of now"));
         }
     }

@@ -9,7 +9,7 @@ use credence_pipeline::NewAgent;
 use credence_protocol::StatementKind;
 use serde_json::{Value, json};
 
-use crate::common::{House, id, key};
+use crate::common::{House, id};
 
 /// The measured line must stand in the document, word for word.
 fn documented(line: &str) {
@@ -70,7 +70,7 @@ fn a_rubber_stamp_provider() {
 
 #[test]
 fn a_provider_colluding_with_an_agent_against_an_honest_one() {
-    for (checks, shown) in [(1_000, "1,000"), (100_000, "100,000"), (10_000_000, "10,000,000")] {
+    for (checks, shown) in [(1_000, "1,000"), (100_000, "100,000"), ((1 << 53) - 1, "9,007,199,254,740,991")] {
         let house = House::network(&["bot"]);
         house.provider("honest");
         house.provider("friend");
@@ -82,7 +82,7 @@ fn a_provider_colluding_with_an_agent_against_an_honest_one() {
             "| {shown} invented checks against 1,000 honest ones | {before:.1} | {after:.1} | {:+.1} |",
             after - before
         ));
-        assert!(after - before < 25.0);
+        assert!(after - before < 10.0);
     }
 }
 
@@ -134,7 +134,7 @@ fn crowd(house: &House, names: &[String]) {
             scope.spawn(|| {
                 while let Some(name) = names.get(next.fetch_add(1, Ordering::Relaxed)) {
                     house.authority.add_agent(NewAgent::new(id(name))).unwrap();
-                    house.authority.add_key(&key(name).public(), id(name)).unwrap();
+                    house.introduce(name);
                     let record = house.contract_record(name, &format!("{name}-0"));
                     if let Err(rejection) = house.say(name, StatementKind::Contract, record) {
                         *failed.lock().unwrap() = Some(rejection);
@@ -158,12 +158,12 @@ fn a_thousand_newborn_sybils() {
         for _ in 0..8 {
             scope.spawn(|| {
                 while let Some(name) = names.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    let mut cites = house.contract_record(name, &format!("{name}-cites"));
+                    cites["source_refs"] = json!((0..20).map(|n| format!("bot-{n}")).collect::<Vec<_>>());
+                    house.say(name, StatementKind::Contract, cites).unwrap();
                     let review = house.review_record(name, "bot", "bot-3", 1.0);
                     let review = with_id(review, name);
                     house.say(name, StatementKind::Review, review).unwrap();
-                    let mut cites = house.contract_record(name, &format!("{name}-cites"));
-                    cites["source_refs"] = json!(["bot-19"]);
-                    house.say(name, StatementKind::Contract, cites).unwrap();
                 }
             });
         }
@@ -201,15 +201,77 @@ fn sybils_whom_a_verifier_certified() {
         }
     }
     for name in &names {
+        let mut cites = house.contract_record(name, &format!("{name}-cites"));
+        cites["source_refs"] = json!((0..20).map(|n| format!("bot-{n}")).collect::<Vec<_>>());
+        house.say(name, StatementKind::Contract, cites).unwrap();
         house.review(name, "bot", "bot-3", 1.0);
     }
     let after = house.reputation("bot").unwrap().score;
     documented(&format!(
-        "| 20 sybils with ten certified outcomes each applaud | {before:.1} | {after:.1} | {:+.1} |",
+        "| 20 sybils with ten certified outcomes each applaud and cite | {before:.1} | {after:.1} | {:+.1} |",
         after - before
     ));
-    assert!(after > before && after - before < 15.0);
+    assert!(after - before < 15.0);
     house.assert_sound();
+}
+
+/// Agents with a good record of their own that agree to take up and praise whatever the others claim.
+#[test]
+fn a_ring_of_agents_that_applaud_each_other() {
+    let house = House::network(&[]);
+    let names: Vec<String> = (0..8).map(|n| format!("ring-{n}")).collect();
+    for name in &names {
+        house.authority.add_agent(NewAgent::new(id(name))).unwrap();
+        house.introduce(name);
+        house.establish(name, 10);
+    }
+    let best = || names.iter().map(|name| house.reputation(name).unwrap().score).fold(0.0, f64::max);
+    let before = best();
+    for round in 0..10 {
+        for name in &names {
+            let mut record = house.contract_record(name, &format!("{name}-round-{round}"));
+            record["source_refs"] =
+                json!(names.iter().filter(|peer| *peer != name).map(|peer| format!("{peer}-9")).collect::<Vec<_>>());
+            house.say(name, StatementKind::Contract, record).unwrap();
+            house.verify(&format!("{name}-round-{round}"), 1.0);
+            for peer in names.iter().filter(|peer| *peer != name) {
+                house.review(name, peer, &format!("{peer}-9"), 1.0 - 0.001 * f64::from(round));
+            }
+        }
+    }
+    let after = best();
+    documented(&format!(
+        "| a ring of 8 that applaud and cite each other, ten rounds | {before:.1} | {after:.1} | {:+.1} |",
+        after - before
+    ));
+    assert!(after - before < 15.0);
+    house.assert_sound();
+}
+
+/// Whoever joins in after the first refutation adds nothing.
+#[test]
+fn a_pile_on() {
+    let house = House::network(&["bot"]);
+    house.establish("bot", 20);
+    let names: Vec<String> = (0..20).map(|n| format!("rival-{n}")).collect();
+    crowd(&house, &names);
+    house.contract("bot", "slip");
+    for name in &names {
+        house.challenge(name, "slip", &format!("by-{name}"));
+    }
+    house.resolve("by-rival-0", "successful");
+    let before = house.reputation("bot").unwrap();
+    for name in &names[1..] {
+        house.resolve(&format!("by-{name}"), "successful");
+    }
+    let after = house.reputation("bot").unwrap();
+    documented(&format!(
+        "| 19 rivals join in after a first refutation: what the score moves towards | {:.1} | {:.1} | {:+.1} |",
+        before.raw,
+        after.raw,
+        after.raw - before.raw
+    ));
+    assert_eq!(after.raw, before.raw);
 }
 
 #[test]

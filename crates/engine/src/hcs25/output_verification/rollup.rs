@@ -100,72 +100,80 @@ pub struct Check {
 pub struct Limits {
     /// Hours kept over all agents, at about 150 bytes each. Beyond it the agent that was silent the longest is forgotten.
     pub max_hours: usize,
+    /// Agents kept, at about 300 bytes each and their name twice.
+    pub max_agents: usize,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { max_hours: 1_000_000 }
+        Self { max_hours: 1_000_000, max_agents: 200_000 }
     }
 }
 
-/// Verdicts of the last thirty days, by agent and hour.
-#[derive(Debug, Default)]
+/// Verdicts of the last thirty days, by agent and hour. Can be kept between runs: it is serialisable.
+#[derive(Debug, Default, Serialize, Deserialize)]
 pub struct Rollup {
+    #[serde(skip)]
     limits: Limits,
     agents: BTreeMap<String, Agent>,
-    /// Agents by the time they were last seen.
+    /// Agents by the time they were last seen; rebuilt when restored.
+    #[serde(skip)]
     by_age: BTreeSet<(Timestamp, String)>,
+    #[serde(skip)]
     hours: usize,
     newest: Option<Timestamp>,
     forgotten: u64,
     late: u64,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 struct Agent {
     seen: Timestamp,
-    hours: BTreeMap<i64, Hour>,
+    /// In order; a list takes a tenth of a map's memory where an agent has few.
+    hours: Vec<Hour>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 struct Hour {
+    /// Since 1970.
+    hour: i64,
     /// By stake, low to critical, and without one.
     cells: [Cell; 5],
-    canaries: Canaries,
+    canaries: (u32, u32),
 }
 
-#[derive(Debug, Default, Clone, Copy)]
+#[derive(Debug, Default, Clone, Copy, Serialize, Deserialize)]
 struct Cell {
-    checks: u64,
-    allowed: u64,
-    blocked: u64,
+    checks: u32,
+    allowed: u32,
+    blocked: u32,
     confidence: f64,
 }
 
 impl Cell {
     fn join(self, other: Cell) -> Cell {
         Cell {
-            checks: self.checks + other.checks,
-            allowed: self.allowed + other.allowed,
-            blocked: self.blocked + other.blocked,
+            checks: self.checks.saturating_add(other.checks),
+            allowed: self.allowed.saturating_add(other.allowed),
+            blocked: self.blocked.saturating_add(other.blocked),
             confidence: self.confidence + other.confidence,
         }
     }
 
-    fn share(self, part: u64) -> f64 {
-        part as f64 / self.checks.max(1) as f64
+    fn share(self, part: u32) -> f64 {
+        f64::from(part) / f64::from(self.checks.max(1))
     }
 
     fn level(self) -> Option<StakeLevel> {
         (self.checks > 0).then(|| StakeLevel {
-            checks: self.checks,
+            checks: self.checks.into(),
             allow_rate: Some(self.share(self.allowed)),
             avg_confidence: Some(self.mean_confidence()),
         })
     }
 
     fn mean_confidence(self) -> f64 {
-        (self.confidence / self.checks.max(1) as f64).clamp(0.0, 1.0)
+        (self.confidence / f64::from(self.checks.max(1))).clamp(0.0, 1.0)
     }
 }
 
@@ -191,9 +199,9 @@ impl Rollup {
         let Check { verdict, confidence, stake, at } = check;
         let Some(hour) = self.hour(agent, at) else { return };
         let cell = &mut hour.cells[stake.map_or(4, |stake| stake as usize)];
-        cell.checks += 1;
-        cell.allowed += u64::from(verdict == Verdict::Allow);
-        cell.blocked += u64::from(verdict == Verdict::Block);
+        cell.checks = cell.checks.saturating_add(1);
+        cell.allowed += u32::from(verdict == Verdict::Allow);
+        cell.blocked += u32::from(verdict == Verdict::Block);
         cell.confidence += confidence;
         self.bound();
     }
@@ -201,8 +209,8 @@ impl Rollup {
     /// Takes in what became of an output of `agent` that the provider made up itself.
     pub fn add_canary(&mut self, agent: &str, caught: bool, at: Timestamp) {
         let Some(hour) = self.hour(agent, at) else { return };
-        hour.canaries.checks += 1;
-        hour.canaries.caught += u64::from(caught);
+        hour.canaries.0 = hour.canaries.0.saturating_add(1);
+        hour.canaries.1 += u32::from(caught);
         self.bound();
     }
 
@@ -215,7 +223,7 @@ impl Rollup {
             return None;
         }
         if !self.agents.contains_key(agent) {
-            self.agents.insert(agent.to_owned(), Agent { seen: at, hours: BTreeMap::new() });
+            self.agents.insert(agent.to_owned(), Agent { seen: at, hours: Vec::new() });
             self.by_age.insert((at, agent.to_owned()));
         }
         let known = self.agents.get_mut(agent)?;
@@ -225,18 +233,37 @@ impl Rollup {
             known.seen = at;
         }
         // What no window reaches any more goes as new hours come.
-        while let Some(first) = known.hours.first_entry().filter(|first| *first.key() <= oldest) {
-            first.remove();
-            self.hours -= 1;
-        }
-        if !known.hours.contains_key(&hour_of(at)) {
+        let passed = known.hours.partition_point(|hour| hour.hour <= oldest);
+        known.hours.drain(..passed);
+        self.hours -= passed;
+        let place = known.hours.partition_point(|hour| hour.hour < hour_of(at));
+        if known.hours.get(place).is_none_or(|hour| hour.hour != hour_of(at)) {
+            if known.hours.capacity() == known.hours.len() {
+                // By an eighth, not by half: most agents have few.
+                known.hours.reserve_exact(known.hours.len() / 8 + 1);
+            }
+            known.hours.insert(place, Hour { hour: hour_of(at), ..Hour::default() });
             self.hours += 1;
         }
-        Some(known.hours.entry(hour_of(at)).or_default())
+        known.hours.get_mut(place)
+    }
+
+    /// Goes on from what was kept, within `limits`.
+    pub fn restored(mut self, limits: Limits) -> Self {
+        self.limits = limits;
+        self.by_age = self.agents.iter().map(|(name, agent)| (agent.seen, name.clone())).collect();
+        for agent in self.agents.values_mut() {
+            agent.hours.sort_by_key(|hour| hour.hour);
+        }
+        self.hours = self.agents.values().map(|agent| agent.hours.len()).sum();
+        self.bound();
+        self
     }
 
     fn bound(&mut self) {
-        while self.hours > self.limits.max_hours && self.agents.len() > 1 {
+        while (self.hours > self.limits.max_hours || self.agents.len() > self.limits.max_agents)
+            && self.agents.len() > 1
+        {
             let Some((_, agent)) = self.by_age.pop_first() else { return };
             self.hours -= self.agents.remove(&agent).map_or(0, |agent| agent.hours.len());
             self.forgotten += 1;
@@ -269,12 +296,12 @@ impl Rollup {
         let first = last - window.days() * DAY_HOURS + 1;
         let mut cells = [Cell::default(); 5];
         let mut canaries = Canaries::default();
-        for hour in self.agents.get(agent)?.hours.range(first..=last).map(|(_, hour)| hour) {
+        for hour in self.agents.get(agent)?.hours.iter().filter(|hour| (first..=last).contains(&hour.hour)) {
             for (sum, cell) in cells.iter_mut().zip(hour.cells) {
                 *sum = sum.join(cell);
             }
-            canaries.checks += hour.canaries.checks;
-            canaries.caught += hour.canaries.caught;
+            canaries.checks += u64::from(hour.canaries.0);
+            canaries.caught += u64::from(hour.canaries.1);
         }
         let [low, medium, high, critical, unknown] = cells;
         let all = cells.into_iter().fold(Cell::default(), Cell::join);
@@ -294,7 +321,7 @@ impl Rollup {
             block_rate: all.share(all.blocked),
             uncertain_rate: Some(all.share(uncertain)),
             avg_confidence: all.mean_confidence(),
-            total_checks: all.checks,
+            total_checks: all.checks.into(),
             stake_distribution: stakes,
             window_days: Some(window.days() as f64),
             providers: Vec::new(),
@@ -362,12 +389,28 @@ mod tests {
 
     #[test]
     fn memory_is_bounded_by_forgetting_the_silent() {
-        let mut rollup = Rollup::new(Limits { max_hours: 100 });
+        let mut rollup = Rollup::new(Limits { max_hours: 100, ..Limits::default() });
         for n in 0..1_000 {
             rollup.add(&format!("agent-{n}"), check(Verdict::Allow, 0.1, None, n / 10));
         }
         assert_eq!((rollup.hours, rollup.agents().count(), rollup.by_age.len()), (100, 100, 100));
         assert_eq!(rollup.forgotten(), 900);
         assert!(rollup.agents().any(|agent| agent == "agent-999"));
+        let mut few = Rollup::new(Limits { max_agents: 7, ..Limits::default() });
+        (0..50).for_each(|n| few.add(&format!("agent-{n}"), check(Verdict::Allow, 0.1, None, n)));
+        assert_eq!((few.agents().count(), few.hours), (7, 7));
+    }
+
+    #[test]
+    fn what_was_kept_goes_on() {
+        let (mut whole, mut first) = (Rollup::default(), Rollup::default());
+        let one = |n: i64| check(if n % 3 == 0 { Verdict::Block } else { Verdict::Allow }, 0.2, None, n);
+        (0..50).for_each(|n| whole.add("a", one(n)));
+        (0..20).for_each(|n| first.add("a", one(n)));
+        let kept = serde_json::to_string(&first).unwrap();
+        let mut again = serde_json::from_str::<Rollup>(&kept).unwrap().restored(Limits::default());
+        (20..50).for_each(|n| again.add("a", one(n)));
+        assert_eq!(again.summary("a", Window::Week, at(49)), whole.summary("a", Window::Week, at(49)));
+        assert_eq!((again.hours, again.by_age.len()), (50, 1));
     }
 }

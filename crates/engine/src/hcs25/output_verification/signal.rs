@@ -46,13 +46,10 @@ pub fn unshown_power(summary: &Summary) -> Option<String> {
 /// How able to tell good from bad a provider has shown itself, 0..=1, and the variance of that.
 pub fn power(summary: &Summary) -> (f64, f64) {
     let n = summary.total_checks as f64;
-    let by_blocks = (summary.block_rate / FULL_POWER_BLOCK_RATE).clamp(0.0, 1.0);
-    // A share far above the threshold is not uncertain any more.
-    let blocks_variance = if summary.block_rate >= 2.0 * FULL_POWER_BLOCK_RATE {
-        0.0
-    } else {
-        beta_variance(summary.block_rate, n) / (FULL_POWER_BLOCK_RATE * FULL_POWER_BLOCK_RATE)
-    };
+    let ratio = summary.block_rate / FULL_POWER_BLOCK_RATE;
+    let by_blocks = ratio.clamp(0.0, 1.0);
+    let spread = libm::sqrt(beta_variance(summary.block_rate, n)) / FULL_POWER_BLOCK_RATE;
+    let blocks_variance = capped_variance(ratio, spread);
     match summary.canaries {
         Some(canaries) if canaries.checks >= MIN_CANARIES => {
             let made = canaries.checks as f64;
@@ -91,6 +88,16 @@ pub fn coverage(checks: u64, parameters: &Parameters) -> Estimate {
     let slope = 100.0 * parameters.volume_scale / (parameters.volume_cap * core::f64::consts::LN_10 * (n + 1.0));
     let stddev = if value >= 100.0 { 0.0 } else { slope * libm::sqrt(n) };
     Estimate { value, stddev: stddev.clamp(0.0, MAX_STDDEV) }
+}
+
+/// The variance of `min(X, 1)` for a normal X: what is far above the cap is not uncertain any more.
+fn capped_variance(mean: f64, spread: f64) -> f64 {
+    let m = (mean - 1.0) / spread;
+    let density = libm::exp(-m * m / 2.0) / libm::sqrt(2.0 * core::f64::consts::PI);
+    let below = 0.5 * libm::erfc(m / core::f64::consts::SQRT_2);
+    let shortfall = density - m * below;
+    let second = (1.0 + m * m) * below - m * density;
+    (spread * spread * (second - shortfall * shortfall)).max(0.0)
 }
 
 /// The variance of a rate of which `n` observations are known, under Jeffreys' prior.
@@ -141,6 +148,14 @@ mod tests {
         let stddev = |checks| quality(&summary(0.9, 0.1, checks, None), &parameters).stddev;
         assert!(stddev(10) > 2.0 * stddev(100) && stddev(100) > 2.0 * stddev(1000), "{} {}", stddev(10), stddev(100));
         assert!(stddev(10) > 5.0 && stddev(100_000) < 0.2);
+        // Continuous in the rate: nothing jumps where power is certain.
+        let at = |block: f64| quality(&summary(0.9, block, 10_000, None), &parameters).stddev;
+        assert!(
+            (at(0.08) - at(0.1)).abs() < 0.2 && at(0.05) > at(0.06) && at(0.06) >= at(0.08),
+            "{} {}",
+            at(0.05),
+            at(0.08)
+        );
         assert!(coverage(10, &parameters).stddev > coverage(100, &parameters).stddev);
         assert_eq!(coverage(1000, &parameters), Estimate { value: 100.0, stddev: 0.0 });
     }

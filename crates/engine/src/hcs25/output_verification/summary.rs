@@ -2,6 +2,7 @@
 
 use std::{fmt, str::FromStr};
 
+use credence_protocol::strict::Object;
 use credence_protocol::{
     Timestamp,
     limits::{MAX_CLOCK_SKEW_SECONDS, MAX_SAFE_INTEGER},
@@ -153,13 +154,13 @@ pub enum Report {
 impl Summary {
     /// Parses and checks a report of at least `min_checks`.
     pub fn parse(bytes: &[u8], min_checks: u64) -> Result<Report, Error> {
-        let wire: Wire = serde_json::from_slice(bytes).map_err(|e| Error::Summary(e.to_string()))?;
+        let Object(wire): Object<Wire> = serde_json::from_slice(bytes).map_err(|e| Error::Summary(e.to_string()))?;
         wire.check(min_checks)
     }
 
     /// The same of parsed JSON.
     pub fn from_value(value: &Value, min_checks: u64) -> Result<Report, Error> {
-        let wire = Wire::deserialize(value).map_err(|e| Error::Summary(e.to_string()))?;
+        let Object(wire) = Object::<Wire>::deserialize(value).map_err(|e| Error::Summary(e.to_string()))?;
         wire.check(min_checks)
     }
 
@@ -189,19 +190,19 @@ struct Wire {
     uncertain_rate: Option<f64>,
     avg_confidence: Option<f64>,
     total_checks: Option<Number>,
-    stake_distribution: Option<WireStakes>,
+    stake_distribution: Option<Object<WireStakes>>,
     window_days: Option<f64>,
-    providers: Option<Vec<WireProvider>>,
-    canaries: Option<WireCanaries>,
+    providers: Option<Vec<Object<WireProvider>>>,
+    canaries: Option<Object<WireCanaries>>,
     updated_at: Option<Time>,
 }
 
 #[derive(Deserialize)]
 struct WireStakes {
-    low: Option<WireLevel>,
-    medium: Option<WireLevel>,
-    high: Option<WireLevel>,
-    critical: Option<WireLevel>,
+    low: Option<Object<WireLevel>>,
+    medium: Option<Object<WireLevel>>,
+    high: Option<Object<WireLevel>>,
+    critical: Option<Object<WireLevel>>,
 }
 
 #[derive(Deserialize)]
@@ -290,10 +291,11 @@ impl Wire {
         if sum > 1.0 + RATE_TOLERANCE {
             return Err(Error::RatesExceedOne { sum, tolerance: RATE_TOLERANCE });
         }
-        let stake_distribution = self.stake_distribution.map(|stakes| stakes.check(total_checks)).transpose()?;
+        let stake_distribution =
+            self.stake_distribution.map(|Object(stakes)| stakes.check(total_checks)).transpose()?;
         let window_days = self.window_days.map(window).transpose()?;
         let providers = self.providers.map_or_else(|| Ok(Vec::new()), |list| check_providers(list, total_checks))?;
-        let canaries = self.canaries.map(WireCanaries::check).transpose()?;
+        let canaries = self.canaries.map(|Object(canaries)| canaries.check()).transpose()?;
         Ok(Report::Applicable(Summary {
             allow_rate,
             block_rate,
@@ -310,7 +312,8 @@ impl Wire {
 }
 
 fn rate(field: &str, value: f64) -> Result<f64, Error> {
-    if (0.0..=1.0).contains(&value) { Ok(value) } else { Err(Error::Rate { field: field.to_owned(), value }) }
+    // Minus zero is zero.
+    if (0.0..=1.0).contains(&value) { Ok(value + 0.0) } else { Err(Error::Rate { field: field.to_owned(), value }) }
 }
 
 fn window(days: f64) -> Result<f64, Error> {
@@ -323,8 +326,8 @@ fn window(days: f64) -> Result<f64, Error> {
 
 impl WireStakes {
     fn check(self, total: u64) -> Result<StakeDistribution, Error> {
-        let level = |name: &str, level: Option<WireLevel>| -> Result<Option<StakeLevel>, Error> {
-            let Some(level) = level else { return Ok(None) };
+        let level = |name: &str, level: Option<Object<WireLevel>>| -> Result<Option<StakeLevel>, Error> {
+            let Some(Object(level)) = level else { return Ok(None) };
             let path = |field: &str| format!("stakeDistribution.{name}.{field}");
             let checked = |field: &str, value: Option<f64>| value.map(|value| rate(&path(field), value)).transpose();
             Ok(Some(StakeLevel {
@@ -358,9 +361,9 @@ impl WireCanaries {
     }
 }
 
-fn check_providers(list: Vec<WireProvider>, total: u64) -> Result<Vec<ProviderRef>, Error> {
+fn check_providers(list: Vec<Object<WireProvider>>, total: u64) -> Result<Vec<ProviderRef>, Error> {
     let mut providers: Vec<ProviderRef> = Vec::with_capacity(list.len());
-    for (n, wire) in list.into_iter().enumerate() {
+    for (n, Object(wire)) in list.into_iter().enumerate() {
         if wire.id.is_empty() {
             return Err(Error::Summary(format!("providers[{n}].id is empty")));
         }
