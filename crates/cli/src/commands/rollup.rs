@@ -61,6 +61,8 @@ pub struct Args {
     key: Option<PathBuf>,
 }
 
+/// Rows that people are shown.
+const MAX_ROWS: usize = 300;
 /// The state of as many agents as are kept is smaller.
 const MAX_STATE_BYTES: u64 = 1024 * 1024 * 1024;
 
@@ -300,35 +302,41 @@ fn show(
         enough.then(|| (parameters.evaluate(&up.summary, Profile::Spec), quality))
     };
     let entry = |n: usize| submitted.and_then(|all| all.get(n));
-    let summaries: Vec<Value> = rolled
-        .iter()
-        .enumerate()
-        .map(|(n, up)| {
-            let mut item = json!({ "agent": up.agent, "window": up.window, "summary": up.summary });
-            if let Some((standard, quality)) = numbers(up) {
-                item["hcs25"] = json!(standard);
-                match quality {
-                    Ok(quality) => item["output_quality"] = json!(quality),
-                    Err(reason) => item["no_output_quality"] = json!(reason),
-                }
+    let item = |n: usize, up: &RolledUp| {
+        let mut item = json!({ "agent": up.agent, "window": up.window, "summary": up.summary });
+        if let Some((standard, quality)) = numbers(up) {
+            item["hcs25"] = json!(standard);
+            match quality {
+                Ok(quality) => item["output_quality"] = json!(quality),
+                Err(reason) => item["no_output_quality"] = json!(reason),
             }
-            match entry(n) {
-                Some(Ok(seq)) => item["seq"] = json!(seq),
-                Some(Err(error)) => item["error"] = json!(error),
-                None => {}
-            }
-            item
-        })
-        .collect();
+        }
+        match entry(n) {
+            Some(Ok(seq)) => item["seq"] = json!(seq),
+            Some(Err(error)) => item["error"] = json!(error),
+            None => {}
+        }
+        item
+    };
     let bad: Vec<Value> = read.bad.iter().map(|(line, error)| json!({ "line": line, "error": error })).collect();
-    let shown = json!({
-        "provider": args.provider, "verdicts": read.verdicts, "unjudged": read.unjudged, "others": read.others,
-        "bad_lines": read.bad_count, "bad": bad, "late": rollup.late(), "forgotten_agents": rollup.forgotten(),
-        "summaries": summaries,
-    });
-    out.show(&shown, || {
+    if out.json {
+        // One at a time: there may be a million of them.
+        let head = json!({
+            "provider": args.provider, "verdicts": read.verdicts, "unjudged": read.unjudged, "others": read.others,
+            "bad_lines": read.bad_count, "bad": bad, "late": rollup.late(), "forgotten_agents": rollup.forgotten(),
+        });
+        let head = head.to_string();
+        let mut stdout = io::BufWriter::new(io::stdout().lock());
+        write!(stdout, "{},\"summaries\":[", head.trim_end_matches('}'))?;
+        for (n, up) in rolled.iter().enumerate() {
+            write!(stdout, "{}{}", if n > 0 { "," } else { "" }, item(n, up))?;
+        }
+        writeln!(stdout, "]}}")?;
+        return Ok(stdout.flush()?);
+    }
+    out.show(&Value::Null, || {
         let percent = |share: f64| format!("{:.1}%", share * 100.0);
-        let lines = rolled.iter().enumerate().map(|(n, up)| {
+        let lines = rolled.iter().enumerate().take(MAX_ROWS).map(|(n, up)| {
             let s = &up.summary;
             let (standard, quality) =
                 numbers(up).map_or(("too few".to_owned(), String::new()), |(standard, quality)| {
@@ -369,6 +377,9 @@ fn show(
         ];
         header.extend(submitted.map(|_| "submitted"));
         let mut text = output::table(&header, &header[2..9], lines);
+        if rolled.len() > MAX_ROWS {
+            text += &format!("\n… and {} more: see --json", rolled.len() - MAX_ROWS);
+        }
         text += &format!("\n\n{} by {}", output::count(read.verdicts as usize, "verdict"), args.provider);
         for (count, what) in [
             (read.unjudged, "traces could not be judged"),
