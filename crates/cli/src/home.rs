@@ -101,7 +101,7 @@ impl Home {
     }
 
     /// The key that signs what the authority says itself; none where it is kept elsewhere.
-    fn signer(&self) -> anyhow::Result<Option<SecretKey>> {
+    pub fn signer(&self) -> anyhow::Result<Option<SecretKey>> {
         let file = self.key_file(AUTHORITY_SOURCE);
         if std::env::var_os(AUTHORITY_KEY_VARIABLE).is_none() && !file.exists() {
             return Ok(None);

@@ -64,7 +64,11 @@ enum Command {
     /// The transparency log: checkpoints and proofs
     #[command(subcommand)]
     Log(run::log::Command),
-    /// Verify a signed signal or a proof offline, with a public key alone
+    /// Should I go ahead? A signed trust-signals response, for a page and a purpose
+    TrustSignals(run::answer::Args),
+    /// An agent's score as an SVG that carries its own proof
+    Badge(run::answer::BadgeArgs),
+    /// Verify a signed document or a proof offline, with a public key alone
     Check(run::check::Args),
     /// The pure models: JSON on standard input, JSON on standard output, no ledger
     #[command(subcommand)]
@@ -124,6 +128,8 @@ fn main() -> ExitCode {
         Command::Replay(args) => run::audit::replay(&home, &out, args),
         Command::Audit(args) => run::audit::audit(&home, &out, args),
         Command::Log(command) => run::log::run(&home, &out, command),
+        Command::TrustSignals(args) => run::answer::trust_signals(&home, args),
+        Command::Badge(args) => run::answer::badge(&home, &out, args),
         Command::Check(args) => run::check::run(&out, args),
         Command::Compute(command) => run::compute::run(command),
         Command::Verify(args) => run::verify::run(args),

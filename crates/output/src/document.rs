@@ -42,6 +42,15 @@ fn hash_of(signed: &Canonical) -> String {
     HEXLOWER.encode(&Sha256::digest(signed.as_bytes()))
 }
 
+/// The hash of a signed document, whoever signed it.
+pub fn hash(bytes: &[u8]) -> Result<String, Error> {
+    let Value::Object(mut body) = strict::value(bytes)? else {
+        return Err(Error::Malformed("not a JSON object".into()));
+    };
+    body.remove("signature").ok_or_else(|| Error::Malformed("there is no signature".into()))?;
+    Ok(hash_of(&Canonical::of(&body)?))
+}
+
 /// A document whose signature holds.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Verified {

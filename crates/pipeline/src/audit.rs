@@ -202,7 +202,7 @@ impl Audit<'_> {
             Record::Key(key) => Some(&key.source),
             Record::Revocation(revocation) => self.keys.get(&revocation.key_id).map(|key| &key.source),
             Record::Withdrawal(withdrawal) => Some(&withdrawal.agent),
-            Record::Score(_) | Record::Statement(_) | Record::Other(_) => None,
+            Record::Score(_) | Record::Statement(_) | Record::Responses(_) | Record::Other(_) => None,
         };
         if subject.is_some_and(|subject| *subject != entry.subject) {
             self.report.findings.add(one.seq, format!("the subject '{}' is not whom the body is about", entry.subject));

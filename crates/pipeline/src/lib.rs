@@ -7,10 +7,12 @@
 //! - [`projection`]: the fold from entries to the tables that answer questions, the same online and in replay;
 //! - [`filter`], [`score`], [`recompute`]: which signals count, and the score events that record what they add up to;
 //! - [`reputation`], [`summaries`]: what those records come to; [`derive`]: the authority's own signals made of it;
+//! - [`answer`]: signed answers to "should I go ahead?", and badges;
 //! - [`query`]: scores now and then, explanations, history;
 //! - [`replay`], [`audit`]: everything rebuilt from seq 0 and compared.
 
 pub mod admit;
+pub mod answer;
 pub mod audit;
 mod authority;
 pub mod derive;
@@ -32,6 +34,6 @@ pub mod tables;
 
 pub use authority::{Authority, Fed, SIGNALS_PER_BATCH, Settings};
 pub use error::{Error, Result};
-pub use registry::{NewAgent, NewSource};
+pub use registry::{MAX_RESPONSES, NewAgent, NewSource};
 pub use rejection::Rejection;
 pub use tables::TABLES;

@@ -66,6 +66,9 @@ pub fn apply(tx: &mut dyn Transaction, at: Appended, subject: &EntityId, record:
             tables::put(tx, tables::SCORES, subject.as_str(), &row)?;
             Ok(tables::put(tx, tables::SCORE_EVENTS, &tables::agent_seq(subject, seq), &row)?)
         }
+        Record::Responses(record) => {
+            record.hashes.iter().try_for_each(|hash| Ok(tables::put(tx, tables::RESPONSES, hash, &seq)?))
+        }
         Record::Statement(stated) => statement(tx, at, stated),
         Record::Other(_) => Ok(()),
     }

@@ -114,6 +114,21 @@ pub struct WithdrawalRecord {
     pub tag: Tag,
 }
 
+/// Signed responses that left, by the SHA-256 of what was signed, in hex.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ResponsesRecord {
+    /// The hashes.
+    pub hashes: Vec<String>,
+    /// How many more left that are not listed, because there were too many.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub unlisted: u64,
+}
+
+fn is_zero(n: &u64) -> bool {
+    *n == 0
+}
+
 /// One input of a score: a current, applicable signal under one of its tags.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Input {
@@ -236,6 +251,8 @@ pub enum Record {
     Revocation(RevocationRecord),
     /// A signal withdrawn.
     Withdrawal(WithdrawalRecord),
+    /// Responses that left.
+    Responses(ResponsesRecord),
     /// A statement of an author.
     Statement(Box<Stated>),
     /// A kind this version records but does not interpret.
@@ -265,6 +282,7 @@ impl Record {
                 Record::Signal(Box::new(Signal::parse(entry.body().as_bytes()).map_err(damaged)?))
             }
             Kind::Score => Record::Score(entry.record(seq)?),
+            Kind::Responses => Record::Responses(entry.record(seq)?),
             Kind::Revocation => match entry.record(seq) {
                 Ok(revocation) => Record::Revocation(revocation),
                 Err(error) => Record::Withdrawal(entry.record(seq).map_err(|_| error)?),

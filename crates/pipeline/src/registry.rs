@@ -2,11 +2,11 @@
 
 use credence_engine::mixture::is_weight;
 use credence_ledger::{Kind, Transaction, write};
-use credence_protocol::{Alias, EntityId, KeyId, PublicKey, SecretKey};
+use credence_protocol::{AUTHORITY_SOURCE, Alias, EntityId, KeyId, PublicKey, SecretKey};
 
 use crate::{
     Authority, Error, Result, projection,
-    record::{self, AgentRecord, KeyRecord, Record, RevocationRecord, SourceRecord},
+    record::{self, AgentRecord, KeyRecord, Record, ResponsesRecord, RevocationRecord, SourceRecord},
     tables::{self, AgentRow, KeyRow, SourceRow},
 };
 
@@ -129,6 +129,15 @@ impl Authority {
         Ok(seq)
     }
 
+    /// Records that signed responses left, by their hashes: at most [`MAX_RESPONSES`] of them.
+    pub fn record_responses(&self, hashes: Vec<String>, unlisted: u64) -> Result<u64> {
+        let rest = hashes.len().saturating_sub(MAX_RESPONSES) as u64;
+        let hashes = hashes.into_iter().take(MAX_RESPONSES).collect();
+        let authority = EntityId::new(AUTHORITY_SOURCE)?;
+        let record = ResponsesRecord { hashes, unlisted: unlisted + rest };
+        write(self.ledger(), move |tx| append(tx, Kind::Responses, &authority, Record::Responses(record)))
+    }
+
     /// Registers a key for a source or an agent.
     pub fn add_key(&self, key: &PublicKey, source: EntityId) -> Result<u64> {
         let record = KeyRecord::new(key, source);
@@ -163,6 +172,8 @@ impl Authority {
     }
 }
 
+/// Responses in one entry, which has at most 64 KiB.
+pub const MAX_RESPONSES: usize = 800;
 /// Characters of a name, description or reason.
 const MAX_TEXT: usize = 256;
 
@@ -225,6 +236,7 @@ pub(crate) fn append(tx: &mut dyn Transaction, kind: Kind, subject: &EntityId, r
         Record::Key(body) => record::entry(kind, subject, body)?,
         Record::Revocation(body) => record::entry(kind, subject, body)?,
         Record::Withdrawal(body) => record::entry(kind, subject, body)?,
+        Record::Responses(body) => record::entry(kind, subject, body)?,
         Record::Signal(_) | Record::Score(_) | Record::Statement(_) | Record::Other(_) => {
             return Err(
                 credence_ledger::Error::Log("signals, statements and scores have their own way in".into()).into()

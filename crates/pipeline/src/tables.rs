@@ -29,6 +29,7 @@
 //! | `reputations` | agent | the reputation now |
 //! | `reputation_events` | agent/seq | every reputation |
 //! | `summaries` | agent/window/provider | the newest output-verification summary |
+//! | `responses` | hash | the entry that records that a signed response left |
 //! | `due` | time/agent | when those signals may have to be withdrawn: a queue |
 //! | `derive` | agent | agents of whom the authority's own signals are to be emitted: a queue, like `pending` |
 //! | `pending` | agent, or `*` for all | agents to be scored: a queue, not a projection, and not compared by replay |
@@ -93,6 +94,8 @@ pub const REPUTATIONS: Table = Table("reputations");
 pub const REPUTATION_EVENTS: Table = Table("reputation_events");
 /// agent/window/provider → [`SummaryRow`](crate::summaries::SummaryRow)
 pub const SUMMARIES: Table = Table("summaries");
+/// hash → seq
+pub const RESPONSES: Table = Table("responses");
 /// time/agent → the seq that asked: when the authority's own signals are to be looked at again
 pub const DUE: Table = Table("due");
 /// agent → the seq that asked
@@ -130,6 +133,7 @@ pub const TABLES: &[Table] = &[
     REPUTATIONS,
     REPUTATION_EVENTS,
     SUMMARIES,
+    RESPONSES,
     DUE,
     DERIVE,
     PENDING,

@@ -11,6 +11,7 @@ use credence_ledger::{
     proof::{self, ConsistencyProof, InclusionProof},
     tiles::Resource,
 };
+use credence_pipeline::tables;
 use serde_json::json;
 
 use super::Done;
@@ -19,13 +20,18 @@ use crate::{
     output::Output,
 };
 
+/// A response has at most some hundred facts of 4 KiB.
+const MAX_RESPONSE_BYTES: u64 = 1024 * 1024;
+
 #[derive(Subcommand)]
 pub enum Command {
     /// The newest signed checkpoint
     Checkpoint,
     /// Prove that an entry is in the log; the proof holds the entry
     Prove {
-        seq: u64,
+        /// The entry; or a signed response that left, whose entry is looked up
+        #[arg(value_name = "SEQ|FILE")]
+        what: String,
         /// Write the proof here instead of printing it
         #[arg(long, value_name = "FILE")]
         out: Option<PathBuf>,
@@ -57,7 +63,8 @@ pub fn run(home: &Home, out: &Output, command: Command) -> Done {
             let shown = json!({ "origin": newest.origin, "size": newest.size, "root": root, "note": newest.note, "log_key": reader.ledger.verifier().as_str() });
             out.show(&shown, || newest.note.clone())?;
         }
-        Command::Prove { seq, out: file } => {
+        Command::Prove { what, out: file } => {
+            let seq = entry_of(&*view, &what)?;
             let checkpoint = newest(&reader, &*view)?;
             let hashes = proof::inclusion(checkpoint.size, seq, &*view)?;
             let entry = view.entry(seq)?.with_context(|| format!("there is no entry {seq}"))?;
@@ -93,6 +100,18 @@ pub fn run(home: &Home, out: &Output, command: Command) -> Done {
         Command::AcceptRestore => {}
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// A seq, or that of the entry which records the response in a file.
+fn entry_of(view: &dyn View, what: &str) -> anyhow::Result<u64> {
+    if let Ok(seq) = what.parse() {
+        return Ok(seq);
+    }
+    let bytes = crate::input::file(Path::new(what), MAX_RESPONSE_BYTES)
+        .with_context(|| format!("'{what}' is neither an entry's number nor a readable file"))?;
+    let hash = credence_output::document::hash(&bytes).with_context(|| format!("{what} is not a signed response"))?;
+    tables::get(view, tables::RESPONSES, &hash)?
+        .with_context(|| format!("no entry records that the response in {what} left (its hash is {hash})"))
 }
 
 fn newest(reader: &Reader, view: &dyn View) -> anyhow::Result<Checkpoint> {

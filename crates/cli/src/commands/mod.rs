@@ -1,6 +1,7 @@
 //! One module per command.
 
 pub mod agent;
+pub mod answer;
 pub mod audit;
 pub mod calibrate;
 pub mod challenge;

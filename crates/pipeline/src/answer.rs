@@ -1,0 +1,320 @@
+//! What leaves: the signed trust-signals response of an agent for a page and a purpose, and its badge (seed 3; DESIGN,
+//! *Assessment*).
+//!
+//! Facts come from the tables, the interpretation from [`credence_engine::assessment`], the signature from
+//! [`credence_output`]. Nothing that an entity wrote about itself enters the text.
+
+use credence_engine::{
+    assessment::{Facts, Rules, Standing},
+    universal::{Outcome, Status},
+};
+use credence_ledger::{Entry, View};
+use credence_output::{
+    badge::{self, Claim, Style},
+    document::Document,
+    response::{self, Fact, Meta},
+};
+use credence_protocol::{Alias, EntityId, SecretKey, Timestamp, Uuid};
+use serde_json::{Map, Value, json};
+
+use crate::{
+    Error,
+    query::{self, LiveScore, Reading},
+    record::Input,
+    reputation::rows::{IdentityRow, ReputationRow},
+    summaries::{self, SIGNAL_WINDOW},
+    tables::{self, AgentRow},
+};
+
+/// The purpose whose answers hold the shortest.
+const HIGH_VALUE: &str = "high-value";
+/// How long a badge holds.
+const BADGE_SECONDS: i64 = 86_400;
+/// How long an answer holds.
+const HOLDS_SECONDS: i64 = 3600;
+/// How long one for a high-value purpose holds.
+const HIGH_VALUE_SECONDS: i64 = 300;
+/// How long a proof of identity holds.
+const IDENTITY_SECONDS: i64 = 90 * 86_400;
+/// Measurements listed at most, the newest ones.
+const MAX_MEASUREMENTS: usize = 64;
+/// Characters of a page's address.
+const MAX_URL: usize = 2048;
+/// Characters of a purpose.
+const MAX_CONTEXT: usize = 64;
+
+/// What is asked.
+#[derive(Debug, Clone, Copy)]
+pub struct Question<'a> {
+    /// About whom: an id or an alias.
+    pub entity: &'a str,
+    /// The page that the asking agent is on.
+    pub url: &'a str,
+    /// Its purpose.
+    pub context: Option<&'a str>,
+}
+
+/// A signed answer.
+#[derive(Debug, Clone)]
+pub struct Answer {
+    /// The document.
+    pub document: Document,
+    /// Until when it holds.
+    pub expires: Timestamp,
+}
+
+/// Why a question has no answer.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Refusal {
+    /// From the ledger and what is made of it.
+    #[error(transparent)]
+    Pipeline(#[from] Error),
+    /// The document could not be made.
+    #[error(transparent)]
+    Output(#[from] credence_output::Error),
+    /// A page that is no page.
+    #[error("url: an https address of at most {MAX_URL} characters, none of them control characters")]
+    Url,
+    /// The page is not the entity's.
+    #[error("'{entity}' is not registered for that address: it has {}", if .scopes.is_empty() { "none".to_owned() } else { .scopes.join(", ") })]
+    Mismatch {
+        /// Who was asked about.
+        entity: EntityId,
+        /// The addresses it is registered for.
+        scopes: Vec<String>,
+    },
+}
+
+impl From<credence_ledger::Error> for Refusal {
+    fn from(error: credence_ledger::Error) -> Self {
+        Self::Pipeline(error.into())
+    }
+}
+
+/// How answers are made.
+#[derive(Clone, Copy)]
+pub struct Answers<'a> {
+    /// How scores are read.
+    pub reading: Reading<'a>,
+    /// What each purpose asks for.
+    pub rules: &'a Rules,
+    /// Signs.
+    pub key: &'a SecretKey,
+}
+
+impl Answers<'_> {
+    /// Answers a question at `now`.
+    pub fn answer(&self, view: &dyn View, question: Question<'_>, now: Timestamp) -> Result<Answer, Refusal> {
+        let Question { entity, url, context } = question;
+        if url.chars().count() > MAX_URL || url.chars().any(char::is_control) {
+            return Err(Refusal::Url);
+        }
+        let plain = |context: &&str| {
+            !context.is_empty() && context.chars().count() <= MAX_CONTEXT && !context.chars().any(char::is_control)
+        };
+        let context = context.filter(plain);
+        let agent = query::resolve(view, entity)?;
+        let row: Option<AgentRow> = tables::get(view, tables::AGENTS, agent.as_str())?;
+        let row = row.ok_or_else(|| Error::UnknownAgent(agent.to_string()))?;
+        if !in_scope(&row.aliases, url) {
+            return Err(Refusal::Mismatch { entity: agent, scopes: scopes(&row.aliases) });
+        }
+        let live = self.reading.live(view, &agent)?;
+        let stats = summaries::stats(view, &agent, SIGNAL_WINDOW, now)?;
+        let reputation: Option<ReputationRow> = tables::get(view, tables::REPUTATIONS, agent.as_str())?;
+        let standing = standing(view, &live, now)?;
+        let facts = Facts {
+            standing,
+            outcome: published(&live),
+            certification: live.certification.tier,
+            output_quality: stats.signal.quality.zip(stats.signal.stddev).map(|(q, s)| (q, s, stats.signal.checks)),
+            reputation: reputation.as_ref().map(|row| (row.score, row.events)),
+            probes: probes(&live.inputs),
+            signals: live.inputs.len(),
+        };
+        let assessment = self.rules.assess(&facts, context);
+        let signals = signals(view, &agent, &row, &live, &stats, reputation.as_ref(), now)?;
+        let seconds = if context == Some(HIGH_VALUE) { HIGH_VALUE_SECONDS } else { HOLDS_SECONDS };
+        let expires = now.plus_seconds(seconds);
+        let meta = Meta {
+            response_id: Uuid::new_v4(),
+            entity_id: agent,
+            status: standing,
+            url: url.to_owned(),
+            context: context.map(str::to_owned),
+            timestamp: now,
+            expires,
+        };
+        let document = response::sign(&meta, &signals, Some(&assessment), self.key)?;
+        Ok(Answer { document, expires })
+    }
+
+    /// The badge of an agent: an SVG that carries its signed claim.
+    pub fn badge(&self, view: &dyn View, entity: &str, style: Style, now: Timestamp) -> Result<String, Refusal> {
+        let agent = query::resolve(view, entity)?;
+        let live = self.reading.live(view, &agent)?;
+        let score = published(&live).rated().map(|score| (score.score, score.stddev));
+        let claim = Claim::new(agent, score, style, now, now.plus_seconds(BADGE_SECONDS));
+        Ok(badge::issue(&claim, self.key)?)
+    }
+}
+
+/// The addresses among an entity's names.
+fn scopes(aliases: &[Alias]) -> Vec<String> {
+    let address = |alias: &&Alias| alias.as_str().starts_with("https://") || alias.as_str().starts_with("did:web:");
+    aliases.iter().filter(address).map(ToString::to_string).collect()
+}
+
+/// A score that is not published is not told either.
+fn published(live: &LiveScore) -> Outcome {
+    match &live.outcome {
+        Outcome::Rated(score) if score.status == Status::Partial => Outcome::Unrated,
+        outcome => *outcome,
+    }
+}
+
+/// Whether a page belongs to an entity: the same host, and below one of its addresses. An entity that registered no address
+/// speaks for no page.
+fn in_scope(aliases: &[Alias], url: &str) -> bool {
+    let Some((host, path)) = host_and_path(url) else { return false };
+    aliases.iter().any(|alias| {
+        let alias = alias.as_str();
+        let scope = match alias.strip_prefix("did:web:") {
+            Some(rest) => {
+                let mut parts = rest.split(':');
+                let host = parts.next().unwrap_or_default().replace("%3A", ":").replace("%3a", ":");
+                let path: String = parts.map(|part| format!("/{part}")).collect();
+                Some((host.to_ascii_lowercase(), path))
+            }
+            None => host_and_path(alias),
+        };
+        scope.is_some_and(|(their_host, prefix)| {
+            let prefix = prefix.trim_end_matches('/');
+            their_host == host && path.strip_prefix(prefix).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+        })
+    })
+}
+
+/// Of an https address, without query and fragment. Dots that climb out of a path are no path.
+fn host_and_path(url: &str) -> Option<(String, String)> {
+    let rest = url.strip_prefix("https://")?;
+    let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
+    let (host, rest) = rest.split_at(end);
+    let path = rest.split(['?', '#']).next().unwrap_or_default();
+    let decoded = path.to_ascii_lowercase().replace("%2e", ".");
+    let climbs =
+        decoded.split('/').any(|part| part == ".." || part == ".") || path.contains('\\') || decoded.contains("%2f");
+    let plain = !host.is_empty() && !host.contains('@') && !climbs;
+    let host = host.to_ascii_lowercase();
+    plain.then(|| {
+        (
+            host.strip_suffix(":443").unwrap_or(&host).to_owned(),
+            if path.is_empty() { "/".to_owned() } else { path.to_owned() },
+        )
+    })
+}
+
+/// Verified while a source's word on who owns it is fresh; lapsed when it is old; pending when there is none.
+fn standing(view: &dyn View, live: &LiveScore, now: Timestamp) -> Result<Standing, Refusal> {
+    let mut standing = Standing::Pending;
+    for input in live.inputs.iter().filter(|input| input.tag.as_str() == "identity_domain" && input.value >= 50.0) {
+        let observed = observed_at(view, input.seq)?;
+        if observed.is_some_and(|at| now <= at.plus_seconds(IDENTITY_SECONDS)) {
+            return Ok(Standing::Verified);
+        }
+        standing = Standing::Lapsed;
+    }
+    Ok(standing)
+}
+
+fn observed_at(view: &dyn View, seq: u64) -> Result<Option<Timestamp>, Refusal> {
+    let bytes = view.entry(seq)?.unwrap_or_default();
+    let entry = Entry::parse(seq, &bytes)?;
+    let body: Value = entry.record(seq)?;
+    Ok(body["observed_at"].as_str().and_then(|text| text.parse().ok()))
+}
+
+fn probes(inputs: &[Input]) -> Option<(f64, usize)> {
+    let values: Vec<f64> =
+        inputs.iter().filter(|input| input.tag.as_str().starts_with("asi")).map(|input| input.value).collect();
+    (!values.is_empty()).then(|| (values.iter().sum::<f64>() / values.len() as f64, values.len()))
+}
+
+/// The facts: what was verified, apart from what it means.
+fn signals(
+    view: &dyn View,
+    agent: &EntityId,
+    row: &AgentRow,
+    live: &LiveScore,
+    stats: &summaries::Stats,
+    reputation: Option<&ReputationRow>,
+    now: Timestamp,
+) -> Result<Vec<Fact>, Refusal> {
+    let mut all = Vec::new();
+    let mut add = |kind: &'static str, at: Timestamp, data: Value| -> Result<(), Refusal> {
+        let data: Map<String, Value> = data.as_object().cloned().unwrap_or_default();
+        all.push(Fact::new(kind, at, data)?);
+        Ok(())
+    };
+    let identity: Option<IdentityRow> = tables::get(view, tables::IDENTITIES, agent.as_str())?;
+    add(
+        "identity",
+        row.registered_at,
+        json!({ "memberSince": row.registered_at, "identityDeclared": identity.is_some(), "addressCount": row.aliases.len() }),
+    )?;
+    let sources: std::collections::BTreeSet<&str> = live.inputs.iter().map(|input| input.source.as_str()).collect();
+    if let Some(row) = reputation {
+        add("credence.reputation", row.at, json!({ "score": row.score, "events": row.events, "entry": row.seq }))?;
+    }
+    if !sources.is_empty() {
+        add("reputation", now, json!({ "sourceCount": sources.len() }))?;
+    }
+    if let (Some(quality), Some(stddev)) = (stats.signal.quality, stats.signal.stddev) {
+        let data = json!({ "quality": quality, "stddev": stddev, "checks": stats.signal.checks, "window": stats.window,
+            "disagreement": stats.signal.disagreement, "hcs25Quality": stats.hcs25.quality });
+        add("credence.outputVerification", now, data)?;
+    }
+    let mut inputs: Vec<&Input> = live.inputs.iter().collect();
+    inputs.sort_by_key(|input| std::cmp::Reverse(input.seq));
+    for input in inputs.into_iter().take(MAX_MEASUREMENTS) {
+        let kind = if input.tag.as_str().starts_with("asi") { "credence.probe" } else { "credence.measurement" };
+        let data = json!({ "tag": input.tag, "value": input.value, "stddev": input.stddev, "source": input.source, "entry": input.seq });
+        add(kind, observed_at(view, input.seq)?.unwrap_or(now), data)?;
+    }
+    Ok(all)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pages_belong_to_the_address_above_them() {
+        let aliases: Vec<Alias> =
+            ["https://shop.example/de", "did:web:bot.example"].iter().map(|text| Alias::parse(text).unwrap()).collect();
+        for inside in [
+            "https://shop.example/de",
+            "https://shop.example/de/x?y=1",
+            "https://SHOP.example:443/de/",
+            "https://bot.example/any#f",
+        ] {
+            assert!(in_scope(&aliases, inside), "{inside}");
+        }
+        for outside in [
+            "https://shop.example/",
+            "https://shop.example/dex",
+            "https://shop.example/de/../admin",
+            "https://shop.example/de/%2e%2e/admin",
+            "https://shop.example.evil.example/de",
+            "https://shop.example@evil.example/de",
+            "https://evil.example/?https://shop.example/de",
+            "http://shop.example/de",
+            "https://shop.example:8443/de",
+            "",
+        ] {
+            assert!(!in_scope(&aliases, outside), "{outside}");
+        }
+        assert!(!in_scope(&[], "https://shop.example/"));
+    }
+}
