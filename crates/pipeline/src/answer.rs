@@ -196,23 +196,20 @@ fn in_scope(aliases: &[Alias], url: &str) -> bool {
     })
 }
 
-/// Of an https address, without query and fragment. Dots that climb out of a path are no path.
+/// Of an https address as browsers read it, without query and fragment. What a server might read as climbing out of its path
+/// (escaped slashes, escapes of escapes, dots with parameters) is no path.
 fn host_and_path(url: &str) -> Option<(String, String)> {
-    let rest = url.strip_prefix("https://")?;
-    let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
-    let (host, rest) = rest.split_at(end);
-    let path = rest.split(['?', '#']).next().unwrap_or_default();
-    let decoded = path.to_ascii_lowercase().replace("%2e", ".");
-    let climbs =
-        decoded.split('/').any(|part| part == ".." || part == ".") || path.contains('\\') || decoded.contains("%2f");
-    let plain = !host.is_empty() && !host.contains('@') && !climbs;
-    let host = host.to_ascii_lowercase();
-    plain.then(|| {
-        (
-            host.strip_suffix(":443").unwrap_or(&host).to_owned(),
-            if path.is_empty() { "/".to_owned() } else { path.to_owned() },
-        )
-    })
+    if url.trim() != url || url.chars().any(|c| c.is_whitespace() || c == '\\') {
+        return None;
+    }
+    let parsed = url::Url::parse(url).ok().filter(|parsed| parsed.scheme() == "https")?;
+    let (host, path) = (parsed.host_str()?, parsed.path());
+    let lower = path.to_ascii_lowercase();
+    let tricky = ["%2f", "%5c", "%25", "%2e"].iter().any(|escape| lower.contains(escape))
+        || path.split('/').any(|part| part.starts_with(".."));
+    let bare = parsed.username().is_empty() && parsed.password().is_none();
+    let host = parsed.port().map_or_else(|| host.to_owned(), |port| format!("{host}:{port}"));
+    (bare && !tricky).then(|| (host, path.to_owned()))
 }
 
 /// Verified while a source's word on who owns it is fresh; lapsed when it is old; pending when there is none.
@@ -306,6 +303,10 @@ mod tests {
             "https://shop.example/dex",
             "https://shop.example/de/../admin",
             "https://shop.example/de/%2e%2e/admin",
+            "https://shop.example/de/.. ",
+            "https://shop.example/de/..;/admin",
+            "https://shop.example/de/%252e%252e/admin",
+            "https://shop.example/de/..%5c..%5cadmin",
             "https://shop.example.evil.example/de",
             "https://shop.example@evil.example/de",
             "https://evil.example/?https://shop.example/de",

@@ -67,12 +67,7 @@ impl Authority {
     pub fn open(ledger: Arc<dyn Ledger>, settings: &Settings, clock: Clock) -> Result<Self> {
         let tags = TagRegistry::standard()?;
         let scoring = Scoring::new(tags.clone(), settings.coverage_floor);
-        let maker = Maker {
-            scoring: scoring.clone(),
-            signer: settings.signer.clone(),
-            clock: Arc::clone(&clock),
-            refused: Arc::default(),
-        };
+        let maker = Maker { scoring: scoring.clone(), signer: settings.signer.clone(), refused: Arc::default() };
         maker.make_all(&*ledger)?;
         let scorer = Scorer::start(Arc::clone(&ledger), maker.clone());
         let requirements = Requirements::standard()?;
@@ -217,7 +212,6 @@ impl Authority {
 struct Maker {
     scoring: Scoring,
     signer: Option<SecretKey>,
-    clock: Clock,
     refused: Arc<Mutex<Option<String>>>,
 }
 
@@ -227,7 +221,7 @@ impl Maker {
         let scoring = &self.scoring;
         let _turn = scoring.turn.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(key) = &self.signer {
-            let emitted = derive::emit(ledger, key, (self.clock)())?;
+            let emitted = derive::emit(ledger, key)?;
             *self.refused.lock().unwrap_or_else(PoisonError::into_inner) = emitted.refused;
         }
         let everyone = recompute::asked_by(&*ledger.view()?)?.is_some();

@@ -129,18 +129,20 @@ pub struct Emitted {
 }
 
 /// Emits what is due, signed by `key`. What goes wrong with one agent, or with the key, is told and stops nothing else.
-pub fn emit(ledger: &dyn Ledger, key: &SecretKey, now: Timestamp) -> Result<Emitted> {
+pub fn emit(ledger: &dyn Ledger, key: &SecretKey) -> Result<Emitted> {
     let mut emitted = Emitted::default();
+    let mut after: Option<String> = None;
     loop {
-        let key = key.clone();
+        let (key, from) = (key.clone(), after.clone());
         let (agents, signals, refused) = write(ledger, move |tx| {
+            let now = tx.stamp()?;
             now_due(tx, now)?;
-            let agents = waiting(tx)?;
+            let agents = waiting(tx, from.as_deref())?;
             if agents.is_empty() {
-                return Ok((0, 0, None));
+                return Ok((agents, 0, None));
             }
             if let Some(why) = unusable(tx, &key)? {
-                return Ok((agents.len(), 0, Some(why)));
+                return Ok((Vec::new(), 0, Some(why)));
             }
             let (mut signals, mut refused) = (0, None);
             for agent in &agents {
@@ -154,11 +156,12 @@ pub fn emit(ledger: &dyn Ledger, key: &SecretKey, now: Timestamp) -> Result<Emit
                     Err(error) => refused = Some(format!("agent '{agent}': {error}")),
                 }
             }
-            Ok::<_, crate::Error>((agents.len(), signals, refused))
+            Ok::<_, crate::Error>((agents, signals, refused))
         })?;
         emitted.signals += signals;
-        emitted.refused = refused;
-        if agents < AGENTS_PER_WORK || emitted.refused.is_some() {
+        emitted.refused = refused.or(emitted.refused);
+        after = agents.last().map(ToString::to_string);
+        if agents.len() < AGENTS_PER_WORK {
             return Ok(emitted);
         }
     }
@@ -182,10 +185,11 @@ fn unusable(view: &(impl View + ?Sized), key: &SecretKey) -> Result<Option<Strin
 
 /// Agents whose time has come to be looked at again join those that wait.
 fn now_due(tx: &mut dyn Transaction, now: Timestamp) -> Result<()> {
-    let mut due = Vec::new();
+    let (mut due, until) = (Vec::new(), tables::sortable(now));
     tables::scan(tx, tables::DUE, Scan::all(), |key, seq: u64| {
-        let Some((time, agent)) = key.split_once('/') else { return Ok(ControlFlow::Continue(())) };
-        if time > tables::due(now, &EntityId::new(agent)?).split('/').next().unwrap_or_default() {
+        let mut parts = key.split('/');
+        let (Some(time), Some(agent)) = (parts.next(), parts.next()) else { return Ok(ControlFlow::Continue(())) };
+        if *time > *until {
             return Ok(ControlFlow::Break(()));
         }
         due.push((key.to_owned(), agent.to_owned(), seq));
@@ -198,9 +202,9 @@ fn now_due(tx: &mut dyn Transaction, now: Timestamp) -> Result<()> {
     Ok(())
 }
 
-fn waiting(view: &(impl View + ?Sized)) -> Result<Vec<EntityId>> {
+fn waiting(view: &(impl View + ?Sized), after: Option<&str>) -> Result<Vec<EntityId>> {
     let mut agents = Vec::new();
-    tables::scan(view, tables::DERIVE, Scan::all(), |key, _: u64| {
+    tables::scan(view, tables::DERIVE, Scan { after, ..Scan::all() }, |key, _: u64| {
         agents.push(EntityId::new(key)?);
         Ok(if agents.len() == AGENTS_PER_WORK { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
     })?;
@@ -297,6 +301,15 @@ pub(crate) fn wrongly_withdrawn(
     };
     if !place.is_some_and(|place| own(&place)) {
         return Ok(Some(format!("it withdraws {signal}, which is no signal {tag} of the authority about '{agent}'")));
+    }
+    let slot = tables::slot(agent, &EntityId::new(AUTHORITY_SOURCE)?, tag);
+    let current: Option<CurrentRow> = tables::get(view, tables::CURRENT, &slot)?;
+    let is_current = match current {
+        Some(current) => signal_at(view, current.seq)?.draft().id == *signal,
+        None => false,
+    };
+    if !is_current {
+        return Ok(Some(format!("it withdraws {signal}, which was not current")));
     }
     let follows = derived(view, agent, at)?.iter().any(|one| one.tag == tag.as_str());
     Ok(follows.then(|| format!("it withdraws {tag} of '{agent}', which still follows")))

@@ -164,11 +164,11 @@ fn revocation(tx: &mut dyn Transaction, at: Appended, record: &RevocationRecord)
 }
 
 fn withdrawal(tx: &mut dyn Transaction, at: Appended, record: &WithdrawalRecord) -> Result<()> {
-    tables::put(tx, tables::WITHDRAWN, &record.signal.to_string(), &at.seq)?;
-    let place: Option<SignalPlace> = tables::get(tx, tables::SIGNAL_IDS, &record.signal.to_string())?;
-    let Some(place) = place else { return Ok(()) };
-    place.tags.iter().try_for_each(|tag| refill(tx, &tables::slot(&place.agent, &place.source, tag)))?;
-    Ok(tables::put(tx, tables::PENDING, place.agent.as_str(), &at.seq)?)
+    let slot = tables::slot(&record.agent, &EntityId::new(AUTHORITY_SOURCE)?, &record.tag);
+    // Not only the current one: those before it would come back.
+    tables::put(tx, tables::WITHDRAWN, &slot, &at.seq)?;
+    refill(tx, &slot)?;
+    Ok(tables::put(tx, tables::PENDING, record.agent.as_str(), &at.seq)?)
 }
 
 /// What a key did.
@@ -224,12 +224,12 @@ fn tags_of(tx: &dyn Transaction, id: Uuid) -> Result<Vec<Tag>> {
 fn refill(tx: &mut dyn Transaction, slot: &str) -> Result<()> {
     let prefix = format!("{slot}/");
     let mut current = None;
+    let dead_before: u64 = tables::get(tx, tables::WITHDRAWN, slot)?.unwrap_or(0);
     let view = &*tx;
     let mut keys = Keys { view, seen: Vec::new() };
     tables::scan(view, tables::SLOTS, Scan { reverse: true, ..Scan::prefix(&prefix) }, |place, row: SlotRow| {
         let Some((observed_at, seq)) = tables::split_place(place) else { return Ok(ControlFlow::Continue(())) };
-        let withdrawn = view.get(tables::WITHDRAWN, &row.id.to_string())?.is_some();
-        if withdrawn || !keys.counts_at(row.key, seq)? || is_superseded(&mut keys, row.id)? {
+        if seq < dead_before || !keys.counts_at(row.key, seq)? || is_superseded(&mut keys, row.id)? {
             return Ok(ControlFlow::Continue(()));
         }
         current = Some(CurrentRow { seq, observed_at, value: row.value, stddev: row.stddev });

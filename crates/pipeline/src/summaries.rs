@@ -30,7 +30,7 @@ pub struct SummaryRow {
     pub updated_at: Timestamp,
     /// The `outputVerificationSummary`.
     pub summary: StrictValue,
-    /// Checks by stake in the reports before: all of them, and those high or critical.
+    /// Checks by stake in the provider's reports before, on any agent: all of them, and those high or critical.
     pub stakes_before: (u64, u64),
 }
 
@@ -57,14 +57,16 @@ pub(crate) fn apply(
         tables::put(tx, tables::PENDING, provider.as_str(), &at.seq)?;
     }
     let window = Window::parse(&record.window).unwrap_or(SIGNAL_WINDOW);
+    let due_to = format!("{}/{provider}", window.key());
     if let Some(former) = &former {
-        tx.delete(tables::DUE, &tables::due(lapses(former.updated_at, window), &record.agent))?;
+        tx.delete(tables::DUE, &tables::due(lapses(former.updated_at, window), &record.agent, &due_to))?;
     }
-    let stakes_before = former.map_or((0, 0), |former| {
-        let (all, high) = counts(&former.summary);
-        let (before, before_high) = former.stakes_before;
-        (before.saturating_add(all), before_high.saturating_add(high))
-    });
+    // What is usual for the provider, over all agents it reports on.
+    let usual = format!("{provider}/{}", record.window);
+    let stakes_before: (u64, u64) = tables::get(tx, tables::STAKES, &usual)?.unwrap_or_default();
+    let (all, high) = counts(&record.summary);
+    let total = (stakes_before.0.saturating_add(all), stakes_before.1.saturating_add(high));
+    tables::put(tx, tables::STAKES, &usual, &total)?;
     let updated_at = match report {
         Report::Applicable(summary) => summary.updated_at,
         _ => None,
@@ -77,8 +79,19 @@ pub(crate) fn apply(
         stakes_before,
     };
     tables::put(tx, tables::SUMMARIES, &place, &row)?;
-    tables::put(tx, tables::DUE, &tables::due(lapses(row.updated_at, window), &record.agent), &at.seq)?;
+    tables::put(tx, tables::DUE, &tables::due(lapses(row.updated_at, window), &record.agent, &due_to), &at.seq)?;
+    if vouched && !vouches(tx, provider, &record.agent)? {
+        vouching_changed(tx, provider, at.seq)?;
+    }
     Ok(tables::put(tx, tables::DERIVE, record.agent.as_str(), &at.seq)?)
+}
+
+/// Whose praise counts for a provider has changed: where it is an agent too, it is scored again.
+pub(crate) fn vouching_changed(tx: &mut dyn Transaction, provider: &EntityId, seq: u64) -> Result<()> {
+    if tables::get::<AgentRow>(tx, tables::AGENTS, provider.as_str())?.is_some() {
+        tables::put(tx, tables::PENDING, provider.as_str(), &seq)?;
+    }
+    Ok(())
 }
 
 /// When a window that ended at `updated_at` is wholly past.
@@ -213,9 +226,16 @@ pub fn stats(view: &(impl View + ?Sized), agent: &EntityId, window: Window, now:
     let agent_party = reputation::party(view, agent)?;
     let parameters = Parameters::default();
     let combine = |measure| providers::combine(&reports, Some(&agent_party), Some(now), &parameters, measure);
+    let admitted = !reports.is_empty() || summaries.is_empty();
+    let told = |mut combined: Combined| {
+        if !admitted {
+            combined.reason = Some("no provider that reports on this agent is admitted".to_owned());
+        }
+        combined
+    };
     let standard = combine(Measure::Standard(credence_engine::hcs25::Profile::Spec)).map_err(crate::Error::Hcs25)?;
     let signal = combine(Measure::Signal).map_err(crate::Error::Hcs25)?;
-    Ok(Stats { agent: agent.clone(), window, hcs25: standard, signal, findings, summaries })
+    Ok(Stats { agent: agent.clone(), window, hcs25: told(standard), signal: told(signal), findings, summaries })
 }
 
 /// Whether a source is admitted as a provider. The authority is one by nature.

@@ -17,10 +17,10 @@
 //! | `identities` | agent | what an agent declares of itself |
 //! | `contracts` | id | a claim, and what became of it |
 //! | `agent_contracts` | agent/seq | the contracts of an agent, oldest first |
-//! | `settled` | agent/seq | what an agent's contracts came to, oldest first |
+//! | `settled` | agent/seq/contract | what an agent's contracts came to, oldest first |
 //! | `citations` | agent/peer | who took an agent's contracts up, and what that weighs |
 //! | `dealings` | contract/agent | that an agent took a contract up or disputed it |
-//! | `withdrawn` | id | signals of its own that the authority withdrew |
+//! | `withdrawn` | agent/source/tag | the entry before which the authority's own signals of a slot are dead |
 //! | `challenges` | id | a challenge, and what became of it |
 //! | `open_challenges` | challenger/id | those not settled yet |
 //! | `claims` | contract/challenger/digest | what was claimed against a contract |
@@ -29,8 +29,9 @@
 //! | `reputations` | agent | the reputation now |
 //! | `reputation_events` | agent/seq | every reputation |
 //! | `summaries` | agent/window/provider | the newest output-verification summary |
+//! | `stakes` | provider/window | checks by stake in all of a provider's reports |
 //! | `responses` | hash | the entry that records that a signed response left |
-//! | `due` | time/agent | when those signals may have to be withdrawn: a queue |
+//! | `due` | time/agent/why | when those signals may have to be withdrawn: a queue |
 //! | `derive` | agent | agents of whom the authority's own signals are to be emitted: a queue, like `pending` |
 //! | `pending` | agent, or `*` for all | agents to be scored: a queue, not a projection, and not compared by replay |
 
@@ -70,13 +71,13 @@ pub const IDENTITIES: Table = Table("identities");
 pub const CONTRACTS: Table = Table("contracts");
 /// agent/seq → id
 pub const AGENT_CONTRACTS: Table = Table("agent_contracts");
-/// agent/seq → [`SettledRow`](crate::reputation::rows::SettledRow)
+/// agent/seq/contract → [`SettledRow`](crate::reputation::rows::SettledRow)
 pub const SETTLED: Table = Table("settled");
 /// agent/peer → [`ReviewRow`](crate::reputation::rows::ReviewRow)
 pub const CITATIONS: Table = Table("citations");
 /// contract/agent → seq
 pub const DEALINGS: Table = Table("dealings");
-/// id → seq
+/// agent/source/tag → seq
 pub const WITHDRAWN: Table = Table("withdrawn");
 /// id → [`ChallengeRow`](crate::reputation::rows::ChallengeRow)
 pub const CHALLENGES: Table = Table("challenges");
@@ -94,9 +95,11 @@ pub const REPUTATIONS: Table = Table("reputations");
 pub const REPUTATION_EVENTS: Table = Table("reputation_events");
 /// agent/window/provider → [`SummaryRow`](crate::summaries::SummaryRow)
 pub const SUMMARIES: Table = Table("summaries");
+/// provider/window → all checks, and those high or critical
+pub const STAKES: Table = Table("stakes");
 /// hash → seq
 pub const RESPONSES: Table = Table("responses");
-/// time/agent → the seq that asked: when the authority's own signals are to be looked at again
+/// time/agent/why → the seq that asked: when the authority's own signals are to be looked at again
 pub const DUE: Table = Table("due");
 /// agent → the seq that asked
 pub const DERIVE: Table = Table("derive");
@@ -133,6 +136,7 @@ pub const TABLES: &[Table] = &[
     REPUTATIONS,
     REPUTATION_EVENTS,
     SUMMARIES,
+    STAKES,
     RESPONSES,
     DUE,
     DERIVE,
@@ -258,9 +262,14 @@ pub fn slot(agent: &EntityId, source: &EntityId, tag: &Tag) -> String {
     format!("{agent}/{source}/{tag}")
 }
 
-/// `time/agent`, with the time in a form that sorts.
-pub fn due(at: Timestamp, agent: &EntityId) -> String {
-    format!("{:020}/{agent}", at.micros() as u64 ^ (1 << 63))
+/// `time/agent/why`, with the time in a form that sorts.
+pub fn due(at: Timestamp, agent: &EntityId, why: &str) -> String {
+    format!("{}/{agent}/{why}", sortable(at))
+}
+
+/// A time as text that sorts.
+pub fn sortable(at: Timestamp) -> String {
+    format!("{:020}", at.micros() as u64 ^ (1 << 63))
 }
 
 /// A signal's place in a slot: times and seqs in a form that sorts, times before 1970 included.

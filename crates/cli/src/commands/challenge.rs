@@ -191,6 +191,7 @@ fn state(row: &ChallengeRow) -> String {
     match row.state {
         ChallengeState::Open => "open".to_owned(),
         ChallengeState::Resubmitted => "not opened: the same claim had been put before".to_owned(),
+        ChallengeState::Void => "void: the key that signed it was revoked".to_owned(),
         ChallengeState::Settled(outcome) => format!("{outcome:?}").to_lowercase(),
     }
 }
@@ -199,6 +200,7 @@ fn described(id: &str, row: &ChallengeRow) -> Value {
     let state = match row.state {
         ChallengeState::Open => json!("open"),
         ChallengeState::Resubmitted => json!("resubmitted"),
+        ChallengeState::Void => json!("void"),
         ChallengeState::Settled(outcome) => json!(outcome),
     };
     json!({ "challenge": id, "contract": row.contract, "target": row.target, "challenger": row.challenger, "state": state, "seq": row.seq })

@@ -46,6 +46,8 @@ use crate::{
 pub const DEFAULT_CHALLENGE_HOURS: u32 = 72;
 /// Unversioned changes that are remembered: so many make the penalty full.
 const MAX_UNVERSIONED: usize = 4;
+/// Why an agent is to be looked at again.
+const REPUTATION: &str = "reputation";
 pub(crate) const HOUR_SECONDS: i64 = 3_600;
 pub(crate) const DAY_SECONDS: i64 = 24 * HOUR_SECONDS;
 
@@ -178,13 +180,14 @@ pub(crate) fn verification(tx: &mut dyn Transaction, at: Appended, record: &Veri
 
 /// Says what a contract came to, instead of what was said before; or that nobody knows any more.
 fn settle(tx: &mut dyn Transaction, id: &str, row: &mut ContractRow, outcome: Option<f64>, at: Appended) -> Result<()> {
+    let place = |row: &ContractRow, seq: u64| format!("{}/{id}", tables::agent_seq(&row.agent, seq));
     if let Some((_, seq)) = row.outcome {
-        tx.delete(tables::SETTLED, &tables::agent_seq(&row.agent, seq))?;
+        tx.delete(tables::SETTLED, &place(row, seq))?;
     }
     row.outcome = outcome.map(|outcome| (outcome, at.seq));
     if let Some(outcome) = outcome {
         let settled = Settled { band: row.facts.band, probability: row.facts.probability, outcome };
-        let place = tables::agent_seq(&row.agent, at.seq);
+        let place = place(row, at.seq);
         tables::put(tx, tables::SETTLED, &place, &SettledRow { at: at.recorded_at, settled })?;
     }
     Ok(tables::put(tx, tables::CONTRACTS, id, row)?)
@@ -263,7 +266,7 @@ pub(crate) fn resolution(tx: &mut dyn Transaction, at: Appended, record: &Resolu
 /// The contract is refuted by `challenge`; `false` when it was before. One that was never verified came to the contrary.
 fn refute(tx: &mut dyn Transaction, contract: &str, challenge: &str, at: Appended) -> Result<bool> {
     let Some(mut row) = tables::get::<ContractRow>(tx, tables::CONTRACTS, contract)? else { return Ok(false) };
-    if row.refuted_by.is_some() {
+    if row.refuted_by.is_some() || row.void {
         return Ok(false);
     }
     row.refuted_by = Some(challenge.to_owned());
@@ -371,7 +374,7 @@ fn touch(tx: &mut dyn Transaction, agent: &EntityId, event: Event<'_>) -> Result
     let assessed = model::assess(&evidence(tx, agent, event.at)?, &parameters);
     let raw = assessed.factors.raw();
     if let Some(former) = &former {
-        tx.delete(tables::DUE, &tables::due(lapses(former.at), agent))?;
+        tx.delete(tables::DUE, &tables::due(lapses(former.at), agent, REPUTATION))?;
     }
     let row = ReputationRow {
         seq: event.seq,
@@ -387,7 +390,7 @@ fn touch(tx: &mut dyn Transaction, agent: &EntityId, event: Event<'_>) -> Result
     tables::put(tx, tables::REPUTATION_EVENTS, &tables::agent_seq(agent, event.seq), &row)?;
     if row.events >= parameters.established_events {
         tables::put(tx, tables::DERIVE, agent.as_str(), &event.seq)?;
-        tables::put(tx, tables::DUE, &tables::due(lapses(row.at), agent), &event.seq)?;
+        tables::put(tx, tables::DUE, &tables::due(lapses(row.at), agent, REPUTATION), &event.seq)?;
     }
     Ok(())
 }

@@ -86,6 +86,8 @@ pub enum ChallengeState {
     Open,
     /// The same claim had been put before: never opened, and spam.
     Resubmitted,
+    /// The key that signed it was revoked: nobody put it.
+    Void,
     /// Settled.
     Settled(ChallengeOutcome),
 }

@@ -4,10 +4,10 @@
 use std::collections::BTreeSet;
 
 use credence_ledger::{Appended, Transaction};
-use credence_protocol::EntityId;
+use credence_protocol::{EntityId, records::ChallengeRecord};
 
 use super::{
-    Event,
+    Event, claim_place,
     rows::{ChallengeRow, ChallengeState, ContractRow, IdentityRow, ReviewRow},
     settle, touch,
 };
@@ -41,7 +41,9 @@ pub(crate) fn unsay(tx: &mut dyn Transaction, at: Appended, said: &[(u64, Stated
             }
             Said::Verification(record) => {
                 let row = tables::get::<ContractRow>(tx, tables::CONTRACTS, &record.related_object_id)?;
-                if let Some(mut row) = row.filter(|row| row.verification.as_ref() == Some(&record.verification_id)) {
+                let theirs =
+                    |row: &ContractRow| row.verification.as_ref() == Some(&record.verification_id) && !row.void;
+                if let Some(mut row) = row.filter(theirs) {
                     row.verification = None;
                     let refuted = row.refuted_by.is_some().then_some(-1.0);
                     settle(tx, &record.related_object_id, &mut row, refuted, at)?;
@@ -58,6 +60,7 @@ pub(crate) fn unsay(tx: &mut dyn Transaction, at: Appended, said: &[(u64, Stated
                 if row.is_some_and(|row| row.seq == *seq) {
                     tx.delete(tables::SUMMARIES, &place)?;
                     tables::put(tx, tables::DERIVE, record.agent.as_str(), &at.seq)?;
+                    summaries::vouching_changed(tx, stated.statement.author(), at.seq)?;
                 }
             }
             Said::Identity(record) => {
@@ -74,9 +77,10 @@ pub(crate) fn unsay(tx: &mut dyn Transaction, at: Appended, said: &[(u64, Stated
                 }
             }
             Said::Challenge(record) => {
-                // It is open no longer. One that was settled was settled by the authority, which stands.
-                let place = format!("{}/{}", record.challenger_agent_id, record.challenge_id);
-                tx.delete(tables::OPEN_CHALLENGES, &place)?;
+                let row = tables::get::<ChallengeRow>(tx, tables::CHALLENGES, &record.challenge_id)?;
+                if let Some(row) = row.filter(|row| row.seq == *seq) {
+                    touched.insert(annul(tx, record, row)?);
+                }
             }
         }
     }
@@ -112,9 +116,29 @@ fn reopen(tx: &mut dyn Transaction, id: &str, mut row: ChallengeRow, seq: u64, a
             _ => tables::put(tx, tables::CONTRACTS, &row.contract, &contract)?,
         }
     }
-    row.state = ChallengeState::Open;
     row.resolution = None;
+    if row.state != ChallengeState::Void {
+        row.state = ChallengeState::Open;
+        tables::put(tx, tables::OPEN_CHALLENGES, &format!("{}/{id}", row.challenger), &row.seq)?;
+    }
     tables::put(tx, tables::CHALLENGES, id, &row)?;
-    tables::put(tx, tables::OPEN_CHALLENGES, &format!("{}/{id}", row.challenger), &row.seq)?;
     Ok([row.target, row.challenger])
+}
+
+/// A challenge that its author did not put: nothing of it is held against the author. What the authority found about the
+/// contract stands.
+fn annul(tx: &mut dyn Transaction, record: &ChallengeRecord, mut row: ChallengeRow) -> Result<EntityId> {
+    let challenger = row.challenger.clone();
+    tx.delete(tables::OPEN_CHALLENGES, &format!("{challenger}/{}", record.challenge_id))?;
+    for seq in [Some(row.seq), row.resolution].into_iter().flatten() {
+        tx.delete(tables::DISPUTES, &tables::agent_seq(&challenger, seq))?;
+    }
+    let claim = claim_place(record)?;
+    match tables::get::<u32>(tx, tables::CLAIMS, &claim)? {
+        Some(times) if times > 1 => tables::put(tx, tables::CLAIMS, &claim, &(times - 1))?,
+        _ => tx.delete(tables::CLAIMS, &claim)?,
+    }
+    row.state = ChallengeState::Void;
+    tables::put(tx, tables::CHALLENGES, &record.challenge_id, &row)?;
+    Ok(challenger)
 }

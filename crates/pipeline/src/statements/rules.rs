@@ -193,6 +193,7 @@ fn resolution(view: &(impl View + ?Sized), author: &EntityId, record: &Resolutio
     };
     let outcome = match row.state {
         ChallengeState::Open => return supported(view, &row.contract, record),
+        ChallengeState::Void => "it was signed by a key that was revoked".to_owned(),
         ChallengeState::Resubmitted => "never opened, because the same claim had been put before".to_owned(),
         ChallengeState::Settled(outcome) => format!("{outcome:?}").to_lowercase(),
     };
@@ -203,6 +204,9 @@ fn resolution(view: &(impl View + ?Sized), author: &EntityId, record: &Resolutio
 fn supported(view: &(impl View + ?Sized), contract: &str, record: &ResolutionRecord) -> Result<Examined> {
     let not = |evidence: String| Ok(Err(Rejection::NotSupported { outcome: record.outcome, evidence }));
     let row: Option<ContractRow> = tables::get(view, tables::CONTRACTS, contract)?;
+    if row.as_ref().is_none_or(|row| row.void) {
+        return Ok(Err(Rejection::UnknownContract(contract.to_owned())));
+    }
     let verified = row.and_then(|row| row.verification.zip(row.outcome.map(|(outcome, _)| outcome_of(outcome))));
     match (&record.evidence, verified) {
         (Some(named), Some((final_one, _))) if *named != final_one => {

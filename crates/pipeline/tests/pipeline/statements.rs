@@ -620,3 +620,60 @@ fn claims_that_nobody_settles_come_to_nothing() {
     assert!(both.raw < 0.6 * honest.raw, "{} {}", both.raw, honest.raw);
     house.assert_sound();
 }
+
+#[test]
+fn challenges_under_a_revoked_key_are_not_held_against_their_author() {
+    let house = House::network(&["alice", "bob"]);
+    house.establish("alice", 5);
+    house.establish("bob", 5);
+    let from = house.size();
+    house.contract("alice", "claim");
+    house.challenge("bob", "claim", "lost");
+    house.resolve("lost", "failed");
+    house.challenge("bob", "claim", "open");
+    let mut again = house.challenge_record("bob", "claim", "open");
+    again["challenge_id"] = "again".into();
+    house.say("bob", StatementKind::Challenge, again.clone()).unwrap();
+    assert_eq!(house.reputation("bob").unwrap().basis["penalty"]["spam"], 0.25);
+    house.authority.rotate_key(id("bob"), &key("bob"), &key("bob-2").public()).unwrap();
+    house.authority.revoke_key(key("bob").public().id(), Some(from), None).unwrap();
+    let bob = house.reputation("bob").unwrap();
+    assert_eq!((&bob.basis["penalty"]["spam"], &bob.basis["validation"]["refuted"]), (&json!(0.0), &json!(0)));
+    assert_eq!(
+        house.say("credence", StatementKind::Resolution, house.resolution_record("open", "failed")).unwrap_err().code(),
+        "already_resolved"
+    );
+    again["challenge_id"] = "mine".into();
+    let mine = Statement::sign(id("bob"), StatementKind::Challenge, StrictValue(again), &key("bob-2")).unwrap();
+    assert_eq!(
+        house.authority.publish(mine.canonical().as_bytes()).unwrap().unwrap().remark,
+        None,
+        "its own claim is its first"
+    );
+    house.assert_sound();
+}
+
+#[test]
+fn a_revoked_verifier_leaves_each_refutation_standing_and_void_contracts_alone() {
+    let house = House::network(&["alice", "bob"]);
+    house.provider("lab");
+    house.establish("alice", 3);
+    for n in 0..3 {
+        let (contract, challenge) = (format!("c-{n}"), format!("ch-{n}"));
+        house.contract("alice", &contract);
+        house.challenge("bob", &contract, &challenge);
+        house.say("lab", StatementKind::Verification, house.verification_record(&contract, -1.0)).unwrap();
+        house.resolve(&challenge, "successful");
+    }
+    let samples = || house.reputation("alice").unwrap().basis["performance"]["samples"].clone();
+    let before = samples();
+    house.authority.revoke_key(key("lab").public().id(), Some(0), None).unwrap();
+    assert_eq!(samples(), before, "each is settled by its refutation");
+    let from = house.size();
+    house.contract("alice", "taken-back");
+    house.challenge("bob", "taken-back", "late");
+    house.authority.revoke_key(key("alice").public().id(), Some(from), None).unwrap();
+    let resolved = house.say("credence", StatementKind::Resolution, house.resolution_record("late", "successful"));
+    assert_eq!(resolved.unwrap_err().code(), "unknown_contract");
+    house.assert_sound();
+}

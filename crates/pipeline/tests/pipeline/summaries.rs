@@ -154,10 +154,17 @@ fn signals_end_with_what_they_rest_on() {
         house.provider("lab");
         house.report("lab", house.summary("bot", 0.9, 0.1, 100)).unwrap();
         assert!(house.signal_of("bot", "output_quality").is_some());
+        // An earlier value must not come back either.
+        house.report("lab", house.summary("bot", 0.3, 0.7, 100)).unwrap();
+        assert!(house.signal_of("bot", "output_quality").unwrap().0 < 30.0);
         end(&house);
         assert_eq!(house.signal_of("bot", "output_quality"), None, "{why}");
         assert_eq!(house.signal_of("bot", "output_coverage"), None, "{why}");
         house.assert_sound();
+        let size = house.size();
+        credence_pipeline::replay::rebuild(house.authority.ledger()).unwrap();
+        house.assert_sound();
+        assert_eq!(house.size(), size, "{why}: a rebuild changes nothing");
     }
 }
 
@@ -191,6 +198,12 @@ fn odd_stakes_are_found() {
     let findings = house.stats("bot").findings;
     assert_eq!(findings.len(), 1);
     assert!(findings[0].stake_jump.now == 0.9 && findings[0].provider == "lab");
+    // It is the provider's usual share that counts, also for an agent it never spoke of before.
+    house.authority.add_agent(NewAgent::new(id("other"))).unwrap();
+    let mut record = with(100);
+    record["agent"] = "other".into();
+    house.report("lab", record).unwrap();
+    assert_eq!(house.stats("other").findings.len(), 1);
     house.assert_sound();
 }
 
