@@ -116,6 +116,19 @@ fn deal(house: &House, n: usize, (what, who, whom, number): (u8, usize, usize, f
     let agents = ["alice", "bob", "carol", "dave"];
     let (who, whom) = (agents[who], agents[whom]);
     let contract = format!("{whom}-{}", (number * 3.0) as usize);
+    if what >= 8 {
+        // Keys are revoked from some entry on, sources silenced and heard again, providers dismissed.
+        let from = (number * house.size() as f64) as u64;
+        let _ = match what {
+            8 if n.is_multiple_of(3) => house.authority.revoke_key(key(who).public().id(), Some(from), None),
+            8 => house.authority.describe_source(id("judge"), Some("".into()), None),
+            9 => house.authority.describe_source(id("judge"), Some("https://example.org/how".into()), None),
+            _ => house.authority.set_weight(id("judge"), if number < 0.5 { 0.0 } else { 1.0 }),
+        };
+        let _ = house.say("judge", StatementKind::Summary, house.summary(who, number, 1.0 - number, 100));
+        house.authority.settle_scores().unwrap();
+        return;
+    }
     let _ = match what {
         0 | 1 => {
             let mut record = house.contract_record(who, &format!("{who}-{n}"));
@@ -148,7 +161,7 @@ proptest! {
 
     #[test]
     fn whatever_agents_do_reputations_stay_in_bounds_move_by_steps_and_replay(
-        deals in proptest::collection::vec((0..8_u8, 0..4_usize, 0..4_usize, 0.0..=1.0_f64), 1..60)
+        deals in proptest::collection::vec((0..11_u8, 0..4_usize, 0..4_usize, 0.0..=1.0_f64), 1..60)
     ) {
         let house = House::network(&["alice", "bob", "carol", "dave"]);
         for agent in ["alice", "bob", "carol", "dave"] {
@@ -170,5 +183,9 @@ proptest! {
         }
         drop(view);
         house.assert_sound();
+        let size = house.size();
+        credence_pipeline::replay::rebuild(house.authority.ledger()).unwrap();
+        house.assert_sound();
+        prop_assert_eq!(house.size(), size, "a rebuild adds nothing");
     }
 }
