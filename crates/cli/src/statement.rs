@@ -37,7 +37,7 @@ impl SignArgs {
 /// A record to be signed, or a statement that was.
 pub enum Draft {
     Record { author: EntityId, kind: StatementKind, record: Value },
-    Signed(Vec<u8>),
+    Signed { bytes: Vec<u8>, record: Value },
 }
 
 impl Draft {
@@ -59,16 +59,22 @@ impl Draft {
             if *found != kind.key() {
                 bail!("{file} is a signed statement of kind {found}, not {}", kind.key());
             }
-            return Ok(Self::Signed(bytes));
+            return Ok(Self::Signed { bytes, record: value["record"].clone() });
         }
         let named = value.get(author_field).and_then(Value::as_str);
         let author = named.with_context(|| format!("{file} has no {author_field}: whose {} is it?", kind.key()))?;
         Ok(Self::new(EntityId::new(author).with_context(|| author_field.to_owned())?, kind, value))
     }
 
+    /// A member of the record that is text.
+    pub fn text(&self, field: &str) -> String {
+        let (Draft::Record { record, .. } | Draft::Signed { record, .. }) = self;
+        record[field].as_str().unwrap_or_default().to_owned()
+    }
+
     fn signed(self, home: &Home, args: &SignArgs) -> anyhow::Result<Vec<u8>> {
         match self {
-            Draft::Signed(bytes) => Ok(bytes),
+            Draft::Signed { bytes, .. } => Ok(bytes),
             Draft::Record { author, kind, record } => {
                 let key = args.key(home, &author)?;
                 let statement = Statement::sign(author, kind, strict::StrictValue(record), &key)?;

@@ -99,10 +99,7 @@ fn identify(home: &Home, out: &Output, args: IdentifyArgs) -> Done {
         _ => Draft::read(&args.agent, StatementKind::Identity, "agent_id")
             .context("give --model and --version-hash with an agent, or a file with the identity")?,
     };
-    let who = match &draft {
-        Draft::Record { author, .. } => author.to_string(),
-        Draft::Signed(_) => "an agent, as signed".to_owned(),
-    };
+    let who = draft.text("agent_id");
     statement::publish(home, out, draft, &args.sign, |_| {
         Ok(Told { what: format!("Identity of {who}"), details: json!({ "agent": who }) })
     })

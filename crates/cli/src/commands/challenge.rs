@@ -122,10 +122,7 @@ fn open(home: &Home, out: &Output, args: OpenArgs) -> Done {
         _ => Draft::read(&args.contract, StatementKind::Challenge, "challenger_agent_id")
             .context("give --by and --claim with a contract, or a file with the challenge")?,
     };
-    let id = match &draft {
-        Draft::Record { record, .. } => record["challenge_id"].as_str().unwrap_or_default().to_owned(),
-        Draft::Signed(_) => "as signed".to_owned(),
-    };
+    let id = draft.text("challenge_id");
     statement::publish(home, out, draft, &args.sign, |_| {
         Ok(Told { what: format!("Challenge {id}"), details: json!({ "challenge": id }) })
     })

@@ -123,10 +123,7 @@ fn publish(home: &Home, out: &Output, args: PublishArgs) -> Done {
         }
         _ => anyhow::bail!("give --agent and --risk, or a file with the contract"),
     };
-    let id = match &draft {
-        Draft::Record { record, .. } => record["signal_id"].as_str().unwrap_or_default().to_owned(),
-        Draft::Signed(_) => "as signed".to_owned(),
-    };
+    let id = draft.text("signal_id");
     statement::publish(home, out, draft, &args.sign, |_| {
         Ok(Told { what: format!("Contract {id}"), details: json!({ "contract": id }) })
     })

@@ -67,17 +67,10 @@ fn add(home: &Home, out: &Output, args: AddArgs) -> Done {
         _ => Draft::read(&args.subject, StatementKind::Review, "reviewer_agent_id")
             .context("give --by, --rating and --contract with an agent, or a file with the review")?,
     };
-    let what = match &draft {
-        Draft::Record { record, .. } => {
-            format!(
-                "Review of {} by {}",
-                record["subject_agent_id"].as_str().unwrap_or_default(),
-                record["reviewer_agent_id"].as_str().unwrap_or_default()
-            )
-        }
-        Draft::Signed(_) => "Review as signed".to_owned(),
-    };
-    statement::publish(home, out, draft, &args.sign, |_| Ok(Told { what, details: json!({}) }))
+    let (subject, reviewer) = (draft.text("subject_agent_id"), draft.text("reviewer_agent_id"));
+    let what = format!("Review of {subject} by {reviewer}");
+    let details = json!({ "subject": subject, "reviewer": reviewer });
+    statement::publish(home, out, draft, &args.sign, |_| Ok(Told { what, details }))
 }
 
 fn list(home: &Home, out: &Output, agent: &str) -> Done {

@@ -6,6 +6,7 @@ mod attacks;
 mod audit;
 mod common;
 mod properties;
+mod revocations;
 mod scale;
 mod statements;
 mod summaries;

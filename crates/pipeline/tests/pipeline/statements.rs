@@ -436,30 +436,6 @@ fn an_agents_key_signs_no_signals_unless_it_is_a_source_too() {
 }
 
 #[test]
-fn what_a_revoked_key_said_stops_counting() {
-    let house = House::network(&["alice", "bob"]);
-    house.establish("alice", 12);
-    house.establish("bob", 12);
-    let from = house.size();
-    house.take_up("bob", "alice-2");
-    house.review("bob", "alice", "alice-2", 1.0);
-    house.contract("bob", "tainted");
-    let before = house.reputation("alice").unwrap();
-    assert!(before.basis["validation"]["helpfulness"].as_f64().unwrap() > 0.0);
-    house.authority.revoke_key(key("bob").public().id(), Some(from), None).unwrap();
-    let after = house.reputation("alice").unwrap();
-    assert_eq!(
-        (after.basis["validation"]["helpfulness"].as_f64(), after.cause.as_str()),
-        (Some(0.0), "a key was revoked")
-    );
-    assert_eq!(after.basis["validation"]["adoption"], 0.0, "what it took up, too");
-    assert_eq!(house.reputation("bob").unwrap().basis["transparency"]["contracts"], 12);
-    let late = house.say("judge", StatementKind::Verification, house.verification_record("tainted", 1.0)).unwrap_err();
-    assert_eq!(late.code(), "unknown_contract");
-    house.assert_sound();
-}
-
-#[test]
 fn reputations_replay_to_the_same_bytes_and_a_forged_one_is_found() {
     let house = House::network(&["alice", "bob"]);
     house.establish("alice", 12);
@@ -551,42 +527,6 @@ fn an_identity_said_again_by_someone_who_read_the_log_changes_nothing() {
 }
 
 #[test]
-fn a_resolution_under_a_revoked_key_is_undone() {
-    let house = House::network(&["alice", "bob"]);
-    house.establish("alice", 5);
-    house.contract("alice", "claim");
-    house.challenge("bob", "claim", "ch");
-    let from = house.size();
-    house.resolve("ch", "successful");
-    assert_eq!(house.reputation("alice").unwrap().basis["validation"]["refuted"], 1);
-    house.authority.revoke_key(key("credence").public().id(), Some(from), None).unwrap();
-    assert_eq!(house.reputation("alice").unwrap().basis["validation"]["refuted"], 0);
-    let view = house.authority.ledger().view().unwrap();
-    let row: ChallengeRow = tables::get(&*view, tables::CHALLENGES, "ch").unwrap().unwrap();
-    assert_eq!((row.state, row.resolution), (ChallengeState::Open, None));
-    drop(view);
-    house.assert_sound();
-}
-
-#[test]
-fn revoking_a_former_key_takes_nothing_from_its_successor() {
-    let house = House::network(&["alice", "bob"]);
-    house.establish("alice", 12);
-    house.establish("bob", 12);
-    let from = house.size();
-    house.take_up("bob", "alice-2");
-    house.review("bob", "alice", "alice-2", 1.0);
-    house.authority.rotate_key(id("bob"), &key("bob"), &key("bob-2").public()).unwrap();
-    house.advance(60);
-    let record = StrictValue(house.review_record("bob", "alice", "alice-2", 0.9));
-    let again = Statement::sign(id("bob"), StatementKind::Review, record, &key("bob-2")).unwrap();
-    house.authority.publish(again.canonical().as_bytes()).unwrap().unwrap();
-    house.authority.revoke_key(key("bob").public().id(), Some(from), None).unwrap();
-    assert!(house.reputation("alice").unwrap().basis["validation"]["helpfulness"].as_f64().unwrap() > 0.0);
-    house.assert_sound();
-}
-
-#[test]
 fn a_reputation_without_news_says_nothing_any_more() {
     let house = House::network(&["alice"]);
     house.establish("alice", 12);
@@ -618,62 +558,5 @@ fn claims_that_nobody_settles_come_to_nothing() {
     house.establish("honest", 20);
     let (both, honest) = (house.reputation("both").unwrap(), house.reputation("honest").unwrap());
     assert!(both.raw < 0.6 * honest.raw, "{} {}", both.raw, honest.raw);
-    house.assert_sound();
-}
-
-#[test]
-fn challenges_under_a_revoked_key_are_not_held_against_their_author() {
-    let house = House::network(&["alice", "bob"]);
-    house.establish("alice", 5);
-    house.establish("bob", 5);
-    let from = house.size();
-    house.contract("alice", "claim");
-    house.challenge("bob", "claim", "lost");
-    house.resolve("lost", "failed");
-    house.challenge("bob", "claim", "open");
-    let mut again = house.challenge_record("bob", "claim", "open");
-    again["challenge_id"] = "again".into();
-    house.say("bob", StatementKind::Challenge, again.clone()).unwrap();
-    assert_eq!(house.reputation("bob").unwrap().basis["penalty"]["spam"], 0.25);
-    house.authority.rotate_key(id("bob"), &key("bob"), &key("bob-2").public()).unwrap();
-    house.authority.revoke_key(key("bob").public().id(), Some(from), None).unwrap();
-    let bob = house.reputation("bob").unwrap();
-    assert_eq!((&bob.basis["penalty"]["spam"], &bob.basis["validation"]["refuted"]), (&json!(0.0), &json!(0)));
-    assert_eq!(
-        house.say("credence", StatementKind::Resolution, house.resolution_record("open", "failed")).unwrap_err().code(),
-        "already_resolved"
-    );
-    again["challenge_id"] = "mine".into();
-    let mine = Statement::sign(id("bob"), StatementKind::Challenge, StrictValue(again), &key("bob-2")).unwrap();
-    assert_eq!(
-        house.authority.publish(mine.canonical().as_bytes()).unwrap().unwrap().remark,
-        None,
-        "its own claim is its first"
-    );
-    house.assert_sound();
-}
-
-#[test]
-fn a_revoked_verifier_leaves_each_refutation_standing_and_void_contracts_alone() {
-    let house = House::network(&["alice", "bob"]);
-    house.provider("lab");
-    house.establish("alice", 3);
-    for n in 0..3 {
-        let (contract, challenge) = (format!("c-{n}"), format!("ch-{n}"));
-        house.contract("alice", &contract);
-        house.challenge("bob", &contract, &challenge);
-        house.say("lab", StatementKind::Verification, house.verification_record(&contract, -1.0)).unwrap();
-        house.resolve(&challenge, "successful");
-    }
-    let samples = || house.reputation("alice").unwrap().basis["performance"]["samples"].clone();
-    let before = samples();
-    house.authority.revoke_key(key("lab").public().id(), Some(0), None).unwrap();
-    assert_eq!(samples(), before, "each is settled by its refutation");
-    let from = house.size();
-    house.contract("alice", "taken-back");
-    house.challenge("bob", "taken-back", "late");
-    house.authority.revoke_key(key("alice").public().id(), Some(from), None).unwrap();
-    let resolved = house.say("credence", StatementKind::Resolution, house.resolution_record("late", "successful"));
-    assert_eq!(resolved.unwrap_err().code(), "unknown_contract");
     house.assert_sound();
 }
