@@ -21,7 +21,10 @@ use crate::{
     Error,
     query::{self, LiveScore, Reading},
     record::Input,
-    reputation::rows::{IdentityRow, ReputationRow},
+    reputation::{
+        self,
+        rows::{IdentityRow, ReputationRow},
+    },
     summaries::{self, SIGNAL_WINDOW},
     tables::{self, AgentRow},
 };
@@ -123,6 +126,9 @@ impl Answers<'_> {
         let live = self.reading.live(view, &agent)?;
         let stats = summaries::stats(view, &agent, SIGNAL_WINDOW, now)?;
         let reputation: Option<ReputationRow> = tables::get(view, tables::REPUTATIONS, agent.as_str())?;
+        // A newcomer's low number means unknown, and a reader would take it for bad.
+        let established = reputation::parameters().established_events;
+        let reputation = reputation.filter(|row| row.events >= established);
         let standing = standing(view, &live, now)?;
         let facts = Facts {
             standing,
