@@ -2,11 +2,11 @@
 //! every superseding link; the tree against its tiles, the checkpoint in the database and the one outside it; every
 //! score event and every projection made again. Findings name the entry.
 
-use std::collections::HashMap;
+use std::{collections::HashMap, ops::ControlFlow};
 
 use credence_engine::mixture::is_weight;
 use credence_ledger::{
-    Checkpoint, Entry, Hash, Kind, LogVerifier, Table, View,
+    Checkpoint, Entry, Hash, Kind, LogVerifier, Scan, Table, View,
     merkle::{self, ChangedTile, Edge, TILE_WIDTH},
 };
 use credence_protocol::{
@@ -17,11 +17,12 @@ use serde::{Serialize, de::DeserializeOwned};
 
 use crate::{
     Result,
+    filter::{self, Weights},
     record::{AgentRecord, KeyRecord, Record, RevocationRecord},
     replay::{Findings, Fold, for_each_chunk},
     schema,
     statements::{Stated, rules},
-    tables::{self, AgentRow, KeyRow, SignalPlace, SourceRow},
+    tables::{self, AgentRow, CurrentRow, KeyRow, SignalPlace, SourceRow},
 };
 
 /// Signatures checked together in a quick audit.
@@ -433,6 +434,33 @@ impl Audit<'_> {
         Ok(())
     }
 
+    /// Agents whose signals count, that have no score and wait for none: someone emptied the queue.
+    fn never_scored(&mut self) -> Result<()> {
+        if tables::get::<u64>(self.view, tables::PENDING, tables::EVERYONE)?.is_some() {
+            return Ok(());
+        }
+        // Slots come in the order of agents: only the name before is kept, not a million of them.
+        let (mut last, mut unscored) = (String::new(), Vec::new());
+        let view = self.view;
+        tables::scan(view, tables::CURRENT, Scan::all(), |slot, _: CurrentRow| {
+            let agent = tables::split_slot(slot).map_or("", |(agent, ..)| agent);
+            if agent != last {
+                agent.clone_into(&mut last);
+                let known = view.get(tables::SCORES, agent)?.is_some() || view.get(tables::PENDING, agent)?.is_some();
+                unscored.extend((!known).then(|| agent.to_owned()));
+            }
+            Ok(ControlFlow::Continue(()))
+        })?;
+        let weights = Weights::read(view)?;
+        for agent in unscored {
+            let agent = EntityId::new(&agent)?;
+            if !filter::inputs(self.view, &agent, &weights, self.scope.tags)?.is_empty() {
+                self.report.findings.add(None, format!("agent '{agent}' has signals that count and was never scored"));
+            }
+        }
+        Ok(())
+    }
+
     fn finish(mut self) -> Result<Audited> {
         let size = self.tree.size();
         match self.view.checkpoint()?.map(|note| Checkpoint::open(&note, self.scope.log)) {
@@ -457,6 +485,7 @@ impl Audit<'_> {
             Some((0, _)) => self.report.outside_size = Some(0),
             _ => {}
         }
+        self.never_scored()?;
         let replayed = self.fold.finish()?;
         self.report.score_events = replayed.score_events;
         self.report.rows = replayed.rows;

@@ -235,3 +235,19 @@ fn long_chains_of_corrections_cost_no_more_than_short_ones() {
     assert_eq!((admitted, house.current().len()), (4_000, 2));
     house.assert_sound();
 }
+
+#[test]
+fn an_agent_that_was_never_scored_is_found() {
+    let house = House::new(&[("lab", 1.0)], &["bot"]);
+    house.measure("bot", "lab", "rel_uptime", 90.0);
+    // Someone who does not want it scored takes it out of the queue before its turn comes.
+    credence_ledger::write(house.authority.ledger(), |tx| {
+        tx.delete(credence_pipeline::tables::PENDING, "bot").map_err(credence_pipeline::Error::from)
+    })
+    .unwrap();
+    let audited = house.audit(false);
+    let found = |finding: &credence_pipeline::replay::Finding| {
+        finding.what.contains("'bot' has signals that count and was never scored")
+    };
+    assert!(audited.findings.listed.iter().any(found), "{audited:?}");
+}
