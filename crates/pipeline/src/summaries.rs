@@ -220,8 +220,7 @@ pub fn stats(view: &(impl View + ?Sized), agent: &EntityId, window: Window, now:
         if let Some(stake_jump) = providers::stake_jump(row.stakes_before, counts(&row.summary)) {
             findings.push(Oddity { provider: provider.clone(), stake_jump });
         }
-        let owner = source.owner.map(|owner| owner.to_string());
-        reports.push(ProviderReport { provider: Party { id: provider, owner, key: None }, report });
+        reports.push(ProviderReport { provider: source_party(&provider, &source), report });
     }
     let agent_party = reputation::party(view, agent)?;
     let parameters = Parameters::default();
@@ -236,6 +235,11 @@ pub fn stats(view: &(impl View + ?Sized), agent: &EntityId, window: Window, now:
     let standard = combine(Measure::Standard(credence_engine::hcs25::Profile::Spec)).map_err(crate::Error::Hcs25)?;
     let signal = combine(Measure::Signal).map_err(crate::Error::Hcs25)?;
     Ok(Stats { agent: agent.clone(), window, hcs25: told(standard), signal: told(signal), findings, summaries })
+}
+
+/// A source, and who runs it.
+pub(crate) fn source_party(id: &str, source: &SourceRow) -> Party {
+    Party { id: id.to_owned(), owner: source.owner.as_ref().map(ToString::to_string), key: None }
 }
 
 /// Whether a source is admitted as a provider. The authority is one by nature.

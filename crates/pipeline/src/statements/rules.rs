@@ -125,11 +125,7 @@ fn verification(view: &(impl View + ?Sized), author: &EntityId, record: &Verific
         Ok(contract) => contract,
         Err(rejection) => return Ok(Err(rejection)),
     };
-    let verifier = credence_engine::hcs25::providers::Party {
-        id: author.to_string(),
-        owner: source.owner.map(|owner| owner.to_string()),
-        key: None,
-    };
+    let verifier = summaries::source_party(author.as_str(), &source);
     if verifier.is(&reputation::party(view, &contract.agent)?) {
         return not("nobody verifies itself, or an agent of the same owner");
     }
@@ -265,11 +261,7 @@ fn summary(
         return Ok(Err(Rejection::NotProvider(author.clone())));
     };
     allow!(registered(view, &record.agent)?);
-    let provider = credence_engine::hcs25::providers::Party {
-        id: author.to_string(),
-        owner: source.owner.map(|owner| owner.to_string()),
-        key: None,
-    };
+    let provider = summaries::source_party(author.as_str(), &source);
     if provider.is(&reputation::party(view, &record.agent)?) {
         return Ok(Err(Rejection::SelfReported { provider: author.clone(), agent: record.agent.clone() }));
     }
