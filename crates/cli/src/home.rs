@@ -13,8 +13,9 @@ use credence_ledger::{
     Ledger, LogKey, LogVerifier, OutsideCheckpoint, SqliteLedger, View,
     sqlite::{Clock, Options},
 };
-use credence_pipeline::{Authority, Settings, TABLES, query::Reading};
-use credence_protocol::{AUTHORITY_SOURCE, EntityId, SecretKey, TagRegistry, Timestamp};
+use credence_pipeline::{Authority, TABLES, query::Reading};
+use credence_protocol::{AUTHORITY_SOURCE, EntityId, SecretKey, TagRegistry, Timestamp, nearest};
+use credence_server::settings::Settings;
 use serde::{Deserialize, Serialize};
 
 use crate::keyfile;
@@ -34,7 +35,13 @@ pub struct Config {
     /// Coverage below which a score is not published.
     #[serde(default = "default_floor")]
     pub coverage_floor: f64,
+    /// What `credence serve` goes by.
+    #[serde(default, skip_serializing_if = "toml::Table::is_empty")]
+    pub serve: toml::Table,
 }
+
+/// The keys of [`Config`].
+const CONFIG_KEYS: [&str; 3] = ["log_key", "coverage_floor", "serve"];
 
 fn default_floor() -> f64 {
     DEFAULT_COVERAGE_FLOOR
@@ -86,7 +93,24 @@ impl Home {
             }
             Err(e) => return Err(e).with_context(|| format!("cannot read {}", path.display())),
         };
-        toml::from_str(&text).with_context(|| format!("{} is not valid", path.display()))
+        let invalid = || format!("{} is not valid", path.display());
+        let table: toml::Table = text.parse().with_context(invalid)?;
+        if let Some(key) = table.keys().find(|key| !CONFIG_KEYS.contains(&key.as_str())) {
+            let of_service = Settings::keys();
+            let meant = match nearest(key, CONFIG_KEYS.into_iter().chain(of_service.iter().map(String::as_str))) {
+                Some(known) if CONFIG_KEYS.contains(&known) => format!("did you mean '{known}'?"),
+                Some(known) => format!("did you mean '{known}' in [serve]?"),
+                None => format!("known are {}", CONFIG_KEYS.join(", ")),
+            };
+            bail!("{}: there is no setting '{key}': {meant}", path.display());
+        }
+        table.try_into().with_context(invalid)
+    }
+
+    /// What the service goes by, without flags.
+    pub fn settings(&self, config: &Config, flags: &[(String, String)]) -> anyhow::Result<Settings> {
+        Settings::merge(&config.serve, std::env::vars(), flags)
+            .with_context(|| format!("settings of the service, in {} and above", self.config_file().display()))
     }
 
     /// The log's name and private key.
@@ -114,7 +138,7 @@ impl Home {
         let config = self.config()?;
         let open = || -> anyhow::Result<_> { Ok(SqliteLedger::open(self.options(), self.log_key(&config)?, clock())) };
         let ledger = self.upgraded(&open)??;
-        let settings = Settings { coverage_floor: config.coverage_floor, signer: self.signer()? };
+        let settings = credence_pipeline::Settings { coverage_floor: config.coverage_floor, signer: self.signer()? };
         Ok(Authority::open(Arc::new(ledger), &settings, clock())?)
     }
 

@@ -37,6 +37,11 @@ struct Cli {
 enum Command {
     /// Create an authority: its folder, keys and empty ledger
     Init(run::init::Args),
+    /// Run the authority as a service: REST, signed answers, the log, over HTTP
+    Serve(run::serve::Args),
+    /// Tokens for the service: make, list, revoke
+    #[command(subcommand)]
+    Token(run::token::Command),
     /// Keys: make, register, rotate, revoke, list
     #[command(subcommand)]
     Keys(run::keys::Command),
@@ -68,6 +73,12 @@ enum Command {
     TrustSignals(run::answer::Args),
     /// An agent's score as an SVG that carries its own proof
     Badge(run::answer::BadgeArgs),
+    /// A verifiable credential about an agent's score
+    Credential(run::credential::Args),
+    /// Take back an agent's standing, or one credential
+    Revoke(run::credential::RevokeArgs),
+    /// The score's own reliability: of agents rated so, how many outcomes were good
+    Calibration(run::calibration::Args),
     /// Verify a signed document or a proof offline, with a public key alone
     Check(run::check::Args),
     /// The pure models: JSON on standard input, JSON on standard output, no ledger
@@ -117,6 +128,8 @@ fn main() -> ExitCode {
     let home = Home::at(cli.data);
     let done = match cli.command {
         Command::Init(args) => run::init::run(&home, &out, args),
+        Command::Serve(args) => run::serve::run(&home, &out, args),
+        Command::Token(command) => run::token::run(&home, &out, command),
         Command::Keys(command) => run::keys::run(&home, &out, command),
         Command::Source(command) => run::source::run(&home, &out, command),
         Command::Agent(command) => run::agent::run(&home, &out, command),
@@ -130,6 +143,9 @@ fn main() -> ExitCode {
         Command::Log(command) => run::log::run(&home, &out, command),
         Command::TrustSignals(args) => run::answer::trust_signals(&home, args),
         Command::Badge(args) => run::answer::badge(&home, &out, args),
+        Command::Credential(args) => run::credential::issue(&home, &out, args),
+        Command::Revoke(args) => run::credential::revoke(&home, &out, args),
+        Command::Calibration(args) => run::calibration::run(&home, &out, args),
         Command::Check(args) => run::check::run(&out, args),
         Command::Compute(command) => run::compute::run(command),
         Command::Verify(args) => run::verify::run(args),

@@ -6,7 +6,8 @@
 //! - [`contribution`]: what each source did to a score;
 //! - [`custom`]: a consumer's own source weights; sees signals only, never the universal score (seed 4, R07);
 //! - [`hcs25`]: the HCS-25 trust score, its catalogue of adapters, and output verification by several providers (seed 0);
-//! - [`reputation`]: what agents make of each other's claims (seed 1).
+//! - [`reputation`]: what agents make of each other's claims (seed 1);
+//! - [`reliability`]: what outcomes say of the scores.
 //!
 //! Determinism is a promise to auditors: sums run in the order of the input, `erfc` comes from `libm` and not from the
 //! platform, nothing iterates a hash map.
@@ -31,6 +32,7 @@ pub mod custom;
 mod error;
 pub mod hcs25;
 pub mod mixture;
+pub mod reliability;
 pub mod reputation;
 pub mod tiers;
 pub mod universal;

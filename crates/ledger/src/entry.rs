@@ -45,9 +45,11 @@ pub enum Kind {
     Outcome,
     /// A calibration of the score or the engine.
     Calibration,
+    /// A verifiable credential that was issued.
+    Credential,
     /// Hashes of signed responses that left.
     Responses,
-    /// A key that stops counting from a given seq on.
+    /// What stops counting: a key from a given seq on, a signal of the authority's own, a credential, an agent's standing.
     Revocation,
 }
 
@@ -68,6 +70,7 @@ impl Kind {
             Kind::Review => "review",
             Kind::Outcome => "outcome",
             Kind::Calibration => "calibration",
+            Kind::Credential => "credential",
             Kind::Responses => "responses",
             Kind::Revocation => "revocation",
         }

@@ -104,6 +104,12 @@ pub trait Ledger: Send + Sync {
     fn view(&self) -> Result<Box<dyn View + '_>>;
     /// Queues work for the single writer. Works queued together share one transaction and one fsync.
     fn submit(&self, work: Work) -> Result<Ticket>;
+    /// How many entries are durable, without looking into the database where it can be helped: cheap enough to ask before
+    /// every answer.
+    fn committed(&self) -> Result<u64> {
+        self.view()?.size()
+    }
+
     /// Waits until everything submitted is durable and kept wherever else it is kept (the checkpoint outside).
     fn flush(&self) -> Result<()>;
 }

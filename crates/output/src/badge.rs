@@ -53,6 +53,9 @@ pub struct Claim {
     /// Its uncertainty, to a tenth.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stddev: Option<f64>,
+    /// The authority took the agent's standing back.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub revoked: bool,
     /// How it looks.
     pub style: Style,
     /// When it was made.
@@ -68,7 +71,13 @@ impl Claim {
     /// A claim to be drawn.
     pub fn new(agent: EntityId, score: Option<(u8, f64)>, style: Style, issued: Timestamp, expires: Timestamp) -> Self {
         let stddev = score.map(|(_, stddev)| (stddev * 10.0).round() / 10.0);
-        Self { agent, score: score.map(|(score, _)| score), stddev, style, issued, expires, kid: String::new() }
+        let score = score.map(|(score, _)| score);
+        Self { agent, score, stddev, revoked: false, style, issued, expires, kid: String::new() }
+    }
+
+    /// Whether the authority took the agent's standing back.
+    pub fn revoked(self, revoked: bool) -> Self {
+        Self { revoked, ..self }
     }
 
     fn tier(&self) -> Tier {
@@ -77,12 +86,16 @@ impl Claim {
 
     fn message(&self) -> String {
         match (self.score, self.stddev) {
+            _ if self.revoked => "revoked".to_owned(),
             (Some(score), Some(stddev)) => format!("{} {score} ± {stddev:.1}", self.tier()),
             (Some(score), None) => format!("{} {score}", self.tier()),
             (None, _) => "not rated".to_owned(),
         }
     }
 }
+
+/// Background where the standing was revoked.
+const REVOKED: &str = "#9b1c1c";
 
 /// Background of the message; white on each has a contrast of at least 4.5 (WCAG AA).
 fn colour(tier: Tier) -> &'static str {
@@ -109,7 +122,7 @@ fn draw(claim: &Claim, signed: &str) -> String {
     let (total, radius) = (left + right, if claim.style == Style::Pill { 10 } else { 3 });
     let title = format!("{LABEL}: {message}, {}", claim.agent);
     let (title, text) = (escape(&title), escape(&message));
-    let fill = colour(claim.tier());
+    let fill = if claim.revoked { REVOKED } else { colour(claim.tier()) };
     let (x1, x2) = (left / 2, left + right / 2);
     format!(
         r##"<svg xmlns="http://www.w3.org/2000/svg" width="{total}" height="{HEIGHT}" role="img" aria-label="{title}"><title>{title}</title>{CLAIM_START}{}{CLAIM_END}<clipPath id="r"><rect width="{total}" height="{HEIGHT}" rx="{radius}" fill="#fff"/></clipPath><g clip-path="url(#r)"><rect width="{left}" height="{HEIGHT}" fill="#333b44"/><rect x="{left}" width="{right}" height="{HEIGHT}" fill="{fill}"/></g><g fill="#fff" text-anchor="middle" font-family="Verdana,Geneva,DejaVu Sans,sans-serif" font-size="11"><text x="{x1}" y="14">{LABEL}</text><text x="{x2}" y="14">{text}</text></g></svg>
@@ -203,9 +216,9 @@ mod tests {
             };
             0.2126 * part(1) + 0.7152 * part(3) + 0.0722 * part(5)
         };
-        for tier in Tier::ALL {
-            let contrast = 1.05 / (luminance(colour(tier)) + 0.05);
-            assert!(contrast >= 4.5, "{tier}: {contrast}");
+        for fill in Tier::ALL.map(colour).into_iter().chain([REVOKED]) {
+            let contrast = 1.05 / (luminance(fill) + 0.05);
+            assert!(contrast >= 4.5, "{fill}: {contrast}");
         }
     }
 }

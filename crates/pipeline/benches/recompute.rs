@@ -92,7 +92,7 @@ fn fill(ledger: &dyn Ledger, agents: usize) {
         write(ledger, move |tx| {
             for n in first..(first + AGENTS_PER_WORK).min(agents) {
                 let agent = format!("agent-{n:08}");
-                let row = AgentRow { seq: 0, registered_at, name: None, aliases: vec![], owner: None };
+                let row = AgentRow { seq: 0, registered_at, name: None, aliases: vec![], owner: None, revoked: None };
                 tables::put(tx, tables::AGENTS, &agent, &row)?;
                 for s in 0..SIGNALS_PER_AGENT {
                     let slot = format!("{agent}/source-{}/{}", s % SOURCES, TAGS[s / SOURCES]);

@@ -15,7 +15,9 @@ use credence_output::{
     response::{self, Fact, Meta},
 };
 use credence_protocol::{Alias, EntityId, SecretKey, Timestamp, Uuid};
+use data_encoding::HEXLOWER;
 use serde_json::{Map, Value, json};
+use sha2::{Digest, Sha256};
 
 use crate::{
     Error,
@@ -57,9 +59,24 @@ pub struct Question<'a> {
     pub context: Option<&'a str>,
 }
 
+/// A badge.
+#[derive(Debug, Clone)]
+pub struct Badge {
+    /// Whose.
+    pub agent: EntityId,
+    /// The picture, with its signed claim inside.
+    pub svg: String,
+    /// SHA-256 of it, in hex.
+    pub hash: String,
+    /// Until when it can be relied on.
+    pub expires: Timestamp,
+}
+
 /// A signed answer.
 #[derive(Debug, Clone)]
 pub struct Answer {
+    /// About whom.
+    pub agent: EntityId,
     /// The document.
     pub document: Document,
     /// Until when it holds.
@@ -129,7 +146,7 @@ impl Answers<'_> {
         // A newcomer's low number means unknown, and a reader would take it for bad.
         let established = reputation::parameters().established_events;
         let reputation = reputation.filter(|row| row.events >= established);
-        let standing = standing(view, &live, now)?;
+        let standing = if row.revoked.is_some() { Standing::Revoked } else { standing(view, &live, now)? };
         let facts = Facts {
             standing,
             outcome: published(&live),
@@ -145,7 +162,7 @@ impl Answers<'_> {
         let expires = now.plus_seconds(seconds);
         let meta = Meta {
             response_id: Uuid::new_v4(),
-            entity_id: agent,
+            entity_id: agent.clone(),
             status: standing,
             url: url.to_owned(),
             context: context.map(str::to_owned),
@@ -153,16 +170,21 @@ impl Answers<'_> {
             expires,
         };
         let document = response::sign(&meta, &signals, Some(&assessment), self.key)?;
-        Ok(Answer { document, expires })
+        Ok(Answer { agent, document, expires })
     }
 
     /// The badge of an agent: an SVG that carries its signed claim.
-    pub fn badge(&self, view: &dyn View, entity: &str, style: Style, now: Timestamp) -> Result<String, Refusal> {
+    pub fn badge(&self, view: &dyn View, entity: &str, style: Style, now: Timestamp) -> Result<Badge, Refusal> {
         let agent = query::resolve(view, entity)?;
         let live = self.reading.live(view, &agent)?;
-        let score = published(&live).rated().map(|score| (score.score, score.stddev));
-        let claim = Claim::new(agent, score, style, now, now.plus_seconds(BADGE_SECONDS));
-        Ok(badge::issue(&claim, self.key)?)
+        let row: Option<AgentRow> = tables::get(view, tables::AGENTS, agent.as_str())?;
+        let revoked = row.is_some_and(|row| row.revoked.is_some());
+        let score = published(&live).rated().map(|score| (score.score, score.stddev)).filter(|_| !revoked);
+        let expires = now.plus_seconds(BADGE_SECONDS);
+        let claim = Claim::new(agent.clone(), score, style, now, expires).revoked(revoked);
+        let svg = badge::issue(&claim, self.key)?;
+        let hash = HEXLOWER.encode(&Sha256::digest(svg.as_bytes()));
+        Ok(Badge { agent, svg, hash, expires })
     }
 }
 
@@ -173,7 +195,7 @@ fn scopes(aliases: &[Alias]) -> Vec<String> {
 }
 
 /// A score that is not published is not told either.
-fn published(live: &LiveScore) -> Outcome {
+pub(crate) fn published(live: &LiveScore) -> Outcome {
     match &live.outcome {
         Outcome::Rated(score) if score.status == Status::Partial => Outcome::Unrated,
         outcome => *outcome,

@@ -16,8 +16,9 @@ use rayon::prelude::*;
 use serde::{Serialize, de::DeserializeOwned};
 
 use crate::{
-    Result,
+    Result, credentials,
     filter::{self, Weights},
+    outcomes,
     record::{AgentRecord, KeyRecord, Record, RevocationRecord},
     replay::{Findings, Fold, for_each_chunk},
     schema,
@@ -203,6 +204,10 @@ impl Audit<'_> {
             Record::Key(key) => Some(&key.source),
             Record::Revocation(revocation) => self.keys.get(&revocation.key_id).map(|key| &key.source),
             Record::Withdrawal(withdrawal) => Some(&withdrawal.agent),
+            Record::Standing(standing) => Some(&standing.agent),
+            Record::Credential(credential) => Some(&credential.agent),
+            Record::CredentialRevocation(revocation) => Some(&revocation.agent),
+            Record::Outcome(outcome) => Some(&outcome.agent),
             Record::Score(_) | Record::Statement(_) | Record::Responses(_) | Record::Other(_) => None,
         };
         if subject.is_some_and(|subject| *subject != entry.subject) {
@@ -215,6 +220,11 @@ impl Audit<'_> {
             Record::Revocation(revocation) => self.revocation(one.seq, revocation)?,
             Record::Agent(agent) => self.aliases(agent)?,
             Record::Statement(stated) => self.statement(entry, stated)?,
+            Record::Standing(_) | Record::Credential(_) | Record::CredentialRevocation(_) | Record::Outcome(_) => {
+                let known = self.row::<AgentRow>(tables::AGENTS, entry.subject.as_str())?.is_some();
+                let unknown = (!known).then(|| format!("'{}' was not registered", entry.subject));
+                unknown.into_iter().chain(self.told(entry, record)?).collect()
+            }
             Record::Score(score) if self.last_change.is_some_and(|change| score.as_of <= change) => {
                 vec![format!("the score saw {} entries, and something changed after those", score.as_of)]
             }
@@ -281,6 +291,18 @@ impl Audit<'_> {
             }
         }
         Ok(wrong)
+    }
+
+    /// What was issued, taken back or reported, as the rules were when the entry was written.
+    fn told(&self, entry: &Entry, record: &Record) -> Result<Vec<String>> {
+        let scratch = &self.fold.scratch;
+        let wrong = match record {
+            Record::Credential(record) => credentials::wrong_with_issue(scratch, record)?,
+            Record::CredentialRevocation(record) => credentials::wrong_with_revocation(scratch, record)?,
+            Record::Outcome(record) => outcomes::wrong_with(scratch, record, entry.recorded_at)?,
+            _ => None,
+        };
+        Ok(wrong.into_iter().collect())
     }
 
     /// Schema, author, signature and the rules, as they were when the entry was written.

@@ -1,6 +1,6 @@
 //! What can go wrong between a caller and the ledger.
 
-use credence_protocol::{Alias, EntityId, KeyId};
+use credence_protocol::{Alias, EntityId, KeyId, Uuid};
 
 /// This crate's result.
 pub type Result<T> = std::result::Result<T, Error>;
@@ -115,6 +115,40 @@ pub enum Error {
         /// What is wrong.
         why: String,
     },
+    /// Nothing to certify.
+    #[error("agent '{0}' has no published score: there is nothing to certify yet")]
+    NotRated(EntityId),
+    /// The agent's standing is revoked.
+    #[error("the standing of agent '{0}' is revoked: lift the revocation first")]
+    AgentRevoked(EntityId),
+    /// The agent's standing is what was asked for already.
+    #[error("the standing of agent '{0}' is not revoked: there is nothing to lift")]
+    NotRevoked(EntityId),
+    /// No such credential.
+    #[error("no credential {0} was issued here")]
+    UnknownCredential(Uuid),
+    /// The credential is revoked already.
+    #[error("credential {credential} is revoked already (entry {seq})")]
+    CredentialRevoked {
+        /// Which.
+        credential: Uuid,
+        /// By which entry.
+        seq: u64,
+    },
+    /// An outcome that cannot be.
+    #[error("{0}")]
+    Outcome(String),
+    /// The id of an outcome that was used for another.
+    #[error("id {id} was used for another outcome (entry {seq}): a new outcome needs a new id")]
+    OutcomeExists {
+        /// The id.
+        id: Uuid,
+        /// Where.
+        seq: u64,
+    },
+    /// A document that could not be made.
+    #[error(transparent)]
+    Output(#[from] credence_output::Error),
     /// Nothing was recorded at that time.
     #[error("{0}")]
     NotThen(String),

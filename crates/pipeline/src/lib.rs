@@ -7,6 +7,7 @@
 //! - [`projection`]: the fold from entries to the tables that answer questions, the same online and in replay;
 //! - [`filter`], [`score`], [`recompute`]: which signals count, and the score events that record what they add up to;
 //! - [`reputation`], [`summaries`]: what those records come to; [`derive`]: the authority's own signals made of it;
+//! - [`credentials`], [`outcomes`]: what the authority vouches for and takes back, and what came of relying on it;
 //! - [`answer`]: signed answers to "should I go ahead?", and badges;
 //! - [`query`]: scores now and then, explanations, history;
 //! - [`replay`], [`audit`]: everything rebuilt from seq 0 and compared.
@@ -15,9 +16,11 @@ pub mod admit;
 pub mod answer;
 pub mod audit;
 mod authority;
+pub mod credentials;
 pub mod derive;
 mod error;
 pub mod filter;
+pub mod outcomes;
 pub mod projection;
 pub mod query;
 pub mod recompute;

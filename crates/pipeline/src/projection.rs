@@ -10,7 +10,7 @@ use credence_ledger::{Appended, Entry, Kind, Scan, Transaction};
 use credence_protocol::{AUTHORITY_SOURCE, EntityId, KeyId, Signal, Tag, Uuid};
 
 use crate::{
-    Result,
+    Result, credentials, outcomes,
     record::{AgentRecord, Record, RecordedScore, RevocationRecord, WithdrawalRecord},
     reputation,
     statements::{Said, Stated},
@@ -60,6 +60,10 @@ pub fn apply(tx: &mut dyn Transaction, at: Appended, subject: &EntityId, record:
         }
         Record::Revocation(record) => revocation(tx, at, record),
         Record::Withdrawal(record) => withdrawal(tx, at, record),
+        Record::Standing(record) => credentials::standing(tx, at, record),
+        Record::Credential(record) => credentials::issued(tx, at, record),
+        Record::CredentialRevocation(record) => credentials::revoked(tx, at, record),
+        Record::Outcome(record) => outcomes::apply(tx, at, record),
         Record::Signal(record) => signal(tx, at, record),
         Record::Score(recorded) => {
             let row = ScoreRow { seq, recorded_at, recorded: RecordedScore::clone(recorded) };
@@ -97,6 +101,7 @@ fn agent(tx: &mut dyn Transaction, at: Appended, record: &AgentRecord) -> Result
         name: None,
         aliases: Vec::new(),
         owner: None,
+        revoked: None,
     });
     row.name = record.name.clone().or(row.name);
     if record.owner.is_some() && record.owner != row.owner {

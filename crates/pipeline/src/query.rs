@@ -162,6 +162,20 @@ pub struct RecordedEvent {
     pub event: Value,
 }
 
+/// The recorded score of `agent` in force at `at`, by the time of recording.
+pub fn recorded_at(view: &dyn View, agent: &EntityId, at: Timestamp) -> Result<Option<ScoreRow>> {
+    let prefix = format!("{agent}/");
+    let mut found = None;
+    tables::scan(view, tables::SCORE_EVENTS, Scan { reverse: true, ..Scan::prefix(&prefix) }, |_, row: ScoreRow| {
+        if row.recorded_at > at {
+            return Ok(ControlFlow::Continue(()));
+        }
+        found = Some(row);
+        Ok(ControlFlow::Break(()))
+    })?;
+    Ok(found)
+}
+
 /// The score event of `agent` in force at `at`, by the time of recording.
 pub fn score_at(view: &dyn View, agent: &EntityId, at: Timestamp) -> Result<RecordedEvent> {
     let row = last_score_before(view, agent, size_at(view, at)?)?;

@@ -3,7 +3,7 @@
 use credence_engine::universal::{self, Outcome};
 use credence_ledger::{Entry, Kind, NewEntry};
 use credence_protocol::{
-    Alias, Canonical, EntityId, KeyId, PublicKey, SecretKey, Signal, Signature, Tag, Uuid, strict::present,
+    Alias, Canonical, EntityId, KeyId, PublicKey, SecretKey, Signal, Signature, Tag, Timestamp, Uuid, strict::present,
 };
 use data_encoding::HEXLOWER;
 use serde::{Deserialize, Serialize};
@@ -112,6 +112,67 @@ pub struct WithdrawalRecord {
     pub agent: EntityId,
     /// What it measured.
     pub tag: Tag,
+}
+
+/// The authority takes an agent's standing back, or gives it back.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct StandingRecord {
+    /// The agent.
+    pub agent: EntityId,
+    /// Whether it is revoked from now on.
+    pub revoked: bool,
+    /// Why.
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "present")]
+    pub reason: Option<String>,
+}
+
+/// A credential that was issued.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CredentialRecord {
+    /// Its id.
+    pub credential: Uuid,
+    /// About whom.
+    pub agent: EntityId,
+    /// Its place among all credentials, and so in the status lists.
+    pub index: u64,
+    /// SHA-256 of the canonical credential without its proof, in hex.
+    pub digest: String,
+    /// Until when it holds.
+    pub valid_until: Timestamp,
+}
+
+/// A credential taken back.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CredentialRevocationRecord {
+    /// Which.
+    pub credential: Uuid,
+    /// About whom.
+    pub agent: EntityId,
+    /// Why.
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "present")]
+    pub reason: Option<String>,
+}
+
+/// What really happened after someone relied on an agent.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct OutcomeRecord {
+    /// Its id, chosen by the reporter: the same one again is the same outcome.
+    pub id: Uuid,
+    /// The agent.
+    pub agent: EntityId,
+    /// Whether it went well.
+    pub good: bool,
+    /// When someone relied on it: the score of then is what is put to the test.
+    pub relied_at: Timestamp,
+    /// Who reports it.
+    pub reporter: EntityId,
+    /// The signed response it was relied on for, by its hash.
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "present")]
+    pub response: Option<String>,
 }
 
 /// Signed responses that left, by the SHA-256 of what was signed, in hex.
@@ -251,6 +312,14 @@ pub enum Record {
     Revocation(RevocationRecord),
     /// A signal withdrawn.
     Withdrawal(WithdrawalRecord),
+    /// An agent's standing.
+    Standing(StandingRecord),
+    /// A credential issued.
+    Credential(CredentialRecord),
+    /// A credential taken back.
+    CredentialRevocation(CredentialRevocationRecord),
+    /// What came of relying on an agent.
+    Outcome(OutcomeRecord),
     /// Responses that left.
     Responses(ResponsesRecord),
     /// A statement of an author.
@@ -283,9 +352,15 @@ impl Record {
             }
             Kind::Score => Record::Score(entry.record(seq)?),
             Kind::Responses => Record::Responses(entry.record(seq)?),
+            Kind::Credential => Record::Credential(entry.record(seq)?),
+            Kind::Outcome => Record::Outcome(entry.record(seq)?),
+            // What is revoked tells the forms apart: no two share their required fields.
             Kind::Revocation => match entry.record(seq) {
                 Ok(revocation) => Record::Revocation(revocation),
-                Err(error) => Record::Withdrawal(entry.record(seq).map_err(|_| error)?),
+                Err(error) => (entry.record(seq).map(Record::Withdrawal))
+                    .or_else(|_| entry.record(seq).map(Record::Standing))
+                    .or_else(|_| entry.record(seq).map(Record::CredentialRevocation))
+                    .map_err(|_| error)?,
             },
             other => Record::Other(other),
         })

@@ -177,7 +177,7 @@ pub const MAX_RESPONSES: usize = 800;
 /// Characters of a name, description or reason.
 const MAX_TEXT: usize = 256;
 
-fn check_text(field: &'static str, text: Option<&str>) -> Result<()> {
+pub(crate) fn check_text(field: &'static str, text: Option<&str>) -> Result<()> {
     let fits = |text: &str| text.chars().count() <= MAX_TEXT && !text.chars().any(char::is_control);
     if text.is_none_or(fits) { Ok(()) } else { Err(Error::Text { field, limit: MAX_TEXT }) }
 }
@@ -237,6 +237,10 @@ pub(crate) fn append(tx: &mut dyn Transaction, kind: Kind, subject: &EntityId, r
         Record::Revocation(body) => record::entry(kind, subject, body)?,
         Record::Withdrawal(body) => record::entry(kind, subject, body)?,
         Record::Responses(body) => record::entry(kind, subject, body)?,
+        Record::Standing(body) => record::entry(kind, subject, body)?,
+        Record::Credential(body) => record::entry(kind, subject, body)?,
+        Record::CredentialRevocation(body) => record::entry(kind, subject, body)?,
+        Record::Outcome(body) => record::entry(kind, subject, body)?,
         Record::Signal(_) | Record::Score(_) | Record::Statement(_) | Record::Other(_) => {
             return Err(
                 credence_ledger::Error::Log("signals, statements and scores have their own way in".into()).into()

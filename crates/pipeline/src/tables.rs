@@ -30,6 +30,12 @@
 //! | `reputation_events` | agent/seq | every reputation |
 //! | `summaries` | agent/window/provider | the newest output-verification summary |
 //! | `stakes` | provider/window | checks by stake in all of a provider's reports |
+//! | `credentials` | id | a credential that was issued |
+//! | `credential_indexes` | index | the id of the credential there |
+//! | `agent_credentials` | agent/index | the id of the credential |
+//! | `revoked_credentials` | index | the entry by which a credential does not hold any more |
+//! | `outcomes` | agent/seq | what came of relying on an agent |
+//! | `outcome_ids` | id | the entry |
 //! | `responses` | hash | the entry that records that a signed response left |
 //! | `due` | time/agent/why | when those signals may have to be withdrawn: a queue |
 //! | `derive` | agent | agents of whom the authority's own signals are to be emitted: a queue, like `pending` |
@@ -97,6 +103,18 @@ pub const REPUTATION_EVENTS: Table = Table("reputation_events");
 pub const SUMMARIES: Table = Table("summaries");
 /// provider/window → all checks, and those high or critical
 pub const STAKES: Table = Table("stakes");
+/// id → [`CredentialRow`](crate::credentials::CredentialRow)
+pub const CREDENTIALS: Table = Table("credentials");
+/// index → id
+pub const CREDENTIAL_INDEXES: Table = Table("credential_indexes");
+/// agent/index → id
+pub const AGENT_CREDENTIALS: Table = Table("agent_credentials");
+/// index → seq
+pub const REVOKED_CREDENTIALS: Table = Table("revoked_credentials");
+/// agent/seq → [`OutcomeRow`](crate::outcomes::OutcomeRow)
+pub const OUTCOMES: Table = Table("outcomes");
+/// id → seq
+pub const OUTCOME_IDS: Table = Table("outcome_ids");
 /// hash → seq
 pub const RESPONSES: Table = Table("responses");
 /// time/agent/why → the seq that asked: when the authority's own signals are to be looked at again
@@ -137,6 +155,12 @@ pub const TABLES: &[Table] = &[
     REPUTATION_EVENTS,
     SUMMARIES,
     STAKES,
+    CREDENTIALS,
+    CREDENTIAL_INDEXES,
+    AGENT_CREDENTIALS,
+    REVOKED_CREDENTIALS,
+    OUTCOMES,
+    OUTCOME_IDS,
     RESPONSES,
     DUE,
     DERIVE,
@@ -160,6 +184,9 @@ pub struct AgentRow {
     /// Who runs it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub owner: Option<EntityId>,
+    /// The entry by which its standing was revoked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub revoked: Option<u64>,
 }
 
 /// A source.

@@ -46,7 +46,7 @@ pub use id::EntityId;
 pub use key::{KeyId, PublicKey, SecretKey, Signature};
 pub use signal::{Signal, SignalDraft, SignedTime, verify_batch};
 pub use statement::{Statement, StatementKind};
-pub use tag::{Emitter, Tag, TagDefinition, TagRegistry};
+pub use tag::{Emitter, Tag, TagDefinition, TagRegistry, nearest};
 pub use time::Timestamp;
 pub use uuid::Uuid;
 

@@ -100,9 +100,15 @@ impl TagRegistry {
 
     /// The registered tag most like `tag`, for error messages.
     pub fn nearest(&self, tag: &str) -> Option<&Tag> {
-        let closest = self.0.keys().min_by_key(|known| distance(known.as_str(), tag))?;
-        (distance(closest.as_str(), tag) <= tag.len().div_ceil(3)).then_some(closest)
+        let name = nearest(tag, self.0.keys().map(Tag::as_str))?;
+        self.0.keys().find(|known| known.as_str() == name)
     }
+}
+
+/// The one of `known` that someone who wrote `name` may have meant, for error messages.
+pub fn nearest<'a>(name: &str, known: impl Iterator<Item = &'a str> + Clone) -> Option<&'a str> {
+    let closest = known.min_by_key(|known| distance(known, name))?;
+    (distance(closest, name) <= name.len().div_ceil(3)).then_some(closest)
 }
 
 /// Levenshtein distance, for a suggestion in an error message only.

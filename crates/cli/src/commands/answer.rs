@@ -81,7 +81,7 @@ pub fn badge(home: &Home, out: &Output, args: BadgeArgs) -> Done {
         Look::Flat => Style::Flat,
         Look::Pill => Style::Pill,
     };
-    let svg = answers.badge(&*reader.view()?, &args.agent, style, now())?;
+    let svg = answers.badge(&*reader.view()?, &args.agent, style, now())?.svg;
     match args.out.as_deref() {
         Some(path) => written(out, path, &svg)?,
         None => write!(std::io::stdout(), "{svg}")?,

@@ -24,14 +24,34 @@ pub struct Args {
     coverage_floor: f64,
 }
 
+/// A new authority.
+pub struct Created {
+    /// The log's name.
+    pub origin: String,
+    /// What others verify its checkpoints with.
+    pub log_key: String,
+}
+
 pub fn run(home: &Home, out: &Output, args: Args) -> Done {
     let path = home.path();
     ensure!(!home.config_file().exists(), "{} holds an authority already: nothing was changed", path.display());
+    ensure!((0.0..=1.0).contains(&args.coverage_floor), "--coverage-floor {} is outside 0..=1", args.coverage_floor);
+    let Created { origin, log_key } = create(home, args.origin, args.coverage_floor)?;
+    let shown = path.display();
+    out.show(&json!({ "data": path, "origin": origin, "log_key": log_key }), || {
+        let next = "Next: `credence source add` and `credence agent add`, or `credence serve`.";
+        format!("Created an authority in {shown}\n  log      {origin}\n  log key  {log_key}\n{next}")
+    })?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Creates an authority in `home`.
+pub fn create(home: &Home, origin: Option<String>, coverage_floor: f64) -> anyhow::Result<Created> {
+    let path = home.path();
     let occupied = fs::read_dir(path).is_ok_and(|mut entries| entries.next().is_some());
     ensure!(!occupied, "{} is not empty: nothing was changed", path.display());
-    ensure!((0.0..=1.0).contains(&args.coverage_floor), "--coverage-floor {} is outside 0..=1", args.coverage_floor);
     let log = SecretKey::generate()?;
-    let origin = args.origin.unwrap_or_else(|| format!("credence.local/{}", &log.public().id().to_string()[..8]));
+    let origin = origin.unwrap_or_else(|| format!("credence.local/{}", &log.public().id().to_string()[..8]));
     let log_key = LogKey::new(&origin, &log)?;
     let vkey = log_key.verifier().as_str().to_owned();
 
@@ -41,18 +61,13 @@ pub fn run(home: &Home, out: &Output, args: Args) -> Done {
         path.display().to_string().trim_end_matches('/'),
         std::process::id()
     )));
-    let made = make(&beside, &log, log_key, args.coverage_floor)
+    let made = make(&beside, &log, log_key, coverage_floor)
         .and_then(|()| fs::rename(beside.path(), path).with_context(|| format!("cannot create {}", path.display())));
     if made.is_err() {
         let _ = fs::remove_dir_all(beside.path());
     }
     made?;
-    let shown = path.display();
-    out.show(&json!({ "data": path, "origin": origin, "log_key": vkey }), || {
-        let next = "Next: `credence source add` and `credence agent add`.";
-        format!("Created an authority in {shown}\n  log      {origin}\n  log key  {vkey}\n{next}")
-    })?;
-    Ok(ExitCode::SUCCESS)
+    Ok(Created { origin, log_key: vkey })
 }
 
 fn make(home: &Home, log: &SecretKey, log_key: LogKey, coverage_floor: f64) -> anyhow::Result<()> {
@@ -61,7 +76,7 @@ fn make(home: &Home, log: &SecretKey, log_key: LogKey, coverage_floor: f64) -> a
     let own = SecretKey::generate()?;
     keyfile::write(&home.log_key_file(), log)?;
     keyfile::write(&home.key_file(AUTHORITY_SOURCE), &own)?;
-    let config = Config { log_key: log_key.verifier().as_str().to_owned(), coverage_floor };
+    let config = Config { log_key: log_key.verifier().as_str().to_owned(), coverage_floor, serve: toml::Table::new() };
     fs::write(home.config_file(), toml::to_string(&config)?).context("cannot write credence.toml")?;
     let ledger = SqliteLedger::create(home.options(), log_key, clock())?;
     let authority = Authority::open(Arc::new(ledger), &Settings { coverage_floor, signer: None }, clock())?;

@@ -227,6 +227,13 @@ impl Ledger for SqliteLedger {
         }
     }
 
+    fn committed(&self) -> Result<u64> {
+        match &self.writer {
+            Some(writer) => Ok(writer.committed()),
+            None => self.view()?.size(),
+        }
+    }
+
     fn flush(&self) -> Result<()> {
         self.writer.as_ref().map_or(Ok(()), |writer| writer.submit(None)?.wait())
     }

@@ -1,7 +1,11 @@
 //! The single writer: a thread that owns the writing connection. Works that wait together share one transaction.
 
 use std::{
-    sync::mpsc::{self, Receiver, RecvTimeoutError, SyncSender},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+        mpsc::{self, Receiver, RecvTimeoutError, SyncSender},
+    },
     thread::JoinHandle,
     time::{Duration, Instant},
 };
@@ -31,6 +35,8 @@ type Job = (Option<Work>, Done);
 pub(super) struct Writer {
     jobs: SyncSender<Job>,
     thread: JoinHandle<Result<()>>,
+    /// Entries that are durable.
+    committed: Arc<AtomicU64>,
 }
 
 impl Writer {
@@ -44,7 +50,9 @@ impl Writer {
                 Some(Entry::parse(seq, &bytes)?.recorded_at)
             }
         };
+        let committed = Arc::new(AtomicU64::new(size));
         let mut state = State {
+            committed: Arc::clone(&committed),
             connection,
             path: options.path.clone(),
             outside: options.outside.clone(),
@@ -60,7 +68,11 @@ impl Writer {
             .name("ledger-writer".into())
             .spawn(move || state.run(&queue))
             .map_err(|e| Error::NoWriter(e.to_string()))?;
-        Ok(Self { jobs, thread })
+        Ok(Self { jobs, thread, committed })
+    }
+
+    pub(super) fn committed(&self) -> u64 {
+        self.committed.load(Ordering::Acquire)
     }
 
     pub(super) fn submit(&self, work: Option<Work>) -> Result<Ticket> {
@@ -86,6 +98,7 @@ struct State {
     clock: Clock,
     edge: Edge,
     last_recorded: Option<Timestamp>,
+    committed: Arc<AtomicU64>,
 }
 
 impl State {
@@ -188,6 +201,7 @@ impl State {
         }
         self.connection.execute_batch("COMMIT").map_err(|e| translate(e.into()))?;
         self.edge = edge;
+        self.committed.store(self.edge.size(), Ordering::Release);
         self.last_recorded = last_recorded;
         if note.is_some() {
             self.outside_due = note;

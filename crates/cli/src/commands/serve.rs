@@ -1,0 +1,116 @@
+use std::{process::ExitCode, sync::Arc};
+
+use anyhow::Context;
+use credence_engine::universal::DEFAULT_COVERAGE_FLOOR;
+use credence_protocol::EntityId;
+use credence_server::{
+    App, Setup, telemetry,
+    tokens::{NewToken, Scope, TokenFile},
+};
+use serde_json::json;
+use tokio::{
+    net::TcpListener,
+    signal::unix::{SignalKind, signal},
+};
+
+use super::{Done, init};
+use crate::{
+    home::{Home, clock, now},
+    output::Output,
+};
+
+/// Threads that wait for the disk.
+const BLOCKING_THREADS: usize = 64;
+
+#[derive(clap::Args)]
+pub struct Args {
+    /// Where to listen [default: 127.0.0.1:8420]
+    #[arg(long, value_name = "ADDRESS")]
+    listen: Option<String>,
+    /// Where others reach it, such as https://trust.example [default: where it listens]
+    #[arg(long, value_name = "URL")]
+    public_url: Option<String>,
+    /// Any setting of [serve] in credence.toml, such as max_in_flight=100; may be repeated
+    #[arg(long = "set", value_name = "KEY=VALUE", value_parser = pair)]
+    settings: Vec<(String, String)>,
+}
+
+fn pair(text: &str) -> Result<(String, String), String> {
+    let (key, value) = text.split_once('=').ok_or("KEY=VALUE is needed")?;
+    Ok((key.to_owned(), value.to_owned()))
+}
+
+pub fn run(home: &Home, out: &Output, args: Args) -> Done {
+    let created =
+        if home.config_file().exists() { None } else { Some(init::create(home, None, DEFAULT_COVERAGE_FLOOR)?) };
+    let config = home.config()?;
+    let mut flags = args.settings;
+    flags.extend(args.listen.map(|address| ("listen".to_owned(), address)));
+    flags.extend(args.public_url.map(|url| ("public_url".to_owned(), url)));
+    let settings = home.settings(&config, &flags)?;
+    let telemetry = telemetry::start(&settings).map_err(anyhow::Error::msg)?;
+    let tokens = TokenFile::in_folder(home.path());
+    let authority = home.authority()?;
+    let key = home.signer()?.context("the authority's key is not here: answers cannot be signed")?;
+    // Once, when there is no token at all: whoever reads this now is the operator.
+    let first = if tokens.list()?.is_empty() {
+        let new = NewToken { name: EntityId::new("admin")?, scopes: vec![Scope::Admin], expires_at: None };
+        Some(tokens.create(new, now())?.1)
+    } else {
+        None
+    };
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .max_blocking_threads(BLOCKING_THREADS)
+        .build()
+        .context("the service could not start")?;
+    let done = runtime.block_on(async {
+        let listener = TcpListener::bind(&settings.listen)
+            .await
+            .with_context(|| format!("cannot listen on {}: choose another with --listen", settings.listen))?;
+        let local_url = format!("http://{}", listener.local_addr()?);
+        let setup = Setup {
+            authority,
+            log: credence_ledger::LogVerifier::parse(&config.log_key)?,
+            key,
+            folder: home.path().to_owned(),
+            clock: clock(),
+            settings,
+            local_url: local_url.clone(),
+        };
+        let app = App::new(setup)?;
+        let mut terminate = signal(SignalKind::terminate())?;
+        let mut interrupt = signal(SignalKind::interrupt())?;
+        let data = home.path();
+        let shown = json!({ "listening": local_url, "data": data, "log_key": config.log_key, "admin_token": first });
+        out.show(&shown, || {
+            let mut text = String::new();
+            if let Some(init::Created { origin, .. }) = &created {
+                text += &format!("Created an authority in {}\n  log      {origin}\n", data.display());
+            }
+            if let Some(token) = &first {
+                text += &format!("Admin token, shown once and not kept: keep it\n  {token}\n");
+            }
+            text += &format!("Listening on {local_url}\n  try it   {local_url}/docs/\n  log key  {}\n", config.log_key);
+            if first.is_some() {
+                text += &format!(
+                    "Next: curl -H \"Authorization: Bearer TOKEN\" -H \"Content-Type: application/json\" -d '{{\"agent\":\"my-agent\"}}' {local_url}/v1/agents\n"
+                );
+            }
+            text
+        })?;
+        credence_server::serve(Arc::clone(&app), listener, async move {
+            tokio::select! {
+                _ = terminate.recv() => {}
+                _ = interrupt.recv() => {}
+            }
+        })
+        .await;
+        anyhow::Ok(())
+    });
+    // Whatever still waits (a client that never ends its request) must not keep the process.
+    runtime.shutdown_timeout(std::time::Duration::from_secs(5));
+    telemetry.stop();
+    done?;
+    Ok(ExitCode::SUCCESS)
+}

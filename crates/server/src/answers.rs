@@ -1,0 +1,170 @@
+//! Signed answers, kept until anything they were computed from changes or they expire; and the record that they left.
+
+use std::{
+    collections::VecDeque,
+    num::NonZeroUsize,
+    sync::{Mutex, PoisonError},
+};
+
+use axum::http::HeaderValue;
+use bytes::Bytes;
+use credence_output::badge::Style;
+use credence_pipeline::{Authority, MAX_RESPONSES};
+use credence_protocol::{EntityId, Timestamp};
+use lru::LruCache;
+
+use crate::tail::Tail;
+
+/// Answers kept.
+const KEPT: NonZeroUsize = NonZeroUsize::new(20_000).unwrap();
+/// Bytes of answers kept, together.
+const KEPT_BYTES: usize = 128 * 1024 * 1024;
+/// Hashes that wait to be recorded; what comes on top is counted, not listed.
+const WAITING: usize = 100_000;
+
+/// What was asked.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) enum Asked {
+    /// Trust signals, for a page and a purpose.
+    TrustSignals { entity: String, url: String, context: Option<String> },
+    /// A badge.
+    Badge { entity: String, style: StyleKey },
+}
+
+/// A style, as part of a key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum StyleKey {
+    Flat,
+    Pill,
+}
+
+impl From<Style> for StyleKey {
+    fn from(style: Style) -> Self {
+        match style {
+            Style::Flat => StyleKey::Flat,
+            Style::Pill => StyleKey::Pill,
+        }
+    }
+}
+
+impl From<StyleKey> for Style {
+    fn from(key: StyleKey) -> Self {
+        match key {
+            StyleKey::Flat => Style::Flat,
+            StyleKey::Pill => Style::Pill,
+        }
+    }
+}
+
+/// An answer.
+#[derive(Debug, Clone)]
+pub(crate) struct Kept {
+    pub agent: EntityId,
+    /// The ledger's size that it saw.
+    pub as_of: u64,
+    /// When it was made.
+    pub made: Timestamp,
+    /// Until when it holds.
+    pub expires: Timestamp,
+    pub body: Bytes,
+    pub etag: HeaderValue,
+}
+
+impl Kept {
+    /// Whole seconds that it still holds.
+    pub(crate) fn seconds_left(&self, now: Timestamp) -> i64 {
+        (self.expires.micros() - now.micros()).max(0) / 1_000_000
+    }
+
+    /// Not in the last tenth of its life: whoever gets it should have time to use it. Nor made in a future that a clock that
+    /// was set back has yet to reach.
+    fn is_fresh(&self, now: Timestamp) -> bool {
+        let life = self.expires.micros() - self.made.micros();
+        self.made <= now && self.expires.micros() - now.micros() > life / 10
+    }
+}
+
+/// The answers kept.
+pub(crate) struct Answers {
+    kept: Mutex<Cache>,
+}
+
+struct Cache {
+    answers: LruCache<Asked, Kept>,
+    bytes: usize,
+}
+
+impl Default for Answers {
+    fn default() -> Self {
+        Self { kept: Mutex::new(Cache { answers: LruCache::new(KEPT), bytes: 0 }) }
+    }
+}
+
+impl Answers {
+    /// A kept answer that still holds.
+    pub(crate) fn get(&self, asked: &Asked, tail: &Tail, now: Timestamp) -> Option<Kept> {
+        let mut cache = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let kept = cache.answers.get(asked)?;
+        (kept.is_fresh(now) && tail.holds(&kept.agent, kept.as_of)).then(|| kept.clone())
+    }
+
+    pub(crate) fn put(&self, asked: Asked, kept: Kept) {
+        let mut cache = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        cache.bytes += kept.body.len();
+        if let Some((_, former)) = cache.answers.push(asked, kept) {
+            cache.bytes -= former.body.len();
+        }
+        while cache.bytes > KEPT_BYTES
+            && let Some((_, oldest)) = cache.answers.pop_lru()
+        {
+            cache.bytes -= oldest.body.len();
+        }
+    }
+}
+
+/// Hashes of answers that left and are not recorded yet.
+#[derive(Default)]
+pub(crate) struct Outbox {
+    waiting: Mutex<Waiting>,
+}
+
+#[derive(Default)]
+struct Waiting {
+    hashes: VecDeque<String>,
+    unlisted: u64,
+}
+
+impl Outbox {
+    pub(crate) fn push(&self, hash: &str) {
+        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        if waiting.hashes.len() < WAITING {
+            waiting.hashes.push_back(hash.to_owned());
+        } else {
+            waiting.unlisted += 1;
+        }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner).hashes.len()
+    }
+
+    /// Records what waits, as one entry; whether there was anything. What could not be recorded waits on.
+    pub(crate) fn record(&self, authority: &Authority) -> credence_pipeline::Result<bool> {
+        let (batch, unlisted) = {
+            let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+            let count = waiting.hashes.len().min(MAX_RESPONSES);
+            let batch: Vec<String> = waiting.hashes.drain(..count).collect();
+            (batch, std::mem::take(&mut waiting.unlisted))
+        };
+        if batch.is_empty() && unlisted == 0 {
+            return Ok(false);
+        }
+        let recorded = authority.record_responses(batch.clone(), unlisted);
+        if recorded.is_err() {
+            let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+            batch.into_iter().rev().for_each(|hash| waiting.hashes.push_front(hash));
+            waiting.unlisted += unlisted;
+        }
+        recorded.map(|_| true)
+    }
+}

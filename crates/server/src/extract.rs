@@ -1,0 +1,155 @@
+//! What handlers take in. Every refusal is a [`Problem`].
+
+use std::{sync::Arc, time::Duration};
+
+use axum::{
+    body::{Body, Bytes},
+    extract::{FromRequest, FromRequestParts, Path, Query, Request},
+    http::{HeaderMap, StatusCode, header, request::Parts},
+};
+use credence_protocol::strict;
+use http_body_util::{BodyExt, LengthLimitError, Limited};
+use serde::de::DeserializeOwned;
+
+use crate::{
+    app::App,
+    edge::Caller,
+    problem::Problem,
+    tokens::{Scope, Token},
+};
+
+/// A body of JSON, parsed strictly: no key twice, no integer beyond 2^53, nothing unknown.
+pub(crate) struct Json<T>(pub T);
+
+impl<T: DeserializeOwned> FromRequest<Arc<App>> for Json<T> {
+    type Rejection = Problem;
+
+    async fn from_request(request: Request, app: &Arc<App>) -> Result<Self, Problem> {
+        let Raw(bytes) = Raw::from_request(request, app).await?;
+        let value = strict::object(&bytes).map_err(|e| Problem::bad_request("malformed_json", e.to_string()))?;
+        Ok(Self(value))
+    }
+}
+
+/// A body that says it is JSON, as it came.
+pub(crate) struct Raw(pub Bytes);
+
+impl FromRequest<Arc<App>> for Raw {
+    type Rejection = Problem;
+
+    async fn from_request(request: Request, app: &Arc<App>) -> Result<Self, Problem> {
+        if media_type(request.headers()) != Some("application/json") {
+            return Err(unsupported("application/json"));
+        }
+        whole(request.into_body(), app.settings.max_body_bytes).await.map(Self)
+    }
+}
+
+pub(crate) fn unsupported(wanted: &str) -> Problem {
+    let detail = format!("send a body with Content-Type: {wanted}");
+    Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "unsupported_media_type", detail)
+}
+
+/// The media type of the body, without parameters.
+pub(crate) fn media_type(headers: &HeaderMap) -> Option<&str> {
+    let value = headers.get(header::CONTENT_TYPE)?.to_str().ok()?;
+    Some(value.split(';').next().unwrap_or_default().trim())
+}
+
+/// The whole body, if it is within the limit.
+pub(crate) async fn whole(body: Body, limit: usize) -> Result<Bytes, Problem> {
+    match Limited::new(body, limit).collect().await {
+        Ok(collected) => Ok(collected.to_bytes()),
+        Err(error) if error.is::<LengthLimitError>() => Err(too_large(limit)),
+        Err(_) => Err(Problem::bad_request("incomplete_body", "the body ended before it was complete")),
+    }
+}
+
+pub(crate) fn too_large(limit: usize) -> Problem {
+    let detail = format!("the body is over the limit of {limit} bytes: send less at once");
+    Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "body_too_large", detail)
+}
+
+/// The next part of a body that comes in its own time, if it comes in `patience`.
+pub(crate) async fn next_part(body: &mut Body, patience: Duration) -> Result<Option<Bytes>, Problem> {
+    loop {
+        let frame = tokio::time::timeout(patience, body.frame()).await.map_err(|_| crate::edge::timed_out())?;
+        match frame {
+            None => return Ok(None),
+            Some(Err(_)) => {
+                return Err(Problem::bad_request("incomplete_body", "the body ended before it was complete"));
+            }
+            Some(Ok(frame)) => {
+                if let Ok(data) = frame.into_data() {
+                    return Ok(Some(data));
+                }
+            }
+        }
+    }
+}
+
+/// Query parameters.
+pub(crate) struct Params<T>(pub T);
+
+impl<T: DeserializeOwned> FromRequestParts<Arc<App>> for Params<T> {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, _: &Arc<App>) -> Result<Self, Problem> {
+        match Query::try_from_uri(&parts.uri) {
+            Ok(Query(value)) => Ok(Self(value)),
+            Err(error) => Err(Problem::bad_request("bad_query", error.body_text())),
+        }
+    }
+}
+
+/// A part of the path.
+pub(crate) struct Part<T>(pub T);
+
+impl<T: DeserializeOwned + Send> FromRequestParts<Arc<App>> for Part<T> {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Self, Problem> {
+        match Path::from_request_parts(parts, app).await {
+            Ok(Path(value)) => Ok(Self(value)),
+            Err(error) => Err(Problem::bad_request("bad_path", error.body_text())),
+        }
+    }
+}
+
+/// Whoever asks has a token with a scope.
+fn scoped(parts: &Parts, scope: Scope) -> Result<Arc<Token>, Problem> {
+    match parts.extensions.get::<Caller>() {
+        Some(Caller::Token(token)) if token.may(scope) => Ok(Arc::clone(token)),
+        Some(Caller::Token(token)) => {
+            let detail = format!("this needs a token with scope '{}', and '{}' has none", scope.key(), token.name);
+            Err(Problem::new(StatusCode::FORBIDDEN, "insufficient_scope", detail))
+        }
+        _ => {
+            let detail = format!(
+                "this needs `Authorization: Bearer TOKEN` with scope '{}': `credence token` makes one",
+                scope.key()
+            );
+            Err(Problem::new(StatusCode::UNAUTHORIZED, "unauthorized", detail))
+        }
+    }
+}
+
+macro_rules! scope {
+    ($name:ident, $doc:literal) => {
+        #[doc = $doc]
+        #[allow(dead_code, reason = "some handlers need the scope only")]
+        pub(crate) struct $name(pub Arc<Token>);
+
+        impl FromRequestParts<Arc<App>> for $name {
+            type Rejection = Problem;
+
+            async fn from_request_parts(parts: &mut Parts, _: &Arc<App>) -> Result<Self, Problem> {
+                scoped(parts, Scope::$name).map(Self)
+            }
+        }
+    };
+}
+
+scope!(Admin, "A token that may everything.");
+scope!(Ingest, "A token that may submit.");
+scope!(Verify, "A token that may have results judged.");

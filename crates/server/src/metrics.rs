@@ -1,0 +1,130 @@
+//! Numbers for an operator, in Prometheus' text form.
+
+use std::time::Duration;
+
+use prometheus_client::{
+    encoding::{EncodeLabelSet, text::encode},
+    metrics::{counter::Counter, family::Family, gauge::Gauge, histogram::Histogram},
+    registry::Registry,
+};
+
+const SECONDS: [f64; 11] = [0.000_1, 0.000_25, 0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.05, 0.25, 1.0, 5.0];
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Route {
+    method: &'static str,
+    route: String,
+    status: u16,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Named {
+    route: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Verdict {
+    verdict: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Reason {
+    reason: &'static str,
+}
+
+/// What is counted.
+pub(crate) struct Metrics {
+    registry: Registry,
+    requests: Family<Route, Counter>,
+    seconds: Family<Named, Histogram, fn() -> Histogram>,
+    turned_away: Family<Reason, Counter>,
+    verdicts: Family<Verdict, Counter>,
+    pub signals_admitted: Counter,
+    pub signals_rejected: Counter,
+    pub answers_made: Counter,
+    pub answers_reused: Counter,
+    in_flight: Gauge,
+    connections: Gauge,
+    entries: Gauge,
+    responses_waiting: Gauge,
+    namespaces: Gauge,
+}
+
+/// What is looked up when somebody asks.
+pub(crate) struct Now {
+    pub in_flight: usize,
+    pub connections: usize,
+    pub entries: u64,
+    pub responses_waiting: usize,
+    pub namespaces: usize,
+}
+
+impl Metrics {
+    pub(crate) fn new() -> Self {
+        let mut registry = Registry::with_prefix("credence");
+        let histogram: fn() -> Histogram = || Histogram::new(SECONDS);
+        let metrics = Self {
+            requests: Family::default(),
+            seconds: Family::new_with_constructor(histogram),
+            turned_away: Family::default(),
+            verdicts: Family::default(),
+            signals_admitted: Counter::default(),
+            signals_rejected: Counter::default(),
+            answers_made: Counter::default(),
+            answers_reused: Counter::default(),
+            in_flight: Gauge::default(),
+            connections: Gauge::default(),
+            entries: Gauge::default(),
+            responses_waiting: Gauge::default(),
+            namespaces: Gauge::default(),
+            registry: Registry::default(),
+        };
+        let r = &mut registry;
+        r.register("http_requests", "Requests answered", metrics.requests.clone());
+        r.register("http_request_seconds", "Time to answer", metrics.seconds.clone());
+        r.register("http_turned_away", "Requests and connections turned away", metrics.turned_away.clone());
+        r.register("verdicts", "Tool results judged", metrics.verdicts.clone());
+        r.register("signals_admitted", "Signals admitted over HTTP", metrics.signals_admitted.clone());
+        r.register("signals_rejected", "Signals rejected over HTTP", metrics.signals_rejected.clone());
+        r.register("answers_made", "Answers and badges signed", metrics.answers_made.clone());
+        r.register("answers_reused", "Answers and badges given again", metrics.answers_reused.clone());
+        r.register("http_in_flight", "Requests being worked on", metrics.in_flight.clone());
+        r.register("http_connections", "Open connections", metrics.connections.clone());
+        r.register("ledger_entries", "Entries in the ledger", metrics.entries.clone());
+        r.register(
+            "responses_waiting",
+            "Answers that left and are not recorded yet",
+            metrics.responses_waiting.clone(),
+        );
+        r.register("verify_namespaces", "Tokens that use the verification engine", metrics.namespaces.clone());
+        Self { registry, ..metrics }
+    }
+
+    pub(crate) fn answered(&self, method: &'static str, route: &str, status: u16, took: Duration) {
+        self.requests.get_or_create(&Route { method, route: route.to_owned(), status }).inc();
+        self.seconds.get_or_create(&Named { route: route.to_owned() }).observe(took.as_secs_f64());
+    }
+
+    pub(crate) fn turned_away(&self, reason: &'static str) {
+        self.turned_away.get_or_create(&Reason { reason }).inc();
+    }
+
+    pub(crate) fn judged(&self, verdict: &'static str) {
+        self.verdicts.get_or_create(&Verdict { verdict }).inc();
+    }
+
+    pub(crate) fn text(&self, now: &Now) -> String {
+        let gauge = |gauge: &Gauge, value: u64| {
+            gauge.set(i64::try_from(value).unwrap_or(i64::MAX));
+        };
+        gauge(&self.in_flight, now.in_flight as u64);
+        gauge(&self.connections, now.connections as u64);
+        gauge(&self.entries, now.entries);
+        gauge(&self.responses_waiting, now.responses_waiting as u64);
+        gauge(&self.namespaces, now.namespaces as u64);
+        let mut text = String::new();
+        // Writing to a string does not fail.
+        let _ = encode(&mut text, &self.registry);
+        text
+    }
+}

@@ -1,0 +1,67 @@
+//! The service itself.
+
+use std::sync::Arc;
+
+use axum::{
+    extract::State,
+    http::{HeaderValue, StatusCode, header},
+    response::{IntoResponse, Response},
+};
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use super::json;
+use crate::{app::App, problem::Problem, schema::Errors};
+
+#[derive(Serialize, ToSchema)]
+pub(crate) struct About {
+    service: &'static str,
+    version: &'static str,
+    /// The issuer of credentials.
+    issuer: String,
+    /// Verifies checkpoints (C2SP signed-note).
+    log_key: String,
+    /// Where this is reached.
+    url: String,
+    /// To try it out.
+    docs: String,
+    entries: u64,
+}
+
+/// What this is
+#[utoipa::path(get, path = "/", tag = "service", responses((status = 200, body = About), Errors))]
+pub(crate) async fn about(State(app): State<Arc<App>>) -> Result<Response, Problem> {
+    json(&About {
+        service: "credence",
+        version: env!("CARGO_PKG_VERSION"),
+        issuer: app.office.issuer.did().to_owned(),
+        log_key: app.log.as_str().to_owned(),
+        url: app.office.base_url.clone(),
+        docs: format!("{}/docs/", app.office.base_url),
+        entries: app.authority.ledger().committed()?,
+    })
+}
+
+/// Whether the process answers
+#[utoipa::path(get, path = "/healthz", tag = "service", responses((status = 200, body = String, content_type = "text/plain"), Errors))]
+pub(crate) async fn healthz() -> &'static str {
+    "ok\n"
+}
+
+/// Whether the service can do its work: the ledger can be read, and it is not about to stop
+#[utoipa::path(get, path = "/readyz", tag = "service", responses((status = 200, body = String, content_type = "text/plain"), Errors))]
+pub(crate) async fn readyz(State(app): State<Arc<App>>) -> Result<&'static str, Problem> {
+    let not_ready = |why: &str| Problem::new(StatusCode::SERVICE_UNAVAILABLE, "not_ready", why).retry_after(1);
+    if *app.closing.borrow() {
+        return Err(not_ready("the service is about to stop"));
+    }
+    app.read(|_, view| Ok(view.size()?)).await.map_err(|_| not_ready("the ledger cannot be read"))?;
+    Ok("ready\n")
+}
+
+/// Numbers for an operator
+#[utoipa::path(get, path = "/metrics", tag = "service", responses((status = 200, body = String, content_type = "text/plain"), Errors))]
+pub(crate) async fn metrics(State(app): State<Arc<App>>) -> Response {
+    let kind = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
+    ([(header::CONTENT_TYPE, kind)], app.metrics_text()).into_response()
+}

@@ -1,0 +1,132 @@
+//! Keys: by what sources and agents are recognised.
+
+use std::{ops::ControlFlow, sync::Arc};
+
+use axum::{extract::State, response::Response};
+use credence_ledger::Scan;
+use credence_pipeline::tables::{self, KeyRow};
+use credence_protocol::{EntityId, KeyId, PublicKey};
+use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
+
+use super::{agents, created, json};
+use crate::{
+    app::App,
+    extract::{Admin, Json, Params, Part},
+    problem::Problem,
+    schema::{Errors, Recorded},
+};
+
+#[derive(Serialize, ToSchema)]
+pub(crate) struct Key {
+    key_id: String,
+    /// The source or agent whose it is.
+    source: String,
+    /// As did:key.
+    did: String,
+    /// The key that handed over to this one.
+    replaces: Option<String>,
+    /// What it signed from this entry on does not count.
+    revoked_from: Option<u64>,
+    seq: u64,
+}
+
+#[derive(Serialize, ToSchema)]
+pub(crate) struct Keys {
+    keys: Vec<Key>,
+    /// Ask with `after` set to this for the next page; none at the end.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    next: Option<String>,
+}
+
+#[derive(Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct Page {
+    /// After this key id: `next` of the page before.
+    after: Option<String>,
+    /// How many at most.
+    #[param(minimum = 1, maximum = 1000)]
+    limit: Option<usize>,
+}
+
+/// Keys, by id
+#[utoipa::path(get, path = "/v1/keys", tag = "registry", params(Page), responses((status = 200, body = Keys), Errors))]
+pub(crate) async fn list(
+    State(app): State<Arc<App>>,
+    Params(Page { after, limit }): Params<Page>,
+) -> Result<Response, Problem> {
+    let limit = agents::page_size(limit, 100)?;
+    let page = app
+        .read(move |_, view| {
+            let (mut keys, mut next): (Vec<Key>, Option<String>) = (Vec::new(), None);
+            tables::scan(view, tables::KEYS, Scan { after: after.as_deref(), ..Scan::all() }, |id, row: KeyRow| {
+                if keys.len() == limit {
+                    next = keys.last().map(|key| key.key_id.clone());
+                    return Ok(ControlFlow::Break(()));
+                }
+                keys.push(Key {
+                    key_id: id.to_owned(),
+                    source: row.source.to_string(),
+                    did: row.public_key.did_key(),
+                    replaces: row.replaces.map(|key| key.to_string()),
+                    revoked_from: row.revoked_from,
+                    seq: row.seq,
+                });
+                Ok(ControlFlow::Continue(()))
+            })?;
+            Ok(Keys { keys, next })
+        })
+        .await?;
+    json(&page)
+}
+
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(as = NewKey)]
+pub(crate) struct Registration {
+    /// The source or agent whose it is.
+    #[schema(value_type = String)]
+    source: EntityId,
+    /// `did:key:…`, or the 32 bytes as base64url.
+    public_key: String,
+}
+
+/// Registers a public key of a source or an agent
+#[utoipa::path(post, path = "/v1/keys", tag = "registry", request_body = Registration,
+    responses((status = 201, body = Recorded), Errors), security(("token" = ["admin"])))]
+pub(crate) async fn add(
+    State(app): State<Arc<App>>,
+    _: Admin,
+    Json(Registration { source, public_key }): Json<Registration>,
+) -> Result<Response, Problem> {
+    let key =
+        PublicKey::parse(&public_key).map_err(|e| Problem::unprocessable("invalid_key", format!("public_key: {e}")))?;
+    let seq = app.work(move |app| Ok(app.authority.add_key(&key, source)?)).await?;
+    created(&Recorded { seq })
+}
+
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(as = KeyRevocation)]
+pub(crate) struct Revocation {
+    /// The first entry that no longer counts; the next one when not given.
+    from: Option<u64>,
+    /// Why (public: it goes into the log).
+    #[schema(max_length = 256)]
+    reason: Option<String>,
+}
+
+/// Revokes a key: what it signed from an entry on stops counting
+#[utoipa::path(post, path = "/v1/keys/{key}/revocation", tag = "registry", params(("key" = String, Path)), request_body = Revocation,
+    responses((status = 201, body = Recorded), Errors), security(("token" = ["admin"])))]
+pub(crate) async fn revoke(
+    State(app): State<Arc<App>>,
+    _: Admin,
+    Part(key): Part<String>,
+    Json(Revocation { from, reason }): Json<Revocation>,
+) -> Result<Response, Problem> {
+    let key: KeyId = key.parse().map_err(|_| Problem::not_found("unknown_key", "no key has such an id"))?;
+    let seq = app.work(move |app| Ok(app.authority.revoke_key(key, from, reason)?)).await?;
+    created(&Recorded { seq })
+}

@@ -1,0 +1,163 @@
+//! Signed answers, for a page and a purpose; and badges.
+
+use std::sync::Arc;
+
+use axum::{
+    extract::State,
+    http::{HeaderMap, HeaderValue, header},
+    response::{IntoResponse, Response},
+};
+use bytes::Bytes;
+use credence_output::badge::Style;
+use credence_pipeline::answer::{Answers, Question};
+use credence_protocol::Timestamp;
+use serde::Deserialize;
+use utoipa::IntoParams;
+
+use crate::{
+    answers::{Asked, Kept},
+    app::App,
+    extract::{Params, Part},
+    problem::Problem,
+    schema::{Errors, TrustSignals},
+};
+
+/// How long a badge may be shown from a cache: README pages show them for long.
+const BADGE_SECONDS: i64 = 300;
+
+#[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct Purpose {
+    /// The page that the asking agent is really on.
+    #[param(max_length = 2048, example = "https://weather.example/today")]
+    url: String,
+    /// What for: `purchase`, `inquiry`, `high-value`; anything else gives a general answer.
+    context: Option<String>,
+}
+
+/// Should I go ahead? A signed answer
+///
+/// Facts in `signals`, an opinion in `assessment`, both under one signature; verify it with the key that `kid` names in
+/// `/.well-known/jwks.json`. Its hash is in the log within a second: `/v1/log/responses/{hash}` proves it.
+#[utoipa::path(get, path = "/v1/entities/{entity}/trust-signals", tag = "answers", params(("entity" = String, Path, description = "An agent's id or alias"), Purpose),
+    responses((status = 200, body = TrustSignals), (status = 304, description = "What If-None-Match names still holds"), Errors))]
+pub(crate) async fn trust_signals(
+    State(app): State<Arc<App>>,
+    Part(entity): Part<String>,
+    Params(Purpose { url, context }): Params<Purpose>,
+    headers: HeaderMap,
+) -> Result<Response, Problem> {
+    let asked = Asked::TrustSignals { entity, url, context };
+    let now = app.now();
+    let answer = match find(&app, &asked, now).await? {
+        Some(kept) => kept,
+        None => make(&app, asked, now).await.map_err(|problem| match problem.code {
+            "unknown_agent" => problem.coded("entityNotFound"),
+            "internal_error" => problem.coded("internalError"),
+            _ => problem,
+        })?,
+    };
+    let seconds = answer.seconds_left(app.now());
+    Ok(deliver(&answer, &headers, "application/json", seconds))
+}
+
+#[derive(Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct Look {
+    /// `flat` or `pill`.
+    style: Option<String>,
+}
+
+/// An agent's score as an SVG that carries its own proof
+#[utoipa::path(get, path = "/v1/agents/{agent}/badge.svg", tag = "answers", params(("agent" = String, Path), Look),
+    responses((status = 200, body = String, content_type = "image/svg+xml"), (status = 304, description = "Unchanged"), Errors))]
+pub(crate) async fn badge(
+    State(app): State<Arc<App>>,
+    Part(agent): Part<String>,
+    Params(Look { style }): Params<Look>,
+    headers: HeaderMap,
+) -> Result<Response, Problem> {
+    let style = style.as_deref().map_or(Some(Style::Flat), Style::parse);
+    let style = style.ok_or_else(|| Problem::bad_request("bad_query", "style: flat or pill"))?;
+    let asked = Asked::Badge { entity: agent, style: style.into() };
+    let now = app.now();
+    let answer = match find(&app, &asked, now).await? {
+        Some(kept) => kept,
+        None => make(&app, asked, now).await?,
+    };
+    let seconds = answer.seconds_left(app.now()).min(BADGE_SECONDS);
+    let mut response = deliver(&answer, &headers, "image/svg+xml", seconds);
+    let policy = HeaderValue::from_static("default-src 'none'; sandbox");
+    response.headers_mut().insert(header::CONTENT_SECURITY_POLICY, policy);
+    Ok(response)
+}
+
+/// A kept answer, if nothing that it was made of has changed.
+async fn find(app: &Arc<App>, asked: &Asked, now: Timestamp) -> Result<Option<Kept>, Problem> {
+    if !app.is_current() {
+        app.work(|app| Ok(app.follow()?)).await?;
+    }
+    let kept = app.answers.get(asked, &app.tail, now);
+    if kept.is_some() {
+        app.metrics.answers_reused.inc();
+    }
+    Ok(kept)
+}
+
+async fn make(app: &Arc<App>, asked: Asked, now: Timestamp) -> Result<Kept, Problem> {
+    app.read(move |app, view| {
+        let answers = Answers { reading: app.reading(), rules: &app.rules, key: &app.office.key };
+        let as_of = view.size()?;
+        let kept = match &asked {
+            Asked::TrustSignals { entity, url, context } => {
+                let question = Question { entity, url, context: context.as_deref() };
+                let answer = answers.answer(view, question, now)?;
+                app.outbox.push(answer.document.hash());
+                Kept {
+                    agent: answer.agent,
+                    as_of,
+                    made: now,
+                    expires: answer.expires,
+                    etag: quoted(answer.document.hash()),
+                    body: Bytes::from(answer.document.as_str().to_owned()),
+                }
+            }
+            Asked::Badge { entity, style } => {
+                let badge = answers.badge(view, entity, (*style).into(), now)?;
+                Kept {
+                    agent: badge.agent,
+                    as_of,
+                    made: now,
+                    expires: badge.expires,
+                    etag: quoted(&badge.hash),
+                    body: Bytes::from(badge.svg),
+                }
+            }
+        };
+        app.metrics.answers_made.inc();
+        app.answers.put(asked, kept.clone());
+        Ok(kept)
+    })
+    .await
+}
+
+fn quoted(hash: &str) -> HeaderValue {
+    HeaderValue::try_from(format!("\"{hash}\"")).unwrap_or(HeaderValue::from_static("\"\""))
+}
+
+fn deliver(kept: &Kept, asked: &HeaderMap, kind: &'static str, seconds: i64) -> Response {
+    let same = asked.get(header::IF_NONE_MATCH).is_some_and(|etag| *etag == kept.etag);
+    let mut response = if same {
+        axum::http::StatusCode::NOT_MODIFIED.into_response()
+    } else {
+        let mut response = Response::new(axum::body::Body::from(kept.body.clone()));
+        response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
+        response
+    };
+    let headers = response.headers_mut();
+    headers.insert(header::ETAG, kept.etag.clone());
+    let holds = HeaderValue::try_from(format!("public, max-age={seconds}"));
+    headers.insert(header::CACHE_CONTROL, holds.unwrap_or(HeaderValue::from_static("no-cache")));
+    response
+}

@@ -1,0 +1,278 @@
+//! Did this tool call really give this result? One, many, and what came out later.
+
+use std::{borrow::Cow, sync::Arc};
+
+use axum::{extract::State, response::Response};
+use bytes::Bytes;
+use credence_verify::{Call, Decision, Engine, Feedback, Stake, Verdict};
+use serde::{Deserialize, Serialize};
+use serde_json::{json, value::RawValue};
+use utoipa::ToSchema;
+
+use super::json as respond;
+use crate::{
+    app::App,
+    engines::Namespace,
+    events::Event,
+    extract::{Json, Raw, Verify},
+    problem::Problem,
+    schema::{Errors, ItemError},
+    tokens::Token,
+};
+
+/// Traces in one batch.
+const MAX_BATCH: usize = 1_000;
+/// A body up to this is judged where it arrived; a larger one off the threads that answer.
+const SMALL: usize = 64 * 1024;
+
+/// A tool call with its result. Fields that are not known are passed over.
+#[derive(Deserialize, ToSchema)]
+pub(crate) struct Trace<'a> {
+    #[serde(borrow)]
+    #[schema(value_type = String, min_length = 1, max_length = 512)]
+    tool: Cow<'a, str>,
+    /// Any JSON.
+    #[serde(borrow)]
+    #[schema(value_type = serde_json::Value)]
+    result: &'a RawValue,
+    #[serde(borrow)]
+    #[schema(value_type = Option<serde_json::Value>)]
+    args: Option<&'a RawValue>,
+    #[schema(minimum = 0)]
+    execution_time_ms: Option<f64>,
+    #[serde(borrow)]
+    #[schema(value_type = Option<String>)]
+    session_id: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    #[schema(value_type = Option<String>)]
+    agent: Option<Cow<'a, str>>,
+    /// `low`, `medium`, `high` or `critical`.
+    #[schema(value_type = Option<String>)]
+    stake: Option<Stake>,
+    /// False to judge without learning from it.
+    #[serde(default = "yes")]
+    learn: bool,
+    /// Given back with the verdict.
+    #[serde(borrow)]
+    #[schema(value_type = Option<serde_json::Value>)]
+    id: Option<&'a RawValue>,
+}
+
+fn yes() -> bool {
+    true
+}
+
+impl Trace<'_> {
+    fn call(&self) -> Call<'_> {
+        let mut call = Call::from_bytes(&self.tool, self.result.get().as_bytes()).learn(self.learn);
+        if let Some(args) = self.args {
+            call = call.args_from_bytes(args.get().as_bytes());
+        }
+        if let Some(ms) = self.execution_time_ms {
+            call = call.execution_time_ms(ms);
+        }
+        if let Some(session) = &self.session_id {
+            call = call.session(session);
+        }
+        if let Some(agent) = &self.agent {
+            call = call.agent(agent);
+        }
+        if let Some(stake) = self.stake {
+            call = call.stake(stake);
+        }
+        call
+    }
+}
+
+/// What the engine makes of a call.
+#[derive(Serialize)]
+struct Judged<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    id: Option<&'a RawValue>,
+    #[serde(flatten)]
+    verdict: &'a Verdict,
+}
+
+#[derive(Debug, ToSchema)]
+#[schema(as = Verdict)]
+#[allow(dead_code, reason = "describes what the engine serialises")]
+pub(crate) struct Described {
+    #[schema(value_type = Option<serde_json::Value>)]
+    id: Option<()>,
+    tool: String,
+    /// `accept`, `flag` or `block`.
+    verdict: String,
+    /// P(fabricated).
+    #[schema(minimum = 0, maximum = 1)]
+    posterior: f64,
+    prior: f64,
+    /// 0: pre-checks alone decided to block; 1: everything was looked at.
+    tier: u8,
+    /// What each evaluated signal said.
+    #[schema(value_type = Object)]
+    signals: (),
+    /// One plain sentence.
+    explanation: String,
+    agent: Option<String>,
+    stake: Option<String>,
+}
+
+/// Judges one tool result
+///
+/// What a token has judged is its own: no other token's verdicts or explanations ever rest on it.
+#[utoipa::path(post, path = "/v1/verify", tag = "verification", request_body = Trace, responses((status = 200, body = Described), Errors),
+    security(("token" = ["verify"])))]
+pub(crate) async fn one(
+    State(app): State<Arc<App>>,
+    Verify(token): Verify,
+    Raw(body): Raw,
+) -> Result<Response, Problem> {
+    let namespace = namespace(&app, &token).await?;
+    let bytes = if body.len() <= SMALL {
+        judge_one(&app, &namespace, &token, &body)?
+    } else {
+        app.work(move |app| judge_one(app, &namespace, &token, &body)).await?
+    };
+    Ok(super::json_bytes(bytes))
+}
+
+/// What was opened before costs nothing; the first time, files are read.
+async fn namespace(app: &Arc<App>, token: &Arc<Token>) -> Result<Arc<Namespace>, Problem> {
+    match app.engines.opened(&token.id) {
+        Some(namespace) => Ok(namespace),
+        None => {
+            let token = Arc::clone(token);
+            app.work(move |app| app.engines.open(&token.id)).await
+        }
+    }
+}
+
+fn judge_one(app: &App, namespace: &Namespace, token: &Token, body: &[u8]) -> Result<Bytes, Problem> {
+    let trace: Trace<'_> = parse(body)?;
+    let verdict = judge(app, &namespace.engine, token, &trace)?;
+    let judged = Judged { id: trace.id, verdict: &verdict };
+    serde_json::to_vec(&judged).map(Bytes::from).map_err(|e| Problem::internal(&e))
+}
+
+fn parse<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, Problem> {
+    serde_json::from_slice(body).map_err(|e| Problem::bad_request("malformed_json", e.to_string()))
+}
+
+fn judge(app: &App, engine: &Engine, token: &Token, trace: &Trace<'_>) -> Result<Verdict, Problem> {
+    let verdict = engine.verify(&trace.call())?;
+    app.metrics.judged(match verdict.decision {
+        Decision::Accept => "accept",
+        Decision::Flag => "flag",
+        Decision::Block => "block",
+    });
+    if app.events.receiver_count() > 0 {
+        let data = json!({
+            "tool": verdict.tool, "verdict": verdict.decision, "posterior": verdict.posterior, "agent": verdict.agent,
+            "explanation": verdict.explanation, "at": app.now(),
+        });
+        let event = Event { seq: None, name: "verdict", namespace: Some(token.id.clone()), data };
+        // Nobody listens any more: nothing lost.
+        let _ = app.events.send(Arc::new(event));
+    }
+    Ok(verdict)
+}
+
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Traces<'a> {
+    /// Judged in this order.
+    #[serde(borrow)]
+    #[schema(value_type = Vec<Trace>, max_items = 1000)]
+    traces: Vec<&'a RawValue>,
+}
+
+#[derive(ToSchema)]
+#[allow(dead_code, reason = "describes what is put together as text")]
+pub(crate) struct Verdicts {
+    /// In order: a verdict, or `error`.
+    #[schema(value_type = Vec<Object>)]
+    results: (),
+}
+
+/// Judges many tool results, each with its own result
+#[utoipa::path(post, path = "/v1/verify/batch", tag = "verification", request_body = Traces, responses((status = 200, body = Verdicts), Errors),
+    security(("token" = ["verify"])))]
+pub(crate) async fn batch(
+    State(app): State<Arc<App>>,
+    Verify(token): Verify,
+    Raw(body): Raw,
+) -> Result<Response, Problem> {
+    let namespace = namespace(&app, &token).await?;
+    let bytes = app
+        .work(move |app| {
+            let Traces { traces } = parse(&body)?;
+            if traces.len() > MAX_BATCH {
+                let detail = format!("{} traces, at most {MAX_BATCH} at once", traces.len());
+                return Err(Problem::new(axum::http::StatusCode::PAYLOAD_TOO_LARGE, "too_many_items", detail));
+            }
+            let mut text = String::from(r#"{"results":["#);
+            for (at, raw) in traces.iter().enumerate() {
+                if at > 0 {
+                    text.push(',');
+                }
+                text += &item(app, &namespace, &token, raw.get().as_bytes())?;
+            }
+            text += "]}";
+            Ok(Bytes::from(text))
+        })
+        .await?;
+    Ok(super::json_bytes(bytes))
+}
+
+fn item(app: &App, namespace: &Namespace, token: &Token, raw: &[u8]) -> Result<String, Problem> {
+    match judge_one(app, namespace, token, raw) {
+        Ok(bytes) => Ok(String::from_utf8_lossy(&bytes).into_owned()),
+        Err(problem) if problem.status.is_client_error() => {
+            let error = ItemError { code: problem.code.to_owned(), detail: problem.detail().to_owned() };
+            Ok(json!({ "error": error }).to_string())
+        }
+        Err(problem) => Err(problem),
+    }
+}
+
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(as = NewFeedback)]
+pub(crate) struct Given {
+    tool: String,
+    /// The posterior that the verdict gave.
+    #[schema(minimum = 0, maximum = 1)]
+    posterior: f64,
+    /// Whether the result was fabricated.
+    fabricated: bool,
+}
+
+#[derive(Serialize, ToSchema)]
+#[schema(as = Feedback)]
+pub(crate) struct Standing {
+    tool: String,
+    /// Feedbacks so far.
+    count: u64,
+    /// The share that was fabricated, as it is reckoned with now.
+    rate: f64,
+    /// P(fabricated) before looking, as it is reckoned with now.
+    prior: f64,
+    /// The posterior from which on a result is blocked now.
+    block_threshold: f64,
+    /// Mean squared error of the posteriors that were fed back.
+    brier: f64,
+}
+
+/// Says what came out: moves the tool's threshold and, from five on, its prior
+#[utoipa::path(post, path = "/v1/feedback", tag = "verification", request_body = Given, responses((status = 200, body = Standing), Errors),
+    security(("token" = ["verify"])))]
+pub(crate) async fn feedback(
+    State(app): State<Arc<App>>,
+    Verify(token): Verify,
+    Json(Given { tool, posterior, fabricated }): Json<Given>,
+) -> Result<Response, Problem> {
+    let namespace = namespace(&app, &token).await?;
+    namespace.engine.record_feedback(&tool, posterior, fabricated)?;
+    let Feedback { count, rate, prior, block_threshold, brier } = namespace.engine.feedback(&tool)?;
+    respond(&Standing { tool, count, rate, prior, block_threshold, brier })
+}

@@ -1,0 +1,100 @@
+//! Who the authority is, and by what it goes.
+
+use std::sync::Arc;
+
+use axum::{
+    extract::State,
+    http::{HeaderValue, header},
+    response::Response,
+};
+use credence_ledger::View;
+use credence_pipeline::tables::{self, KeyRow};
+use credence_protocol::{
+    AUTHORITY_SOURCE, PublicKey,
+    jwk::{Jwk, Jwks},
+    schemas,
+};
+use serde_json::Value;
+use utoipa::ToSchema;
+
+use super::json;
+use crate::{app::App, extract::Part, problem::Problem, schema::Errors};
+
+/// How long keys may be kept by whoever asks: a revocation is to be seen soon.
+const KEYS_HOLD: HeaderValue = HeaderValue::from_static("public, max-age=300");
+
+/// The keys that what leaves can be verified with: the present one, and those that handed over to it. One that was revoked for
+/// another reason is not among them.
+fn keys(app: &App, view: &dyn View) -> Result<Vec<PublicKey>, Problem> {
+    let all: Vec<(String, KeyRow)> = tables::all(view, tables::KEYS)?;
+    let own: Vec<&KeyRow> =
+        all.iter().map(|(_, row)| row).filter(|row| row.source.as_str() == AUTHORITY_SOURCE).collect();
+    let handed_over = |row: &KeyRow| own.iter().any(|other| other.replaces == Some(row.public_key.id()));
+    let present = app.office.key.public();
+    let mut keys = vec![present];
+    let counted = own.iter().filter(|row| row.revoked_from.is_none() || handed_over(row));
+    keys.extend(counted.map(|row| row.public_key).filter(|key| key.id() != present.id()));
+    Ok(keys)
+}
+
+fn held(mut response: Response) -> Response {
+    response.headers_mut().insert(header::CACHE_CONTROL, KEYS_HOLD);
+    response
+}
+
+#[derive(ToSchema)]
+#[allow(dead_code, reason = "describes what the protocol serialises")]
+pub(crate) struct KeySet {
+    /// RFC 7517, RFC 8037.
+    #[schema(value_type = Vec<Object>)]
+    keys: Value,
+}
+
+/// The keys that signed answers can be verified with
+#[utoipa::path(get, path = "/.well-known/jwks.json", tag = "service", responses((status = 200, body = KeySet), Errors))]
+pub(crate) async fn jwks(State(app): State<Arc<App>>) -> Result<Response, Problem> {
+    let keys = app.read(keys).await?;
+    json(&Jwks { keys: keys.iter().map(Jwk::public).collect() }).map(held)
+}
+
+#[derive(ToSchema)]
+#[allow(dead_code, reason = "describes what the output layer serialises")]
+pub(crate) struct DidDocument {
+    id: String,
+    #[schema(rename = "verificationMethod", value_type = Vec<Object>)]
+    methods: Value,
+    #[schema(rename = "assertionMethod")]
+    assertion: Vec<String>,
+}
+
+/// The issuer's DID document
+#[utoipa::path(get, path = "/.well-known/did.json", tag = "service", responses((status = 200, body = DidDocument), Errors))]
+pub(crate) async fn did(State(app): State<Arc<App>>) -> Result<Response, Problem> {
+    let keys = app.read(keys).await?;
+    json(&app.office.issuer.document(&keys)).map(held)
+}
+
+#[derive(ToSchema)]
+#[allow(dead_code, reason = "describes what the protocol serialises")]
+pub(crate) struct TagList {
+    #[schema(value_type = Vec<Object>)]
+    tags: Value,
+}
+
+/// The tags that signals can have
+#[utoipa::path(get, path = "/v1/tags", tag = "signals", responses((status = 200, body = TagList), Errors))]
+pub(crate) async fn tags(State(app): State<Arc<App>>) -> Result<Response, Problem> {
+    let tags: Vec<_> = app.authority.scoring().tags.iter().collect();
+    json(&serde_json::json!({ "tags": tags }))
+}
+
+/// The JSON Schema of a record
+#[utoipa::path(get, path = "/v1/schemas/{name}", tag = "reputation", params(("name" = String, Path)),
+    responses((status = 200, body = Object), Errors))]
+pub(crate) async fn schema(Part(name): Part<String>) -> Result<Response, Problem> {
+    let found = schemas::ALL.iter().find(|(known, _)| *known == name);
+    let names: Vec<&str> = schemas::ALL.iter().map(|(known, _)| *known).collect();
+    let none = || Problem::not_found("no_such_schema", format!("there are {}", names.join(", ")));
+    let (_, text) = found.ok_or_else(none)?;
+    json(&serde_json::from_str::<Value>(text).map_err(|e| Problem::internal(&e))?)
+}
