@@ -1,12 +1,12 @@
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail, ensure};
 use credence_ledger::{
     LogVerifier,
     proof::{ConsistencyProof, InclusionProof},
 };
-use credence_output::{badge, credential, response};
-use credence_protocol::{Signal, Statement, Timestamp};
+use credence_output::{badge, credential, response, status_list::StatusList};
+use credence_protocol::{PublicKey, Signal, Statement, Timestamp};
 use serde_json::{Value, json};
 
 use super::{Done, answer};
@@ -24,6 +24,9 @@ pub struct Args {
     /// (name+hash+key, or a file with it)
     #[arg(long, allow_hyphen_values = true)]
     key: String,
+    /// For a credential, the status list it names, as a file: whether it was taken back
+    #[arg(long, value_name = "FILE")]
+    status: Option<PathBuf>,
 }
 
 /// Uses nothing but the file and the key.
@@ -40,7 +43,7 @@ pub fn run(out: &Output, args: Args) -> Done {
     } else if is(response::recognises) {
         ("trust-signals response", trust_signals(&bytes, &args.key))
     } else if is(credential::recognises) {
-        ("credential", verifiable(&bytes, &args.key))
+        ("credential", verifiable(&bytes, &args.key, args.status.as_deref()))
     } else if InclusionProof::recognises(&text) {
         ("inclusion proof", inclusion(&text, &log_key(&args.key)?))
     } else if ConsistencyProof::recognises(&text) {
@@ -115,25 +118,56 @@ fn trust_signals(bytes: &[u8], key: &str) -> Checked {
     Ok((sentence, json!({ "entity": entity, "status": status, "action": action, "expires": expires, "hash": hash })))
 }
 
-fn verifiable(bytes: &[u8], key: &str) -> Checked {
-    let checked = credential::verify(bytes, &keyfile::public_keys(key)?)?;
+fn verifiable(bytes: &[u8], key: &str, list: Option<&Path>) -> Checked {
+    let keys = keyfile::public_keys(key)?;
+    let checked = credential::verify(bytes, &keys)?;
     let valid = checked.is_valid_at(now())?;
     ensure!(valid, "its proof holds, but it is not valid now");
     let (subject, issuer) = (&checked.document["credentialSubject"], &checked.document["issuer"]);
-    let sentence = format!("{issuer} says of its subject:\n{}", serde_json::to_string_pretty(subject)?);
+    let mut sentence = format!("{} says of its subject:", issuer.as_str().unwrap_or_default());
+    sentence += &format!("\n{}", serde_json::to_string_pretty(subject)?);
     let mut details =
         json!({ "issuer": issuer, "subject": subject, "verification_method": checked.verification_method });
-    if let Some(status) = checked.document.get("credentialStatus") {
-        // Offline nobody can see whether it was revoked: say where one could.
-        details["status_not_checked"] = status.clone();
+    match (checked.document.get("credentialStatus"), list) {
+        (Some(status), Some(list)) => {
+            taken_back(status, list, &keys)?;
+            details["revoked"] = json!(false);
+            sentence += "\nNot taken back, as of the list given.";
+        }
+        (Some(status), None) => {
+            // Offline nobody can see whether it was revoked: say where one could.
+            details["status_not_checked"] = status.clone();
+            let url = status["statusListCredential"].as_str().unwrap_or_default();
+            sentence +=
+                &format!("\nWhether it was taken back was not looked at: give the list at {url} with --status.");
+        }
+        (None, _) => {}
     }
     Ok((sentence, details))
+}
+
+/// Fails where the list says that the credential with this `status` was taken back.
+fn taken_back(status: &Value, list: &Path, keys: &[PublicKey]) -> anyhow::Result<()> {
+    let bytes = input::file(list, MAX_FILE_BYTES)?;
+    let list = credential::verify(&bytes, keys).with_context(|| format!("status list {}", list.display()))?;
+    ensure!(list.is_valid_at(now())?, "the status list has expired: fetch it again");
+    let named = &status["statusListCredential"];
+    ensure!(*named == list.document["id"], "the credential names another status list: {named}");
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let bits = StatusList::decode(&text(&list.document["credentialSubject"]["encodedList"]))?;
+    let index = text(&status["statusListIndex"]).parse().context("its place in the status list is no number")?;
+    ensure!(!bits.is_revoked(index)?, "its proof holds, but it was taken back");
+    Ok(())
 }
 
 fn picture(svg: &str, key: &str) -> Checked {
     let claim = badge::verify(svg, &keyfile::public_keys(key)?)?;
     in_force(claim.expires)?;
-    let score = claim.score.map_or("not rated".to_owned(), |score| format!("rated {score}"));
+    let score = match claim.score {
+        _ if claim.revoked => "revoked".to_owned(),
+        Some(score) => format!("rated {score}"),
+        None => "not rated".to_owned(),
+    };
     Ok((format!("{} is {score}; until {}", claim.agent, claim.expires), json!(claim)))
 }
 

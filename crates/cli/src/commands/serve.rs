@@ -52,13 +52,6 @@ pub fn run(home: &Home, out: &Output, args: Args) -> Done {
     let tokens = TokenFile::in_folder(home.path());
     let authority = home.authority()?;
     let key = home.signer()?.context("the authority's key is not here: answers cannot be signed")?;
-    // Once, when there is no token at all: whoever reads this now is the operator.
-    let first = if tokens.list()?.is_empty() {
-        let new = NewToken { name: EntityId::new("admin")?, scopes: vec![Scope::Admin], expires_at: None };
-        Some(tokens.create(new, now())?.1)
-    } else {
-        None
-    };
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .max_blocking_threads(BLOCKING_THREADS)
@@ -69,6 +62,14 @@ pub fn run(home: &Home, out: &Output, args: Args) -> Done {
             .await
             .with_context(|| format!("cannot listen on {}: choose another with --listen", settings.listen))?;
         let local_url = format!("http://{}", listener.local_addr()?);
+        // Once, when there is no token at all: whoever reads this now is the operator. Not before the service can start, lest
+        // it be made and never shown.
+        let first = if tokens.list()?.is_empty() {
+            let new = NewToken { name: EntityId::new("admin")?, scopes: vec![Scope::Admin], expires_at: None };
+            Some(tokens.create(new, now())?.1)
+        } else {
+            None
+        };
         let setup = Setup {
             authority,
             log: credence_ledger::LogVerifier::parse(&config.log_key)?,

@@ -8,6 +8,7 @@ mod judge;
 mod kill;
 mod network;
 mod offline;
+mod service;
 mod tour;
 
 use std::{
@@ -20,6 +21,9 @@ use credence_protocol::{EntityId, SecretKey, Signal, SignalDraft, Tag, Timestamp
 use serde_json::Value;
 
 pub const BINARY: &str = env!("CARGO_BIN_EXE_credence");
+
+/// A verifier in plain Python that shares no line with us.
+pub const INDEPENDENT: &str = include_str!("../independent/verify.py");
 
 /// A folder to run `credence` in.
 pub struct Shell {
@@ -133,6 +137,12 @@ pub fn draft(agent: &str, source: &str, tag: &str, value: f64) -> SignalDraft {
     let at: Timestamp = "2026-01-02T03:04:05Z".parse().unwrap();
     let id = |text: &str| EntityId::new(text).unwrap();
     SignalDraft::new(id(agent), id(source), vec![Tag::new(tag).unwrap()], value, 1.0, at)
+}
+
+/// The time of day.
+pub fn now() -> Timestamp {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
+    Timestamp::from_micros(since.as_micros().try_into().unwrap()).unwrap()
 }
 
 pub fn signed(agent: &str, source: &str, tag: &str, value: f64) -> Signal {

@@ -82,11 +82,8 @@ pub(crate) async fn events(
 }
 
 fn shown(event: &Event) -> sse::Event {
-    let shown = sse::Event::default().event(event.name).data(event.data.to_string());
-    match event.seq {
-        Some(seq) => shown.id(seq.to_string()),
-        None => shown,
-    }
+    let shown = event.seq.map_or_else(sse::Event::default, |seq| sse::Event::default().id(seq.to_string()));
+    shown.event(event.name).data(event.data.to_string())
 }
 
 /// The scores after entry `last`.

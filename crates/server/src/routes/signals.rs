@@ -156,6 +156,8 @@ struct Lines {
     /// Lines that are whole, with their numbers; blank ones are passed over.
     ready: Vec<(u64, Vec<u8>)>,
     count: u64,
+    /// Those that were not blank.
+    taken: usize,
 }
 
 impl Lines {
@@ -181,7 +183,8 @@ impl Lines {
         if line.is_empty() {
             return Ok(());
         }
-        if self.count > most as u64 {
+        self.taken += 1;
+        if self.taken > most {
             self.count -= 1;
             let detail = format!("more than {most} lines at once: send the rest in another request");
             return Err(Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "too_many_items", detail));

@@ -60,11 +60,14 @@ pub(crate) async fn jwks(State(app): State<Arc<App>>) -> Result<Response, Proble
 #[derive(ToSchema)]
 #[allow(dead_code, reason = "describes what the output layer serialises")]
 pub(crate) struct DidDocument {
+    #[schema(rename = "@context")]
+    context: Vec<String>,
     id: String,
     #[schema(rename = "verificationMethod", value_type = Vec<Object>)]
     methods: Value,
     #[schema(rename = "assertionMethod")]
     assertion: Vec<String>,
+    authentication: Vec<String>,
 }
 
 /// The issuer's DID document

@@ -1,0 +1,138 @@
+//! Limits, and what callers hear at them.
+
+use std::{
+    io::{Read, Write},
+    time::Duration,
+};
+
+use serde_json::json;
+
+use super::{Service, until};
+
+#[test]
+fn too_many_requests_are_told_to_come_back() {
+    let service = Service::fresh(&["requests_per_second=5", "token_requests_per_second=0"]);
+    let replies: Vec<_> = (0..30).map(|_| service.get("/v1/tags")).collect();
+    let refused: Vec<_> = replies.iter().filter(|reply| reply.status == 429).collect();
+    assert!(replies[0].status == 200 && refused.len() >= 10, "{}", refused.len());
+    refused[0].refused(429, "rate_limited");
+    assert_eq!(refused[0].header("retry-after"), "1");
+    // Whoever has a token is not held up by others, and guessing tokens is limited too.
+    let bearer = format!("Bearer {}", service.token);
+    assert!((0..30).all(|_| service.get_with("/v1/tags", &[("authorization", &bearer)]).status == 200));
+    assert_eq!(service.get_with("/v1/tags", &[("authorization", "Bearer guess")]).status, 429);
+}
+
+#[test]
+fn behind_a_proxy_clients_are_told_apart() {
+    let service = Service::fresh(&["requests_per_second=2", "trust_forwarded_for=true"]);
+    let from = |address: &str| service.get_with("/v1/tags", &[("x-forwarded-for", address)]).status;
+    assert!((0..10).any(|_| from("192.0.2.1") == 429));
+    assert_eq!(from("192.0.2.2"), 200);
+    assert_eq!(from("192.0.2.2, 192.0.2.3"), 200, "only what the proxy itself added counts");
+}
+
+#[test]
+fn a_slow_body_is_given_up_and_others_go_on() {
+    let service = Service::fresh(&["request_seconds=1", "max_in_flight=2"]);
+    let head = format!(
+        "POST /v1/agents HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {}\r\ncontent-type: application/json\r\ncontent-length: 100\r\n\r\n{{\"agent\"",
+        service.token
+    );
+    let mut slow: Vec<_> = (0..2).map(|_| service.socket()).collect();
+    for stream in &mut slow {
+        stream.write_all(head.as_bytes()).unwrap();
+    }
+    // Both places are taken: the next one is told so at once.
+    until("the service is full", || {
+        let reply = service.get("/v1/tags");
+        if reply.status == 503 {
+            reply.refused(503, "overloaded");
+            assert_eq!(reply.header("retry-after"), "1");
+        }
+        reply.status == 503
+    });
+    for mut stream in slow {
+        let mut answer = [0; 2048];
+        let n = stream.read(&mut answer).unwrap();
+        let answer = String::from_utf8_lossy(&answer[..n]).into_owned();
+        assert!(answer.starts_with("HTTP/1.1 408 ") && answer.contains("request_timeout"), "{answer}");
+    }
+    assert_eq!(service.get("/v1/tags").status, 200);
+}
+
+#[test]
+fn a_bulk_submission_that_stalls_keeps_what_was_whole() {
+    let service = Service::fresh(&["request_seconds=1"]);
+    service.add_shop();
+    let line = crate::signed("shop", "a", "rel_uptime", 33.0).canonical().to_string();
+    let mut stream = service.socket();
+    let head = format!(
+        "POST /v1/signals HTTP/1.1\r\nhost: x\r\nconnection: close\r\nauthorization: Bearer {}\r\ncontent-type: application/x-ndjson\r\ncontent-length: 100000\r\n\r\n{line}\n{{\"half",
+        service.token
+    );
+    stream.write_all(head.as_bytes()).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+    assert!(answer.contains("\"known\":false,\"line\":1") && answer.contains("request_timeout"), "{answer}");
+}
+
+#[test]
+fn idle_connections_are_closed_and_too_many_are_refused() {
+    let service = Service::fresh(&["max_connections=50", "idle_seconds=1", "requests_per_second=0"]);
+    let idle: Vec<_> = (0..60).map(|_| service.socket()).collect();
+    let refused = |mut stream: std::net::TcpStream| {
+        let mut text = String::new();
+        let _ = stream.read_to_string(&mut text);
+        text.contains("too_many_connections")
+    };
+    let count = idle.into_iter().map(refused).filter(|refused| *refused).count();
+    assert!((9..=11).contains(&count), "{count}");
+    until("idle ones were closed", || service.get("/metrics").text().contains("credence_http_connections 1"));
+    assert_eq!(service.get("/healthz").status, 200);
+}
+
+/// Ten thousand connections that say nothing (a thousand in the short mode).
+#[test]
+fn a_crowd_of_idle_connections_hinders_nobody() {
+    let many = if std::env::var_os("CREDENCE_LONG").is_some() { 9_000 } else { 1_000 };
+    let service = Service::fresh(&["max_connections=10000", "idle_seconds=20", "requests_per_second=0"]);
+    let crowd: Vec<_> = (0..many).map_while(|_| std::net::TcpStream::connect(&service.url[7..]).ok()).collect();
+    assert_eq!(crowd.len(), many, "this machine allows fewer open files");
+    service.add_shop();
+    for _ in 0..100 {
+        assert_eq!(service.get("/v1/entities/shop/trust-signals?url=https://shop.example/de").status, 200);
+    }
+    drop(crowd);
+    service.stop().audit_passes();
+}
+
+#[test]
+fn large_bodies_are_refused_before_they_are_read() {
+    let service = Service::fresh(&["max_body_bytes=1000"]);
+    let body = json!({ "agent": "x", "name": "y".repeat(2_000) });
+    service.post("/v1/agents", &body).refused(413, "body_too_large");
+    let signals: Vec<i32> = vec![1; 400];
+    assert_eq!(service.post("/v1/signals", &json!(signals)).status, 200, "each has its own result");
+}
+
+#[test]
+fn bulk_has_its_own_limits() {
+    let service = Service::fresh(&["max_bulk_lines=3"]);
+    service.add_shop();
+    let line = |n: u32| crate::signed("shop", "a", "rel_uptime", f64::from(n)).canonical().to_string();
+    let bulk = |body: String| service.request("POST", "/v1/signals", &service.token, "application/x-ndjson", body);
+    let text = bulk((0..5).map(|n| line(n) + "\n").collect()).text();
+    let lines: Vec<&str> = text.lines().collect();
+    assert_eq!(lines.len(), 4, "{text}");
+    assert!(lines[3].contains("too_many_items"), "{text}");
+    bulk("x".repeat(100_000)).refused(413, "too_large");
+    let text = bulk(format!("{}\n\nnonsense\n{}", line(7), line(8))).text();
+    let results: Vec<serde_json::Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(results.iter().map(|one| one["line"].as_u64().unwrap()).collect::<Vec<_>>(), [1, 3, 4][..3].to_vec());
+    assert_eq!(results[1]["error"]["code"], "malformed");
+    assert!(results[0]["seq"].is_u64() && results[2]["seq"].is_u64());
+    assert_eq!(bulk(String::new()).body, b"");
+    std::thread::sleep(Duration::from_millis(10));
+}

@@ -1,0 +1,85 @@
+//! Tool results judged over HTTP.
+
+use serde_json::{Value, json};
+
+use super::Service;
+
+fn weather(n: u32) -> Value {
+    json!({ "tool": "get_weather", "args": { "city": format!("c{n}") }, "result": { "city": format!("c{n}"), "temperature": 15 + n % 5 },
+        "execution_time_ms": 120 + n % 30, "id": n })
+}
+
+#[test]
+fn verdicts_profiles_and_feedback_are_each_tokens_own_and_survive_a_restart() {
+    let service = Service::fresh(&[]);
+    let (mine, theirs) = (service.token("verify"), service.token("verify"));
+    let profile = json!({ "required_fields": ["city", "temperature"], "expected_latency_ms": [50, 5000] });
+    let path = "/v1/tools/get_weather/profile";
+    service.request("GET", path, &mine, "", "").refused(404, "no_profile");
+    assert_eq!(service.request("PUT", path, &mine, "application/json", profile.to_string()).status, 200);
+    let made_up =
+        json!({ "tool": "get_weather", "result": { "forecast": "sunny" }, "execution_time_ms": 1, "learn": false });
+    let judged = service.post_as(&mine, "/v1/verify", &made_up).ok();
+    assert_eq!(judged["verdict"], "block", "{judged}");
+    assert_eq!(judged["signals"]["schema_mismatch"]["fired"], true);
+    assert_ne!(service.post_as(&theirs, "/v1/verify", &made_up).ok()["signals"]["schema_mismatch"]["fired"], true);
+    let traces: Vec<Value> = (0..50).map(weather).chain([json!({ "tool": "" , "result": 1 }), json!(7)]).collect();
+    let batch = service.post_as(&mine, "/v1/verify/batch", &json!({ "traces": traces })).ok();
+    let results = batch["results"].as_array().unwrap();
+    assert_eq!(results.len(), 52);
+    assert_eq!((&results[3]["verdict"], &results[3]["id"]), (&json!("accept"), &json!(3)));
+    assert_eq!(
+        (&results[50]["error"]["code"], &results[51]["error"]["code"]),
+        (&json!("invalid_tool"), &json!("malformed_json"))
+    );
+    for _ in 0..5 {
+        service
+            .post_as(&mine, "/v1/feedback", &json!({ "tool": "get_weather", "posterior": 0.9, "fabricated": true }))
+            .ok();
+    }
+    let before = service.post_as(&mine, "/v1/verify", &weather(60)).ok();
+    let shell = service.stop();
+    let service = Service::start(shell, &[]);
+    let after = service.post_as(&mine, "/v1/verify", &weather(60)).ok();
+    assert_eq!(
+        after["signals"].as_object().unwrap().keys().collect::<Vec<_>>(),
+        before["signals"].as_object().unwrap().keys().collect::<Vec<_>>(),
+        "what was learned is there again"
+    );
+    let told = service
+        .post_as(&mine, "/v1/feedback", &json!({ "tool": "get_weather", "posterior": 0.9, "fabricated": true }))
+        .ok();
+    assert_eq!(told["count"], 6);
+    let other = service
+        .post_as(&theirs, "/v1/feedback", &json!({ "tool": "get_weather", "posterior": 0.9, "fabricated": true }))
+        .ok();
+    assert_eq!(other["count"], 1);
+    assert_eq!(service.request("GET", "/v1/tools", &mine, "", "").ok()["tools"], json!(["get_weather"]));
+    assert_eq!(service.request("GET", "/v1/tools", &theirs, "", "").ok()["tools"], json!([]));
+}
+
+#[test]
+fn what_cannot_be_judged_is_said() {
+    let service = Service::fresh(&["max_body_bytes=200000"]);
+    let token = service.token("verify");
+    let post = |body: &str| service.request("POST", "/v1/verify", &token, "application/json", body);
+    post("{\"tool\": \"x\", \"result\": ").refused(400, "malformed_json");
+    post("[]").refused(400, "malformed_json");
+    post("{\"tool\": 7, \"result\": 1}").refused(400, "malformed_json");
+    post("{\"tool\": \"x\"}").refused(400, "malformed_json");
+    post("{\"tool\": \"\", \"result\": 1}").refused(422, "invalid_tool");
+    post("{\"tool\": \"x\", \"result\": 1, \"execution_time_ms\": -1}").refused(422, "invalid_execution_time");
+    post(&format!("{{\"tool\": \"x\", \"result\": {}1{}}}", "[".repeat(5000), "]".repeat(5000)))
+        .refused(400, "malformed_json");
+    post(&format!("{{\"tool\": \"x\", \"result\": \"{}\"}}", "y".repeat(200_000))).refused(413, "body_too_large");
+    assert_eq!(post("{\"tool\": \"x\", \"result\": 12345678901234567890123, \"unknown\": 1}").status, 200);
+    let path = "/v1/tools/x/profile";
+    let put = |body: &str| service.request("PUT", path, &token, "application/json", body);
+    put("{\"required\": []}").refused(400, "malformed_json");
+    put("{\"response_patterns\": [\"(\"]}").refused(422, "invalid_profile");
+    put("{\"output_schema\": {\"type\": 7}}").refused(422, "invalid_profile");
+    service
+        .post_as(&token, "/v1/feedback", &json!({ "tool": "x", "posterior": 7, "fabricated": true }))
+        .refused(422, "invalid_setting");
+    service.post_as(&token, "/v1/verify/batch", &json!({ "traces": vec![1; 1001] })).refused(413, "too_many_items");
+}
