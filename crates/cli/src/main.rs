@@ -19,6 +19,10 @@ use clap::{Parser, Subcommand};
 
 use crate::{commands as run, home::Home, output::Output};
 
+/// Verdicts are many small allocations on several threads, which the system's allocator is slow at.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// The open trust authority for AI agents: signed signals in, a replayable and provable trust score out.
 #[derive(Parser)]
 #[command(version, max_term_width = 110)]

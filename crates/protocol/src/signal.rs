@@ -107,7 +107,7 @@ struct Whole<'a> {
 
 /// As received, before ranges are checked. One shape for drafts and signals: the signature fields are optional here.
 #[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, expecting = "a signal, as an object")]
 struct Wire {
     id: String,
     agent: EntityId,

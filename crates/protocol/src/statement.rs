@@ -93,7 +93,7 @@ struct Whole<'a> {
 }
 
 #[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, expecting = "a statement, as an object")]
 struct Wire {
     author: EntityId,
     kind: StatementKind,

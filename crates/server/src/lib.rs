@@ -26,4 +26,4 @@ pub mod tokens;
 
 pub use app::{App, Setup, StartError};
 pub use routes::openapi;
-pub use serve::serve;
+pub use serve::{serve, serve_with};

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use credence_verify::Decision;
 use prometheus_client::{
     encoding::{EncodeLabelSet, text::encode},
     metrics::{counter::Counter, family::Family, gauge::Gauge, histogram::Histogram},
@@ -23,11 +24,6 @@ struct Named {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Verdict {
-    verdict: &'static str,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Reason {
     reason: &'static str,
 }
@@ -38,7 +34,8 @@ pub(crate) struct Metrics {
     requests: Family<Route, Counter>,
     seconds: Family<Named, Histogram, fn() -> Histogram>,
     turned_away: Family<Reason, Counter>,
-    verdicts: Family<Verdict, Counter>,
+    /// Accept, flag, block.
+    verdicts: [Counter; 3],
     pub signals_admitted: Counter,
     pub signals_rejected: Counter,
     pub answers_made: Counter,
@@ -67,7 +64,7 @@ impl Metrics {
             requests: Family::default(),
             seconds: Family::new_with_constructor(histogram),
             turned_away: Family::default(),
-            verdicts: Family::default(),
+            verdicts: Default::default(),
             signals_admitted: Counter::default(),
             signals_rejected: Counter::default(),
             answers_made: Counter::default(),
@@ -83,7 +80,9 @@ impl Metrics {
         r.register("http_requests", "Requests answered", metrics.requests.clone());
         r.register("http_request_seconds", "Time to answer", metrics.seconds.clone());
         r.register("http_turned_away", "Requests and connections turned away", metrics.turned_away.clone());
-        r.register("verdicts", "Tool results judged", metrics.verdicts.clone());
+        for (counter, name) in metrics.verdicts.iter().zip(["accepted", "flagged", "blocked"]) {
+            r.register(format!("results_{name}"), format!("Tool results {name}"), counter.clone());
+        }
         r.register("signals_admitted", "Signals admitted over HTTP", metrics.signals_admitted.clone());
         r.register("signals_rejected", "Signals rejected over HTTP", metrics.signals_rejected.clone());
         r.register("answers_made", "Answers and badges signed", metrics.answers_made.clone());
@@ -109,8 +108,8 @@ impl Metrics {
         self.turned_away.get_or_create(&Reason { reason }).inc();
     }
 
-    pub(crate) fn judged(&self, verdict: &'static str) {
-        self.verdicts.get_or_create(&Verdict { verdict }).inc();
+    pub(crate) fn judged(&self, decision: Decision) {
+        self.verdicts[decision as usize].inc();
     }
 
     pub(crate) fn text(&self, now: &Now) -> String {

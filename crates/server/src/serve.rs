@@ -27,6 +27,8 @@ use crate::{app::App, edge::Peer, routes};
 const FOLLOW_EVERY: Duration = Duration::from_millis(100);
 /// How often answers that left are recorded.
 const RECORD_EVERY: Duration = Duration::from_secs(1);
+/// How often what time alone changes is looked at: windows pass, and what rests on them ends.
+const SETTLE_EVERY: Duration = Duration::from_secs(60);
 /// How often callers that are gone are forgotten.
 const FORGET_EVERY: Duration = Duration::from_secs(60);
 /// How long requests under way may take to end.
@@ -39,7 +41,12 @@ const FULL: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\ncontent-type: applicat
 /// Serves until `stop` resolves, then ends in order: requests under way are answered, answers that left are recorded, what was
 /// learned and scored is durable.
 pub async fn serve(app: Arc<App>, listener: TcpListener, stop: impl Future<Output = ()>) {
-    let router = routes::router(Arc::clone(&app));
+    serve_with(app, Router::new(), listener, stop).await;
+}
+
+/// The same with `more` routes beside ours, behind the same edge.
+pub async fn serve_with(app: Arc<App>, more: Router<Arc<App>>, listener: TcpListener, stop: impl Future<Output = ()>) {
+    let router = routes::router(Arc::clone(&app), more);
     let background = Background::start(&app);
     let graceful = GracefulShutdown::new();
     tokio::pin!(stop);
@@ -146,6 +153,7 @@ impl Background {
             app.outbox.record(&app.authority).map(drop).map_err(|e| e.to_string())
         });
         every(RECORD_EVERY, "reading the tokens", |app| app.tokens.reload().map_err(|e| e.to_string()));
+        every(SETTLE_EVERY, "scoring", |app| app.authority.settle_scores().map_err(|e| e.to_string()));
         every(FORGET_EVERY, "forgetting callers", |app| {
             app.limiter.forget();
             Ok(())

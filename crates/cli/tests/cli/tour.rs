@@ -49,11 +49,23 @@ fn matches(expected: &str, actual: &str) -> bool {
     rest.is_empty() || last_was_open
 }
 
+/// The service that the tour starts, ended also where the tour is.
+struct Service(std::path::PathBuf);
+
+impl Drop for Service {
+    fn drop(&mut self) {
+        if let Ok(pid) = fs::read_to_string(&self.0) {
+            let _ = Command::new("kill").arg(pid.trim()).stderr(std::process::Stdio::null()).status();
+        }
+    }
+}
+
 #[test]
 fn the_readme_tour_runs_as_printed() {
     let steps = steps(&fs::read_to_string(project_root().join("README.md")).unwrap());
     assert!(steps.len() >= 8, "{} steps found", steps.len());
     let shell = Shell::new();
+    let _service = Service(shell.path("serve.pid"));
     let folder = std::path::Path::new(BINARY).parent().unwrap();
     let path = format!("{}:{}", folder.display(), std::env::var("PATH").unwrap());
     for Step { command, expected } in steps {

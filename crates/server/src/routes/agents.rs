@@ -149,7 +149,7 @@ pub(crate) struct Registration {
     #[schema(value_type = Vec<String>, max_items = 32)]
     aliases: Vec<Alias>,
     /// Who runs it.
-    #[schema(value_type = Option<String>)]
+    #[schema(value_type = Option<String>, min_length = 1, max_length = 128, pattern = "^[A-Za-z0-9._~-]+$")]
     owner: Option<EntityId>,
 }
 

@@ -86,7 +86,7 @@ pub(crate) async fn list(
 #[schema(as = NewKey)]
 pub(crate) struct Registration {
     /// The source or agent whose it is.
-    #[schema(value_type = String)]
+    #[schema(value_type = String, min_length = 1, max_length = 128, pattern = "^[A-Za-z0-9._~-]+$")]
     source: EntityId,
     /// `did:key:…`, or the 32 bytes as base64url.
     public_key: String,

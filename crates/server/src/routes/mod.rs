@@ -134,13 +134,14 @@ fn described() -> OpenApiRouter<Arc<App>> {
 }
 
 /// The whole service.
-pub(crate) fn router(app: Arc<App>) -> Router {
+pub(crate) fn router(app: Arc<App>, more: Router<Arc<App>>) -> Router {
     let (router, doc) = described().split_for_parts();
     let doc = Bytes::from(doc.to_json().unwrap_or_default());
     router
         .route("/openapi.json", get(move || async move { json_bytes(doc) }))
         // OpenAPI has no parameter that spans slashes: described as /log/tile/{path}.
         .route("/log/tile/{level}/{*rest}", get(log::tile_below))
+        .merge(more)
         .merge(SwaggerUi::new("/docs").config(Config::from("/openapi.json")))
         .route("/docs.html", get(|| async { Redirect::permanent("/docs/") }))
         .fallback(|| async {

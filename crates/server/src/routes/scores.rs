@@ -29,6 +29,7 @@ pub(crate) struct When {
     #[param(format = DateTime)]
     at: Option<String>,
     /// Your own source weights, such as `lab:1,*:0.2`; nothing is recorded.
+    #[param(pattern = r"^[^:,]+:[0-9.]+(,[^:,]+:[0-9.]+)*$", example = "lab:1,*:0.2")]
     weights: Option<String>,
 }
 
@@ -119,8 +120,18 @@ pub(crate) async fn history(
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct Over {
-    /// `1d`, `7d` or `30d`.
-    window: Option<String>,
+    #[param(inline)]
+    window: Option<WindowName>,
+}
+
+#[derive(Deserialize, ToSchema)]
+pub(crate) enum WindowName {
+    #[serde(rename = "1d")]
+    Day,
+    #[serde(rename = "7d")]
+    Week,
+    #[serde(rename = "30d")]
+    Month,
 }
 
 /// What providers say of an agent's outputs over a window
@@ -150,8 +161,11 @@ pub(crate) async fn stats(
     Part(agent): Part<String>,
     Params(Over { window }): Params<Over>,
 ) -> Result<Response, Problem> {
-    let window = window.as_deref().map_or(Some(Window::Week), Window::parse);
-    let window = window.ok_or_else(|| Problem::bad_request("bad_query", "window: 1d, 7d or 30d"))?;
+    let window = match window {
+        Some(WindowName::Day) => Window::Day,
+        None | Some(WindowName::Week) => Window::Week,
+        Some(WindowName::Month) => Window::Month,
+    };
     let now = app.now();
     let shown =
         app.read(move |_, view| Ok(summaries::stats(view, &query::resolve(view, &agent)?, window, now)?)).await?;

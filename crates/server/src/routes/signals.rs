@@ -32,7 +32,7 @@ const MAX_LINE: usize = 16 * 1024;
 /// `application/x-ndjson`: a signal a line, a result a line. An answer means durable. What was admitted before is admitted
 /// again as the same entry.
 #[utoipa::path(post, path = "/v1/signals", tag = "signals",
-    request_body(content((Object = "application/json"), (String = "application/x-ndjson")), description = "Signed signals"),
+    request_body(content((serde_json::Value = "application/json"), (String = "application/x-ndjson")), description = "Signed signals"),
     responses((status = 201, body = Accepted), (status = 200, content((Submitted = "application/json"), (String = "application/x-ndjson"))), Errors),
     security(("token" = ["ingest"])))]
 pub(crate) async fn submit(State(app): State<Arc<App>>, _: Ingest, request: Request) -> Result<Response, Problem> {
@@ -57,7 +57,7 @@ async fn array_or_one(app: Arc<App>, body: Body) -> Result<Response, Problem> {
         serde_json::from_slice(&bytes).map_err(|e| Problem::bad_request("malformed_json", e.to_string()))?;
     if signals.len() > MAX_ARRAY {
         let detail = format!("{} signals, at most {MAX_ARRAY} at once: send more as {NDJSON}", signals.len());
-        return Err(Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "too_many_items", detail));
+        return Err(Problem::unprocessable("too_many_items", detail));
     }
     let signals: Vec<Vec<u8>> = signals.iter().map(|raw| raw.get().as_bytes().to_vec()).collect();
     let items = admit(&app, signals, None).await?;
@@ -187,7 +187,7 @@ impl Lines {
         if self.taken > most {
             self.count -= 1;
             let detail = format!("more than {most} lines at once: send the rest in another request");
-            return Err(Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "too_many_items", detail));
+            return Err(Problem::unprocessable("too_many_items", detail));
         }
         self.ready.push((self.count, line.to_vec()));
         Ok(())

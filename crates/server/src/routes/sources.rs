@@ -63,7 +63,7 @@ pub(crate) struct Registration {
     #[schema(max_length = 256)]
     description: Option<String>,
     /// Who runs it: it has no say on agents of the same owner.
-    #[schema(value_type = Option<String>)]
+    #[schema(value_type = Option<String>, min_length = 1, max_length = 128, pattern = "^[A-Za-z0-9._~-]+$")]
     owner: Option<EntityId>,
     /// Where it says how it verifies outputs.
     #[schema(max_length = 256)]
@@ -95,7 +95,7 @@ pub(crate) struct Change {
     #[schema(max_length = 256)]
     methodology: Option<String>,
     /// Who runs it.
-    #[schema(value_type = Option<String>)]
+    #[schema(value_type = Option<String>, min_length = 1, max_length = 128, pattern = "^[A-Za-z0-9._~-]+$")]
     owner: Option<EntityId>,
 }
 

@@ -29,6 +29,7 @@ use crate::{
 #[allow(dead_code, reason = "describes what is signed elsewhere")]
 #[schema(as = Statement)]
 pub(crate) struct Signed {
+    #[schema(min_length = 1, max_length = 128, pattern = "^[A-Za-z0-9._~-]+$")]
     author: String,
     /// `identity`, `contract`, `verification`, `challenge`, `resolution`, `review` or `summary`.
     kind: String,

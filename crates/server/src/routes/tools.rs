@@ -27,17 +27,21 @@ pub(crate) struct Tools {
 #[allow(dead_code, reason = "describes what the engine serialises")]
 pub(crate) struct Profile {
     /// Shortest and longest.
-    #[schema(value_type = Option<Vec<f64>>, min_items = 2, max_items = 2)]
+    #[schema(value_type = Vec<f64>, min_items = 2, max_items = 2, required = false)]
     expected_latency_ms: Option<Vec<f64>>,
+    #[schema(value_type = Vec<String>, required = false)]
     required_fields: Option<Vec<String>>,
+    #[schema(value_type = Vec<String>, required = false)]
     forbidden_fields: Option<Vec<String>>,
     /// Regular expressions, one of which a result has to match.
+    #[schema(value_type = Vec<String>, required = false)]
     response_patterns: Option<Vec<String>>,
     min_response_length: Option<usize>,
     max_response_length: Option<usize>,
+    #[schema(value_type = bool, required = false)]
     has_network_io: Option<bool>,
     /// A JSON Schema.
-    #[schema(value_type = Option<Object>)]
+    #[schema(value_type = Value, required = false)]
     output_schema: Option<Value>,
 }
 

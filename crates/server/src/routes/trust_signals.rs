@@ -12,7 +12,7 @@ use credence_output::badge::Style;
 use credence_pipeline::answer::{Answers, Question};
 use credence_protocol::Timestamp;
 use serde::Deserialize;
-use utoipa::IntoParams;
+use utoipa::{IntoParams, ToSchema};
 
 use crate::{
     answers::{Asked, Kept},
@@ -65,8 +65,15 @@ pub(crate) async fn trust_signals(
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct Look {
-    /// `flat` or `pill`.
-    style: Option<String>,
+    #[param(inline)]
+    style: Option<StyleName>,
+}
+
+#[derive(Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum StyleName {
+    Flat,
+    Pill,
 }
 
 /// An agent's score as an SVG that carries its own proof
@@ -78,8 +85,10 @@ pub(crate) async fn badge(
     Params(Look { style }): Params<Look>,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
-    let style = style.as_deref().map_or(Some(Style::Flat), Style::parse);
-    let style = style.ok_or_else(|| Problem::bad_request("bad_query", "style: flat or pill"))?;
+    let style = match style {
+        None | Some(StyleName::Flat) => Style::Flat,
+        Some(StyleName::Pill) => Style::Pill,
+    };
     let asked = Asked::Badge { entity: agent, style: style.into() };
     let now = app.now();
     let answer = match find(&app, &asked, now).await? {

@@ -4,7 +4,7 @@ use std::{borrow::Cow, sync::Arc};
 
 use axum::{extract::State, response::Response};
 use bytes::Bytes;
-use credence_verify::{Call, Decision, Engine, Feedback, Stake, Verdict};
+use credence_verify::{Call, Engine, Feedback, Stake, Verdict};
 use serde::{Deserialize, Serialize};
 use serde_json::{json, value::RawValue};
 use utoipa::ToSchema;
@@ -22,6 +22,8 @@ use crate::{
 
 /// Traces in one batch.
 const MAX_BATCH: usize = 1_000;
+/// Bytes of a verdict, mostly.
+const USUAL: usize = 1024;
 /// A body up to this is judged where it arrived; a larger one off the threads that answer.
 const SMALL: usize = 64 * 1024;
 
@@ -46,8 +48,7 @@ pub(crate) struct Trace<'a> {
     #[serde(borrow)]
     #[schema(value_type = Option<String>)]
     agent: Option<Cow<'a, str>>,
-    /// `low`, `medium`, `high` or `critical`.
-    #[schema(value_type = Option<String>)]
+    #[schema(value_type = Option<StakeName>, inline)]
     stake: Option<Stake>,
     /// False to judge without learning from it.
     #[serde(default = "yes")]
@@ -56,6 +57,17 @@ pub(crate) struct Trace<'a> {
     #[serde(borrow)]
     #[schema(value_type = Option<serde_json::Value>)]
     id: Option<&'a RawValue>,
+}
+
+/// What depends on a result
+#[derive(ToSchema)]
+#[schema(rename_all = "snake_case")]
+#[allow(dead_code, reason = "describes what the engine reads")]
+pub(crate) enum StakeName {
+    Low,
+    Medium,
+    High,
+    Critical,
 }
 
 fn yes() -> bool {
@@ -151,7 +163,9 @@ fn judge_one(app: &App, namespace: &Namespace, token: &Token, body: &[u8]) -> Re
     let trace: Trace<'_> = parse(body)?;
     let verdict = judge(app, &namespace.engine, token, &trace)?;
     let judged = Judged { id: trace.id, verdict: &verdict };
-    serde_json::to_vec(&judged).map(Bytes::from).map_err(|e| Problem::internal(&e))
+    let mut text = Vec::with_capacity(USUAL);
+    serde_json::to_writer(&mut text, &judged).map_err(|e| Problem::internal(&e))?;
+    Ok(Bytes::from(text))
 }
 
 fn parse<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, Problem> {
@@ -160,11 +174,7 @@ fn parse<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, Problem> {
 
 fn judge(app: &App, engine: &Engine, token: &Token, trace: &Trace<'_>) -> Result<Verdict, Problem> {
     let verdict = engine.verify(&trace.call())?;
-    app.metrics.judged(match verdict.decision {
-        Decision::Accept => "accept",
-        Decision::Flag => "flag",
-        Decision::Block => "block",
-    });
+    app.metrics.judged(verdict.decision);
     if app.events.receiver_count() > 0 {
         let data = json!({
             "tool": verdict.tool, "verdict": verdict.decision, "posterior": verdict.posterior, "agent": verdict.agent,
@@ -180,9 +190,9 @@ fn judge(app: &App, engine: &Engine, token: &Token, trace: &Trace<'_>) -> Result
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Traces<'a> {
-    /// Judged in this order.
+    /// Judged in this order; each as in `/v1/verify`, and each has its own result.
     #[serde(borrow)]
-    #[schema(value_type = Vec<Trace>, max_items = 1000)]
+    #[schema(value_type = Vec<serde_json::Value>, max_items = 1000)]
     traces: Vec<&'a RawValue>,
 }
 
@@ -208,7 +218,7 @@ pub(crate) async fn batch(
             let Traces { traces } = parse(&body)?;
             if traces.len() > MAX_BATCH {
                 let detail = format!("{} traces, at most {MAX_BATCH} at once", traces.len());
-                return Err(Problem::new(axum::http::StatusCode::PAYLOAD_TOO_LARGE, "too_many_items", detail));
+                return Err(Problem::unprocessable("too_many_items", detail));
             }
             let mut text = String::from(r#"{"results":["#);
             for (at, raw) in traces.iter().enumerate() {
@@ -239,6 +249,7 @@ fn item(app: &App, namespace: &Namespace, token: &Token, raw: &[u8]) -> Result<S
 #[serde(deny_unknown_fields)]
 #[schema(as = NewFeedback)]
 pub(crate) struct Given {
+    #[schema(min_length = 1, max_length = 512)]
     tool: String,
     /// The posterior that the verdict gave.
     #[schema(minimum = 0, maximum = 1)]

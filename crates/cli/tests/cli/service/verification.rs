@@ -81,5 +81,5 @@ fn what_cannot_be_judged_is_said() {
     service
         .post_as(&token, "/v1/feedback", &json!({ "tool": "x", "posterior": 7, "fabricated": true }))
         .refused(422, "invalid_setting");
-    service.post_as(&token, "/v1/verify/batch", &json!({ "traces": vec![1; 1001] })).refused(413, "too_many_items");
+    service.post_as(&token, "/v1/verify/batch", &json!({ "traces": vec![1; 1001] })).refused(422, "too_many_items");
 }
