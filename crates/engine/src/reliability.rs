@@ -122,7 +122,9 @@ mod tests {
         assert_eq!((from, to, outcomes, good, rate, mean_score), (50, 59, 10, 6, 0.6, 55.0));
         // Wilson's interval of 6 in 10, by the textbook formula: 0.3127 to 0.8318.
         assert!((low - 0.3127).abs() < 1e-4 && (high - 0.8318).abs() < 1e-4, "{low} {high}");
-        assert_eq!((curve.bins[2].from, curve.bins[2].to, curve.bins[2].high), (90, 100, 1.0));
+        assert_eq!((curve.bins[2].from, curve.bins[2].to, curve.bins[2].rate), (90, 100, 1.0));
+        // 10 in 10: 0.7225 to 1.
+        assert!((curve.bins[2].low - 0.7225).abs() < 1e-4 && (curve.bins[2].high - 1.0).abs() < 1e-12);
     }
 
     #[test]

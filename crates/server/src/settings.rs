@@ -251,4 +251,18 @@ mod tests {
         assert!(told(merge("verify_mode = \"clever\"", &[], &[])).contains("adaptive"));
         assert!(merge("", &[("CREDENCE_DATA", "x"), ("CREDENCE_TOKEN", "y")], &[]).is_ok());
     }
+
+    #[test]
+    fn every_setting_is_documented_with_its_default() {
+        let page = include_str!("../../../docs/service.md");
+        let defaults = Table::try_from(Settings::default()).unwrap();
+        for key in Settings::keys() {
+            let default = match defaults.get(&key) {
+                Some(Value::String(text)) => format!("`{text}`"),
+                Some(other) => other.to_string(),
+                None => "–".to_owned(),
+            };
+            assert!(page.contains(&format!("| `{key}` | {default} |")), "{key}: {default}");
+        }
+    }
 }
