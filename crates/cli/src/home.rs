@@ -108,8 +108,10 @@ impl Home {
     }
 
     /// What the service goes by, without flags.
-    pub fn settings(&self, config: &Config, flags: &[(String, String)]) -> anyhow::Result<Settings> {
-        Settings::merge(&config.serve, std::env::vars(), flags)
+    pub fn settings(&self, file: &toml::Table, flags: &[(String, String)]) -> anyhow::Result<Settings> {
+        let text = |name: &std::ffi::OsStr| name.to_str().map(str::to_owned);
+        let variables = std::env::vars_os().filter_map(|(name, value)| Some((text(&name)?, text(&value)?)));
+        Settings::merge(file, variables, flags)
             .with_context(|| format!("settings of the service, in {} and above", self.config_file().display()))
     }
 

@@ -76,11 +76,24 @@ pub fn public_keys(text: &str) -> anyhow::Result<Vec<PublicKey>> {
     }
     let bytes = input::file(Path::new(text), MAX_FILE_BYTES)
         .with_context(|| format!("'{text}' is neither a public key (did:key:… or base64url) nor a readable file"))?;
+    if let Some(keys) = in_did_document(&bytes) {
+        return Ok(keys);
+    }
     let keys = match serde_json::from_slice::<Jwks>(&bytes) {
         Ok(set) => set.keys,
         Err(_) => vec![Jwk::parse(&bytes).map_err(|_| anyhow::anyhow!("{text} is neither a JWK nor a JWKS"))?],
     };
     keys.iter().map(|jwk| jwk.public_key().with_context(|| format!("in {text}"))).collect()
+}
+
+/// The keys that a DID document lists.
+fn in_did_document(bytes: &[u8]) -> Option<Vec<PublicKey>> {
+    let document: serde_json::Value = serde_json::from_slice(bytes).ok()?;
+    let methods = document.get("verificationMethod")?.as_array()?;
+    let key = |method: &serde_json::Value| {
+        PublicKey::parse(&format!("did:key:{}", method.get("publicKeyMultibase")?.as_str()?)).ok()
+    };
+    Some(methods.iter().filter_map(key).collect())
 }
 
 /// The one of `keys` with this id.

@@ -25,7 +25,7 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// The open trust authority for AI agents: signed signals in, a replayable and provable trust score out.
 #[derive(Parser)]
-#[command(version, max_term_width = 110)]
+#[command(name = "credence", version, max_term_width = 110)]
 struct Cli {
     /// The authority's folder
     #[arg(long, global = true, env = "CREDENCE_DATA", value_name = "DIR", default_value = "credence-data")]

@@ -5,6 +5,7 @@ use std::io::{Read, Write};
 
 use data_encoding::BASE64URL_NOPAD;
 use flate2::{Compression, read::GzDecoder, write::GzEncoder};
+use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use crate::Error;
@@ -70,18 +71,28 @@ impl StatusList {
     }
 
     /// The subject of the list's credential.
-    pub fn subject(&self, url: &str) -> Result<Map<String, Value>, Error> {
+    pub fn subject(&self, url: &str, purpose: Purpose) -> Result<Map<String, Value>, Error> {
         let subject = json!({
-            "id": format!("{url}#list"), "type": "BitstringStatusList", "statusPurpose": "revocation", "encodedList": self.encode()?,
+            "id": format!("{url}#list"), "type": "BitstringStatusList", "statusPurpose": purpose, "encodedList": self.encode()?,
         });
         Ok(subject.as_object().cloned().unwrap_or_default())
     }
 }
 
-/// The `credentialStatus` of entry `index` in the list at `url`.
-pub fn entry(url: &str, index: usize) -> Value {
+/// What a set bit means.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Purpose {
+    /// Taken back for good.
+    Revocation,
+    /// Does not hold at present.
+    Suspension,
+}
+
+/// A `credentialStatus`: entry `index` in the list at `url`.
+pub fn entry(url: &str, index: usize, purpose: Purpose) -> Value {
     json!({
-        "id": format!("{url}#{index}"), "type": "BitstringStatusListEntry", "statusPurpose": "revocation",
+        "id": format!("{url}#{index}"), "type": "BitstringStatusListEntry", "statusPurpose": purpose,
         "statusListIndex": index.to_string(), "statusListCredential": url,
     })
 }

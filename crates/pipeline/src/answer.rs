@@ -8,29 +8,33 @@ use credence_engine::{
     assessment::{Facts, Rules, Standing},
     universal::{Outcome, Status},
 };
-use credence_ledger::{Entry, View};
+use std::{collections::BTreeSet, ops::ControlFlow};
+
+use credence_ledger::{Entry, Scan, View};
 use credence_output::{
     badge::{self, Claim, Style},
     document::Document,
     response::{self, Fact, Meta},
 };
-use credence_protocol::{Alias, EntityId, SecretKey, Timestamp, Uuid};
+use credence_protocol::{AUTHORITY_SOURCE, Alias, EntityId, SecretKey, Timestamp, Uuid};
 use data_encoding::HEXLOWER;
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 
 use crate::{
-    Error,
+    Error, domains,
     query::{self, LiveScore, Reading},
     record::Input,
     reputation::{
         self,
-        rows::{IdentityRow, ReputationRow},
+        rows::{IdentityRow, ReputationRow, ReviewRow},
     },
     summaries::{self, SIGNAL_WINDOW},
     tables::{self, AgentRow},
 };
 
+/// Purposes that the protocol names.
+const WELL_KNOWN: [&str; 3] = ["purchase", "inquiry", HIGH_VALUE];
 /// The purpose whose answers hold the shortest.
 const HIGH_VALUE: &str = "high-value";
 /// How long a badge holds.
@@ -39,8 +43,6 @@ const BADGE_SECONDS: i64 = 86_400;
 const HOLDS_SECONDS: i64 = 3600;
 /// How long one for a high-value purpose holds.
 const HIGH_VALUE_SECONDS: i64 = 300;
-/// How long a proof of identity holds.
-const IDENTITY_SECONDS: i64 = 90 * 86_400;
 /// Measurements listed at most, the newest ones.
 const MAX_MEASUREMENTS: usize = 64;
 /// Characters of a page's address.
@@ -127,13 +129,8 @@ impl Answers<'_> {
     /// Answers a question at `now`.
     pub fn answer(&self, view: &dyn View, question: Question<'_>, now: Timestamp) -> Result<Answer, Refusal> {
         let Question { entity, url, context } = question;
-        if url.chars().count() > MAX_URL || url.chars().any(char::is_control) {
-            return Err(Refusal::Url);
-        }
-        let plain = |context: &&str| {
-            !context.is_empty() && context.chars().count() <= MAX_CONTEXT && !context.chars().any(char::is_control)
-        };
-        let context = context.filter(plain);
+        let url = checked_url(url)?;
+        let context = known_context(context);
         let agent = query::resolve(view, entity)?;
         let row: Option<AgentRow> = tables::get(view, tables::AGENTS, agent.as_str())?;
         let row = row.ok_or_else(|| Error::UnknownAgent(agent.to_string()))?;
@@ -146,7 +143,10 @@ impl Answers<'_> {
         // A newcomer's low number means unknown, and a reader would take it for bad.
         let established = reputation::parameters().established_events;
         let reputation = reputation.filter(|row| row.events >= established);
-        let standing = if row.revoked.is_some() { Standing::Revoked } else { standing(view, &live, now)? };
+        let standing = match row.revoked {
+            Some(_) => Standing::Revoked,
+            None => standing(view, &live, &row.aliases, url, now)?,
+        };
         let facts = Facts {
             standing,
             outcome: published(&live),
@@ -188,6 +188,22 @@ impl Answers<'_> {
     }
 }
 
+/// A page's address, if it can be one.
+pub fn checked_url(url: &str) -> Result<&str, Refusal> {
+    if url.chars().count() > MAX_URL || url.chars().any(char::is_control) { Err(Refusal::Url) } else { Ok(url) }
+}
+
+/// A purpose, if it can be one: what cannot is passed over, as the protocol says.
+pub fn known_context(context: Option<&str>) -> Option<&str> {
+    let plain = |context: &&str| {
+        !context.is_empty() && context.chars().count() <= MAX_CONTEXT && !context.chars().any(char::is_control)
+    };
+    let context = context.filter(plain)?;
+    // A purpose that is only spelled otherwise must not get the answer of no purpose.
+    let folded = context.to_ascii_lowercase().replace(['_', ' '], "-");
+    Some(WELL_KNOWN.into_iter().find(|known| *known == folded).unwrap_or(context))
+}
+
 /// The addresses among an entity's names.
 fn scopes(aliases: &[Alias]) -> Vec<String> {
     let address = |alias: &&Alias| alias.as_str().starts_with("https://") || alias.as_str().starts_with("did:web:");
@@ -207,21 +223,24 @@ pub(crate) fn published(live: &LiveScore) -> Outcome {
 fn in_scope(aliases: &[Alias], url: &str) -> bool {
     let Some((host, path)) = host_and_path(url) else { return false };
     aliases.iter().any(|alias| {
-        let alias = alias.as_str();
-        let scope = match alias.strip_prefix("did:web:") {
-            Some(rest) => {
-                let mut parts = rest.split(':');
-                let host = parts.next().unwrap_or_default().replace("%3A", ":").replace("%3a", ":");
-                let path: String = parts.map(|part| format!("/{part}")).collect();
-                Some((host.to_ascii_lowercase(), path))
-            }
-            None => host_and_path(alias),
-        };
-        scope.is_some_and(|(their_host, prefix)| {
+        scope(alias.as_str()).is_some_and(|(their_host, prefix)| {
             let prefix = prefix.trim_end_matches('/');
             their_host == host && path.strip_prefix(prefix).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
         })
     })
+}
+
+/// The host and path that an alias stands for, if it is an address.
+fn scope(alias: &str) -> Option<(String, String)> {
+    match alias.strip_prefix("did:web:") {
+        Some(rest) => {
+            let mut parts = rest.split(':');
+            let host = parts.next().unwrap_or_default().replace("%3A", ":").replace("%3a", ":");
+            let path: String = parts.map(|part| format!("/{part}")).collect();
+            Some((host.to_ascii_lowercase(), path))
+        }
+        None => host_and_path(alias),
+    }
 }
 
 /// Of an https address as browsers read it, without query and fragment. What a server might read as climbing out of its path
@@ -240,24 +259,54 @@ fn host_and_path(url: &str) -> Option<(String, String)> {
     (bare && !tricky).then(|| (host, path.to_owned()))
 }
 
-/// Verified while a source's word on who owns it is fresh; lapsed when it is old; pending when there is none.
-fn standing(view: &dyn View, live: &LiveScore, now: Timestamp) -> Result<Standing, Refusal> {
+/// Verified while a source's word on who owns the page's host is fresh; lapsed when it is old; pending when there is none. A word
+/// that names hosts is about those; one that names none is about an agent whose addresses are all on one.
+fn standing(
+    view: &dyn View,
+    live: &LiveScore,
+    aliases: &[Alias],
+    url: &str,
+    now: Timestamp,
+) -> Result<Standing, Refusal> {
+    let page = host_and_path(url).map(|(host, _)| host).unwrap_or_default();
+    let hosts: BTreeSet<String> =
+        aliases.iter().filter_map(|alias| scope(alias.as_str())).map(|(host, _)| host).collect();
     let mut standing = Standing::Pending;
-    for input in live.inputs.iter().filter(|input| input.tag.as_str() == "identity_domain" && input.value >= 50.0) {
-        let observed = observed_at(view, input.seq)?;
-        if observed.is_some_and(|at| now <= at.plus_seconds(IDENTITY_SECONDS)) {
-            return Ok(Standing::Verified);
+    for input in live.inputs.iter().filter(|input| input.tag.as_str() == domains::TAG && input.value >= 50.0) {
+        let body = signal_body(view, input.seq)?;
+        let at = match domains::hosts_in(&body["evidence"]) {
+            Some(proved) => proved.into_iter().find(|one| one.host == page).map(|one| one.at),
+            None if hosts.len() == 1 => observed_at(&body),
+            None => None,
+        };
+        match at {
+            Some(at) if now <= at.plus_seconds(domains::HOLDS_SECONDS) => return Ok(Standing::Verified),
+            Some(_) => standing = Standing::Lapsed,
+            None => {}
         }
-        standing = Standing::Lapsed;
     }
     Ok(standing)
 }
 
-fn observed_at(view: &dyn View, seq: u64) -> Result<Option<Timestamp>, Refusal> {
+fn signal_body(view: &dyn View, seq: u64) -> Result<Value, Refusal> {
     let bytes = view.entry(seq)?.unwrap_or_default();
-    let entry = Entry::parse(seq, &bytes)?;
-    let body: Value = entry.record(seq)?;
-    Ok(body["observed_at"].as_str().and_then(|text| text.parse().ok()))
+    Ok(Entry::parse(seq, &bytes)?.record(seq)?)
+}
+
+fn observed_at(body: &Value) -> Option<Timestamp> {
+    body["observed_at"].as_str().and_then(|text| text.parse().ok())
+}
+
+/// What reviewers whose word weighs anything say, 0..=1, and how many they are.
+fn ratings(view: &dyn View, agent: &EntityId) -> Result<Option<(f64, u64)>, Refusal> {
+    let (mut weight, mut sum, mut count) = (0.0, 0.0, 0);
+    tables::scan(view, tables::REVIEWS, Scan::prefix(&format!("{agent}/")), |_, row: ReviewRow| {
+        weight += row.weight;
+        sum += row.weight * row.rating;
+        count += 1;
+        Ok(ControlFlow::Continue(()))
+    })?;
+    Ok((weight > 0.0).then(|| (sum / weight, count)))
 }
 
 fn probes(inputs: &[Input]) -> Option<(f64, usize)> {
@@ -288,12 +337,37 @@ fn signals(
         row.registered_at,
         json!({ "memberSince": row.registered_at, "identityDeclared": identity.is_some(), "addressCount": row.aliases.len() }),
     )?;
-    let sources: std::collections::BTreeSet<&str> = live.inputs.iter().map(|input| input.source.as_str()).collect();
+    let sources: BTreeSet<&str> = live.inputs.iter().map(|input| input.source.as_str()).collect();
     if let Some(row) = reputation {
         add("credence.reputation", row.at, json!({ "score": row.score, "events": row.events, "entry": row.seq }))?;
     }
     if !sources.is_empty() {
-        add("reputation", now, json!({ "sourceCount": sources.len() }))?;
+        let mut data = json!({ "sourceCount": sources.len() });
+        if let Some((rating, count)) = ratings(view, agent)? {
+            data["aggregateRating"] = json!(rating);
+            data["bestRating"] = json!(1);
+            data["reviewCount"] = json!(count);
+        }
+        add("reputation", now, data)?;
+    }
+    // What sources found of certificates and audits: when, and how many of them.
+    let mut audits = Vec::new();
+    for input in live.inputs.iter().filter(|input| input.tag.as_str() == "compliance_evidence") {
+        audits.extend(observed_at(&signal_body(view, input.seq)?));
+    }
+    if let Some(last) = audits.iter().max() {
+        add("compliance", *last, json!({ "lastAudit": last, "sourceCount": audits.len() }))?;
+    }
+    // Whoever deals with it can dispute its contracts here.
+    let mut contracts = false;
+    view.scan(tables::AGENT_CONTRACTS, Scan::prefix(&format!("{agent}/")), &mut |_, _| {
+        contracts = true;
+        ControlFlow::Break(())
+    })?;
+    if contracts {
+        let hours = reputation::DEFAULT_CHALLENGE_HOURS;
+        let data = json!({ "mechanism": "challenge", "provider": AUTHORITY_SOURCE, "challengeWindowHours": hours });
+        add("recourse", now, data)?;
     }
     if let (Some(quality), Some(stddev)) = (stats.signal.quality, stats.signal.stddev) {
         let data = json!({ "quality": quality, "stddev": stddev, "checks": stats.signal.checks, "window": stats.window,
@@ -305,7 +379,7 @@ fn signals(
     for input in inputs.into_iter().take(MAX_MEASUREMENTS) {
         let kind = if input.tag.as_str().starts_with("asi") { "credence.probe" } else { "credence.measurement" };
         let data = json!({ "tag": input.tag, "value": input.value, "stddev": input.stddev, "source": input.source, "entry": input.seq });
-        add(kind, observed_at(view, input.seq)?.unwrap_or(now), data)?;
+        add(kind, observed_at(&signal_body(view, input.seq)?).unwrap_or(now), data)?;
     }
     Ok(all)
 }

@@ -1,8 +1,8 @@
 //! Credentials: what the authority vouches for in a form that others can carry, and what it takes back (seed 4; DESIGN,
 //! *Assessment*).
 //!
-//! Every credential has a place in a status list, in the order of issue. An agent's standing can be revoked: no credential of
-//! it holds then, its badge says so, and answers decline. That can be lifted; a single credential taken back stays so.
+//! Every credential has a place in two status lists, in the order of issue. An agent's standing can be revoked: its credentials
+//! are suspended then, its badge says so, and answers decline. That can be lifted; a single credential taken back stays so.
 
 use std::ops::ControlFlow;
 
@@ -10,7 +10,7 @@ use credence_ledger::{Appended, Kind, Scan, Transaction, View, write};
 use credence_output::{
     credential::{self, Claim},
     did::Issuer,
-    status_list::{self, MIN_BITS, StatusList},
+    status_list::{self, MIN_BITS, Purpose, StatusList},
 };
 use credence_protocol::{Canonical, EntityId, SecretKey, Timestamp, Uuid};
 use data_encoding::HEXLOWER;
@@ -67,8 +67,18 @@ pub struct Office {
 }
 
 impl Office {
-    fn list_url(&self, list: u64) -> String {
-        format!("{}/v1/status-lists/{list}", self.base_url)
+    fn list_url(&self, list: u64, purpose: Purpose) -> String {
+        let name = match purpose {
+            Purpose::Revocation => "status-lists",
+            Purpose::Suspension => "suspension-lists",
+        };
+        format!("{}/v1/{name}/{list}", self.base_url)
+    }
+
+    fn status(&self, index: u64) -> Value {
+        let (list, place) = (index / LIST_LENGTH, (index % LIST_LENGTH) as usize);
+        let entry = |purpose| status_list::entry(&self.list_url(list, purpose), place, purpose);
+        json!([entry(Purpose::Revocation), entry(Purpose::Suspension)])
     }
 }
 
@@ -97,7 +107,7 @@ impl Authority {
                 subject: subject(&row, &live)?,
                 valid_from: now,
                 valid_until,
-                status: Some(status_list::entry(&office.list_url(index / LIST_LENGTH), (index % LIST_LENGTH) as usize)),
+                status: Some(office.status(index)),
             };
             let method = office.issuer.verification_method(&office.key.public());
             let issued = credential::issue(claim, &office.key, &method)?;
@@ -196,13 +206,19 @@ pub fn of_agent(view: &(impl View + ?Sized), agent: &EntityId, limit: usize) -> 
     ids.into_iter().map(|id| Ok((id, find(view, id)?))).collect()
 }
 
-/// Whether a credential was taken back, by itself or with its agent.
-pub fn is_revoked(view: &(impl View + ?Sized), row: &CredentialRow) -> Result<bool> {
-    Ok(tables::get::<u64>(view, tables::REVOKED_CREDENTIALS, &place(row.index))?.is_some())
+/// Whether a credential does not hold at present, because its agent's standing is revoked.
+pub fn is_suspended(view: &(impl View + ?Sized), row: &CredentialRow) -> Result<bool> {
+    Ok(tables::get::<u64>(view, tables::SUSPENDED_CREDENTIALS, &place(row.index))?.is_some())
 }
 
 /// The signed status list `list`; none before any credential has its place there.
-pub fn status_list(view: &dyn View, office: &Office, list: u64, now: Timestamp) -> Result<Option<Value>> {
+pub fn status_list(
+    view: &dyn View,
+    office: &Office,
+    purpose: Purpose,
+    list: u64,
+    now: Timestamp,
+) -> Result<Option<Value>> {
     if list > 0 && list > next_index(view)?.saturating_sub(1) / LIST_LENGTH {
         return Ok(None);
     }
@@ -210,7 +226,11 @@ pub fn status_list(view: &dyn View, office: &Office, list: u64, now: Timestamp) 
     let (first, mut failed) = (list * LIST_LENGTH, None);
     let before = first.checked_sub(1).map(place);
     let scan = Scan { after: before.as_deref(), ..Scan::all() };
-    view.scan(tables::REVOKED_CREDENTIALS, scan, &mut |key, _| {
+    let table = match purpose {
+        Purpose::Revocation => tables::REVOKED_CREDENTIALS,
+        Purpose::Suspension => tables::SUSPENDED_CREDENTIALS,
+    };
+    view.scan(table, scan, &mut |key, _| {
         let Some(at) = key.parse::<u64>().ok().filter(|index| *index < first + LIST_LENGTH) else {
             return ControlFlow::Break(());
         };
@@ -218,12 +238,12 @@ pub fn status_list(view: &dyn View, office: &Office, list: u64, now: Timestamp) 
         if failed.is_some() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     })?;
     failed.map_or(Ok(()), Err)?;
-    let url = office.list_url(list);
+    let url = office.list_url(list, purpose);
     let claim = Claim {
         id: url.clone(),
         issuer: office.issuer.did().to_owned(),
         kind: LIST_KIND,
-        subject: bits.subject(&url)?,
+        subject: bits.subject(&url, purpose)?,
         valid_from: now,
         valid_until: now.plus_seconds(LIST_SECONDS),
         status: None,
@@ -281,10 +301,10 @@ pub(crate) fn standing(tx: &mut dyn Transaction, at: Appended, record: &Standing
     tables::put(tx, tables::AGENTS, record.agent.as_str(), &row)?;
     for (_, credential) in of_agent(tx, &record.agent, usize::MAX)? {
         let place = place(credential.index);
-        match (record.revoked, credential.revoked) {
-            (true, None) => tables::put(tx, tables::REVOKED_CREDENTIALS, &place, &at.seq)?,
-            (false, None) => tx.delete(tables::REVOKED_CREDENTIALS, &place)?,
-            (_, Some(_)) => {}
+        if record.revoked {
+            tables::put(tx, tables::SUSPENDED_CREDENTIALS, &place, &at.seq)?;
+        } else {
+            tx.delete(tables::SUSPENDED_CREDENTIALS, &place)?;
         }
     }
     Ok(())

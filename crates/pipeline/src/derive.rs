@@ -168,7 +168,7 @@ pub fn emit(ledger: &dyn Ledger, key: &SecretKey) -> Result<Emitted> {
 }
 
 /// Why the authority's key cannot sign for it.
-fn unusable(view: &(impl View + ?Sized), key: &SecretKey) -> Result<Option<String>> {
+pub fn unusable(view: &(impl View + ?Sized), key: &SecretKey) -> Result<Option<String>> {
     let id = key.public().id();
     let row: Option<KeyRow> = tables::get(view, tables::KEYS, &id.to_string())?;
     Ok(match row {

@@ -32,8 +32,8 @@ pub enum Error {
         /// Whose it is.
         agent: EntityId,
     },
-    /// The agent is registered already and nothing new was said.
-    #[error("agent '{0}' is registered already, and nothing new was said of it")]
+    /// It is registered already and nothing new was said.
+    #[error("'{0}' is registered already, and nothing new was said of it")]
     NothingNew(EntityId),
     /// No such source.
     #[error("no source '{0}': add it with `credence source add`")]

@@ -7,6 +7,7 @@
 //! - [`projection`]: the fold from entries to the tables that answer questions, the same online and in replay;
 //! - [`filter`], [`score`], [`recompute`]: which signals count, and the score events that record what they add up to;
 //! - [`reputation`], [`summaries`]: what those records come to; [`derive`]: the authority's own signals made of it;
+//! - [`domains`]: which domains were proved to be an agent's;
 //! - [`credentials`], [`outcomes`]: what the authority vouches for and takes back, and what came of relying on it;
 //! - [`answer`]: signed answers to "should I go ahead?", and badges;
 //! - [`query`]: scores now and then, explanations, history;
@@ -18,6 +19,7 @@ pub mod audit;
 mod authority;
 pub mod credentials;
 pub mod derive;
+pub mod domains;
 mod error;
 pub mod filter;
 pub mod outcomes;

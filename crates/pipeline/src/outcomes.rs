@@ -14,10 +14,9 @@ use serde::{Deserialize, Serialize};
 use crate::{
     Authority, Error, Result,
     admit::Admitted,
-    query,
     record::{OutcomeRecord, Record},
     registry::append,
-    tables::{self, AgentRow},
+    tables::{self, AgentRow, ScoreRow},
 };
 
 /// Hex digits of a response's hash.
@@ -38,14 +37,36 @@ pub struct OutcomeRow {
     pub reporter: EntityId,
 }
 
+/// An outcome to be recorded.
+#[derive(Debug, Clone)]
+pub struct NewOutcome {
+    /// Its id, chosen by the reporter.
+    pub id: Uuid,
+    /// The agent.
+    pub agent: EntityId,
+    /// Whether it went well.
+    pub good: bool,
+    /// When someone relied on it; now where nobody says.
+    pub relied_at: Option<Timestamp>,
+    /// Who reports it.
+    pub reporter: EntityId,
+    /// The signed response it was relied on for, by its hash.
+    pub response: Option<String>,
+}
+
 impl Authority {
     /// Records an outcome. The same again is the same entry.
-    pub fn record_outcome(&self, record: OutcomeRecord) -> Result<Admitted> {
+    pub fn record_outcome(&self, new: NewOutcome) -> Result<Admitted> {
         write(self.ledger(), move |tx| {
+            let NewOutcome { id, agent, good, relied_at: given, reporter, response } = new;
+            let relied_at = given.map_or_else(|| tx.stamp(), Ok)?;
+            let record = OutcomeRecord { id, agent, good, relied_at, reporter, response };
             if let Some(seq) = tables::get::<u64>(tx, tables::OUTCOME_IDS, &record.id.to_string())? {
                 let bytes = tx.entry(seq)?.unwrap_or_default();
                 let known: OutcomeRecord = Entry::parse(seq, &bytes)?.record(seq)?;
-                let same = known == record;
+                // A time that was not given is not what makes another outcome of it.
+                let relied_at = given.unwrap_or(known.relied_at);
+                let same = known == OutcomeRecord { relied_at, ..record.clone() };
                 return if same {
                     Ok(Admitted { seq, known: true })
                 } else {
@@ -83,8 +104,14 @@ pub(crate) fn wrong_with(
     }
     let hash =
         |text: &String| text.len() == HASH_DIGITS && text.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'));
-    if record.response.as_ref().is_some_and(|text| !hash(text)) {
-        return Ok(Some("response: the SHA-256 of a signed response, 64 hexadecimal digits".to_owned()));
+    if let Some(response) = &record.response {
+        if !hash(response) {
+            return Ok(Some("response: the SHA-256 of a signed response, 64 hexadecimal digits".to_owned()));
+        }
+        if tables::get::<u64>(view, tables::RESPONSES, response)?.is_none() {
+            let why = "response: no such answer is recorded; one that just left is recorded within a second";
+            return Ok(Some(why.to_owned()));
+        }
     }
     Ok(None)
 }
@@ -113,9 +140,14 @@ pub fn reliability(view: &dyn View, agent: Option<&EntityId>) -> Result<Reliabil
     let mut rated: Vec<Rated> = Vec::new();
     let mut unrated = 0;
     let prefix = agent.map(|agent| format!("{agent}/")).unwrap_or_default();
+    // Agents come one after the other: the scores of each are read once.
+    let mut scores = Scores { agent: String::new(), published: Vec::new() };
     tables::scan(view, tables::OUTCOMES, Scan::prefix(&prefix), |key, row: OutcomeRow| {
         let agent = key.split_once('/').map_or(key, |(agent, _)| agent);
-        match score_then(view, &EntityId::new(agent)?, row.relied_at)? {
+        if scores.agent != agent {
+            scores = Scores::read(view, agent)?;
+        }
+        match scores.at(row.relied_at) {
             Some(score) => rated.push(Rated { score, good: row.good }),
             None => unrated += 1,
         }
@@ -124,7 +156,25 @@ pub fn reliability(view: &dyn View, agent: Option<&EntityId>) -> Result<Reliabil
     Ok(Reliability { as_of: view.size()?, unrated, curve: reliability::curve(&rated) })
 }
 
-fn score_then(view: &dyn View, agent: &EntityId, at: Timestamp) -> Result<Option<u8>> {
-    let row = query::recorded_at(view, agent, at)?;
-    Ok(row.filter(|row| row.recorded.status == "published").map(|row| row.recorded.score))
+/// An agent's recorded scores by time; none where one was not published.
+struct Scores {
+    agent: String,
+    published: Vec<(Timestamp, Option<u8>)>,
+}
+
+impl Scores {
+    fn read(view: &dyn View, agent: &str) -> Result<Self> {
+        let mut published = Vec::new();
+        tables::scan(view, tables::SCORE_EVENTS, Scan::prefix(&format!("{agent}/")), |_, row: ScoreRow| {
+            let shown = row.recorded.status == "published";
+            published.push((row.recorded_at, shown.then_some(row.recorded.score)));
+            Ok(ControlFlow::Continue(()))
+        })?;
+        Ok(Self { agent: agent.to_owned(), published })
+    }
+
+    fn at(&self, at: Timestamp) -> Option<u8> {
+        let before = self.published.partition_point(|(recorded_at, _)| *recorded_at <= at);
+        self.published.get(before.checked_sub(1)?)?.1
+    }
 }

@@ -46,6 +46,9 @@ pub struct LiveScore {
     pub outcome: Outcome,
     /// The highest tier whose requirements are met, and what is missing for the next.
     pub certification: Certification,
+    /// The authority took the agent's standing back: whatever the number says.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub revoked: bool,
     /// What went in.
     #[serde(skip)]
     pub inputs: Vec<Input>,
@@ -70,7 +73,9 @@ impl Reading<'_> {
         let outcome = universal::score(&weighted, self.coverage_floor)?;
         let score = outcome.rated().map_or(0, |rated| rated.score);
         let certification = self.requirements.certify(score, &filter::facts(&inputs));
+        let row: Option<AgentRow> = tables::get(view, tables::AGENTS, agent.as_str())?;
         Ok(LiveScore {
+            revoked: row.is_some_and(|row| row.revoked.is_some()),
             agent: agent.clone(),
             as_of: view.size()?,
             formula: universal::FORMULA,
@@ -160,20 +165,6 @@ pub struct RecordedEvent {
     pub recorded_at: Timestamp,
     /// The event: inputs, weights, formula and every number.
     pub event: Value,
-}
-
-/// The recorded score of `agent` in force at `at`, by the time of recording.
-pub fn recorded_at(view: &dyn View, agent: &EntityId, at: Timestamp) -> Result<Option<ScoreRow>> {
-    let prefix = format!("{agent}/");
-    let mut found = None;
-    tables::scan(view, tables::SCORE_EVENTS, Scan { reverse: true, ..Scan::prefix(&prefix) }, |_, row: ScoreRow| {
-        if row.recorded_at > at {
-            return Ok(ControlFlow::Continue(()));
-        }
-        found = Some(row);
-        Ok(ControlFlow::Break(()))
-    })?;
-    Ok(found)
 }
 
 /// The score event of `agent` in force at `at`, by the time of recording.

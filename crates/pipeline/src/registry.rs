@@ -56,7 +56,7 @@ impl Authority {
     /// Registers an agent, or adds a name or aliases to it. Gives the entry's seq.
     pub fn add_agent(&self, new: NewAgent) -> Result<u64> {
         check_text("name", new.name.as_deref())?;
-        write(self.ledger(), move |tx| {
+        let seq = write(self.ledger(), move |tx| {
             let former: Option<AgentRow> = tables::get(tx, tables::AGENTS, new.agent.as_str())?;
             for alias in &new.aliases {
                 match tables::get::<EntityId>(tx, tables::ALIASES, alias.as_str())? {
@@ -76,7 +76,10 @@ impl Authority {
             let record =
                 AgentRecord { agent: new.agent.clone(), name: new.name, aliases: new.aliases, owner: new.owner };
             append(tx, Kind::Agent, &new.agent, Record::Agent(record))
-        })
+        })?;
+        // Who may speak of it may have changed.
+        self.wake_scorer();
+        Ok(seq)
     }
 
     /// Registers a source with its weight.
@@ -104,6 +107,32 @@ impl Authority {
             }
             let record =
                 SourceRecord { source: source.clone(), weight, description: None, owner: None, methodology: None };
+            append(tx, Kind::Source, &source, Record::Source(record))
+        })?;
+        self.wake_scorer();
+        Ok(seq)
+    }
+
+    /// Changes a source from now on, all at once: its weight, where it says how it verifies (empty for no longer), who runs it.
+    pub fn change_source(
+        &self,
+        source: EntityId,
+        weight: Option<f64>,
+        methodology: Option<String>,
+        owner: Option<EntityId>,
+    ) -> Result<u64> {
+        weight.map_or(Ok(()), check_weight)?;
+        check_methodology(methodology.as_deref().filter(|text| !text.is_empty()))?;
+        let seq = write(self.ledger(), move |tx| {
+            let row = require_source(tx, &source)?;
+            let differs = weight.is_some_and(|weight| weight != row.weight)
+                || methodology.as_deref().is_some_and(|text| text != row.methodology.as_deref().unwrap_or_default())
+                || owner.is_some() && owner != row.owner;
+            if !differs {
+                return Err(Error::NothingNew(source));
+            }
+            let weight = weight.unwrap_or(row.weight);
+            let record = SourceRecord { source: source.clone(), weight, description: None, owner, methodology };
             append(tx, Kind::Source, &source, Record::Source(record))
         })?;
         self.wake_scorer();

@@ -33,7 +33,8 @@
 //! | `credentials` | id | a credential that was issued |
 //! | `credential_indexes` | index | the id of the credential there |
 //! | `agent_credentials` | agent/index | the id of the credential |
-//! | `revoked_credentials` | index | the entry by which a credential does not hold any more |
+//! | `revoked_credentials` | index | the entry that took a credential back |
+//! | `suspended_credentials` | index | the entry that revoked the standing of a credential's agent |
 //! | `outcomes` | agent/seq | what came of relying on an agent |
 //! | `outcome_ids` | id | the entry |
 //! | `responses` | hash | the entry that records that a signed response left |
@@ -111,6 +112,8 @@ pub const CREDENTIAL_INDEXES: Table = Table("credential_indexes");
 pub const AGENT_CREDENTIALS: Table = Table("agent_credentials");
 /// index → seq
 pub const REVOKED_CREDENTIALS: Table = Table("revoked_credentials");
+/// index → seq
+pub const SUSPENDED_CREDENTIALS: Table = Table("suspended_credentials");
 /// agent/seq → [`OutcomeRow`](crate::outcomes::OutcomeRow)
 pub const OUTCOMES: Table = Table("outcomes");
 /// id → seq
@@ -159,6 +162,7 @@ pub const TABLES: &[Table] = &[
     CREDENTIAL_INDEXES,
     AGENT_CREDENTIALS,
     REVOKED_CREDENTIALS,
+    SUSPENDED_CREDENTIALS,
     OUTCOMES,
     OUTCOME_IDS,
     RESPONSES,

@@ -93,5 +93,5 @@ async fn main() {
     let more = Router::new()
         .route("/echo/verify", post(|_: Bytes| async move { ([(header::CONTENT_TYPE, "application/json")], verdict) }))
         .route("/echo/answer", get(echo(answer)));
-    credence_server::serve_with(app, more, listener, async { drop(tokio::signal::ctrl_c().await) }).await;
+    credence_server::serve_with(app, more, listener, async { drop(tokio::signal::ctrl_c().await) }).await.unwrap();
 }

@@ -19,8 +19,10 @@ use crate::tail::Tail;
 const KEPT: NonZeroUsize = NonZeroUsize::new(20_000).unwrap();
 /// Bytes of answers kept, together.
 const KEPT_BYTES: usize = 128 * 1024 * 1024;
-/// Hashes that wait to be recorded; what comes on top is counted, not listed.
-const WAITING: usize = 100_000;
+/// Hashes that wait to be recorded: no answer leaves that could not be within some ten seconds.
+const WAITING: usize = 8 * MAX_RESPONSES;
+/// Beside the body: the key, the headers.
+const OVERHEAD: usize = 512;
 
 /// What was asked.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -110,16 +112,26 @@ impl Answers {
 
     pub(crate) fn put(&self, asked: Asked, kept: Kept) {
         let mut cache = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        cache.bytes += kept.body.len();
-        if let Some((_, former)) = cache.answers.push(asked, kept) {
-            cache.bytes -= former.body.len();
+        cache.bytes += size(&asked, &kept);
+        if let Some((asked, former)) = cache.answers.push(asked, kept) {
+            cache.bytes -= size(&asked, &former);
         }
         while cache.bytes > KEPT_BYTES
-            && let Some((_, oldest)) = cache.answers.pop_lru()
+            && let Some((asked, oldest)) = cache.answers.pop_lru()
         {
-            cache.bytes -= oldest.body.len();
+            cache.bytes -= size(&asked, &oldest);
         }
     }
+}
+
+fn size(asked: &Asked, kept: &Kept) -> usize {
+    let key = match asked {
+        Asked::TrustSignals { entity, url, context } => {
+            entity.len() + url.len() + context.as_ref().map_or(0, String::len)
+        }
+        Asked::Badge { entity, .. } => entity.len(),
+    };
+    OVERHEAD + key + kept.body.len()
 }
 
 /// Hashes of answers that left and are not recorded yet.
@@ -131,17 +143,18 @@ pub(crate) struct Outbox {
 #[derive(Default)]
 struct Waiting {
     hashes: VecDeque<String>,
-    unlisted: u64,
 }
 
 impl Outbox {
-    pub(crate) fn push(&self, hash: &str) {
+    /// Takes a hash in; not where too many wait.
+    #[must_use]
+    pub(crate) fn push(&self, hash: &str) -> bool {
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
-        if waiting.hashes.len() < WAITING {
+        let room = waiting.hashes.len() < WAITING;
+        if room {
             waiting.hashes.push_back(hash.to_owned());
-        } else {
-            waiting.unlisted += 1;
         }
+        room
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -150,20 +163,18 @@ impl Outbox {
 
     /// Records what waits, as one entry; whether there was anything. What could not be recorded waits on.
     pub(crate) fn record(&self, authority: &Authority) -> credence_pipeline::Result<bool> {
-        let (batch, unlisted) = {
+        let batch: Vec<String> = {
             let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
             let count = waiting.hashes.len().min(MAX_RESPONSES);
-            let batch: Vec<String> = waiting.hashes.drain(..count).collect();
-            (batch, std::mem::take(&mut waiting.unlisted))
+            waiting.hashes.drain(..count).collect()
         };
-        if batch.is_empty() && unlisted == 0 {
+        if batch.is_empty() {
             return Ok(false);
         }
-        let recorded = authority.record_responses(batch.clone(), unlisted);
+        let recorded = authority.record_responses(batch.clone(), 0);
         if recorded.is_err() {
             let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
             batch.into_iter().rev().for_each(|hash| waiting.hashes.push_front(hash));
-            waiting.unlisted += unlisted;
         }
         recorded.map(|_| true)
     }

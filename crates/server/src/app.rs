@@ -9,16 +9,18 @@ use std::{
     },
 };
 
+use arc_swap::ArcSwapOption;
+use axum::http::StatusCode;
 use credence_engine::assessment::Rules;
-use credence_ledger::{LogVerifier, View, sqlite::Clock};
+use credence_ledger::{Kind, LogVerifier, View, sqlite::Clock};
 use credence_output::did::Issuer;
-use credence_pipeline::{Authority, credentials::Office, query::Reading};
+use credence_pipeline::{Authority, credentials::Office, derive, query::Reading};
 use credence_protocol::{SecretKey, Timestamp};
 use tokio::sync::{Semaphore, broadcast, watch};
 
 use crate::{
     answers::{Answers, Outbox},
-    edge::Limiter,
+    edge::{Counts, Limiter},
     engines::Engines,
     events::{self, Event},
     metrics::{Metrics, Now},
@@ -28,6 +30,16 @@ use crate::{
     tokens::{TokenFile, Tokens},
 };
 
+/// Reads of the ledger at once.
+const READS: usize = 32;
+/// Other work at once: most of it waits for the disk, and shares its waiting.
+const WORKS: usize = 32;
+/// Questions to other hosts at once.
+const LOOKUPS: usize = 8;
+/// Threads that all of those need.
+pub const BLOCKING_THREADS: usize = READS + WORKS + LOOKUPS + 8;
+/// Bulk submissions at once.
+const BULK: usize = 16;
 /// Events that a slow listener may lag behind.
 const EVENTS: usize = 1_024;
 
@@ -62,12 +74,27 @@ pub struct App {
     pub(crate) answers: Answers,
     pub(crate) outbox: Outbox,
     pub(crate) tail: Tail,
-    pub(crate) events: broadcast::Sender<Arc<Event>>,
-    pub(crate) event_clients: Arc<Semaphore>,
+    pub(crate) scores: broadcast::Sender<Arc<Event>>,
+    pub(crate) verdicts: broadcast::Sender<Arc<Event>>,
+    /// Listeners without a token, and with one: neither keeps the other out.
+    pub(crate) listeners: Arc<Semaphore>,
+    pub(crate) token_listeners: Arc<Semaphore>,
+    pub(crate) listeners_of: Arc<Counts>,
     pub(crate) metrics: Metrics,
     pub(crate) limiter: Limiter,
     pub(crate) in_flight: Semaphore,
+    pub(crate) bulk: Semaphore,
+    /// Reads of the ledger at once, and other work: what is given up still holds its place until it is over.
+    reads: Arc<Semaphore>,
+    works: Arc<Semaphore>,
+    /// Questions to other hosts at once.
+    pub(crate) lookups: Arc<Semaphore>,
     pub(crate) connections: AtomicUsize,
+    pub(crate) connections_of: Counts,
+    /// The curve of all outcomes, and when it was made.
+    pub(crate) curve: tokio::sync::Mutex<Option<(std::time::Instant, bytes::Bytes)>>,
+    /// Why the key cannot sign, if it cannot.
+    unusable: ArcSwapOption<String>,
     /// The service is about to stop.
     pub(crate) closing: watch::Sender<bool>,
 }
@@ -96,7 +123,7 @@ impl App {
         let domain = public.as_deref().and_then(|url| url.strip_prefix("https://"));
         let issuer = Issuer::new(domain, &key.public());
         let office = Office { issuer, key, base_url: public.unwrap_or(local_url) };
-        Ok(Arc::new(Self {
+        let app = Arc::new(Self {
             tail: Tail::from(authority.ledger().committed()?),
             authority,
             log,
@@ -107,15 +134,50 @@ impl App {
             engines: Engines::new(folder.join("engines"), settings.verify_mode, settings.max_namespaces),
             answers: Answers::default(),
             outbox: Outbox::default(),
-            events: broadcast::Sender::new(EVENTS),
-            event_clients: Arc::new(Semaphore::new(settings.max_event_clients)),
+            scores: broadcast::Sender::new(EVENTS),
+            verdicts: broadcast::Sender::new(EVENTS),
+            listeners: Arc::new(Semaphore::new(settings.max_event_clients)),
+            token_listeners: Arc::new(Semaphore::new(settings.max_event_clients)),
+            listeners_of: Arc::default(),
             metrics: Metrics::new(),
             limiter: Limiter::new(&settings),
             in_flight: Semaphore::new(settings.max_in_flight),
+            bulk: Semaphore::new(BULK),
+            reads: Arc::new(Semaphore::new(READS)),
+            works: Arc::new(Semaphore::new(WORKS)),
+            lookups: Arc::new(Semaphore::new(LOOKUPS)),
+            connections_of: Counts::default(),
+            curve: tokio::sync::Mutex::default(),
+            unusable: ArcSwapOption::empty(),
             connections: AtomicUsize::new(0),
             closing: watch::Sender::new(false),
             settings,
-        }))
+        });
+        app.look_at_key()?;
+        Ok(app)
+    }
+
+    /// Whether the authority's key may sign. Asked at the start, and whenever a key or a revocation was recorded.
+    fn look_at_key(&self) -> credence_ledger::Result<()> {
+        let view = self.authority.ledger().view()?;
+        let why = derive::unusable(&*view, &self.office.key)
+            .unwrap_or_else(|error| Some(format!("whether the key may sign cannot be seen: {error}")));
+        if let Some(why) = &why {
+            tracing::error!(why, "nothing can be signed");
+        }
+        self.unusable.store(why.map(Arc::new));
+        Ok(())
+    }
+
+    /// Refuses where nothing can be signed.
+    pub(crate) fn signs(&self) -> Result<(), Problem> {
+        match &*self.unusable.load() {
+            None => Ok(()),
+            Some(_) => {
+                let detail = "the authority's signing key does not count any more: the operator has to give it another";
+                Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, "signing_key_unusable", detail).retry_after(60))
+            }
+        }
     }
 
     pub(crate) fn now(&self) -> Timestamp {
@@ -137,8 +199,23 @@ impl App {
         self: &Arc<Self>,
         work: impl FnOnce(&App) -> Result<T, Problem> + Send + 'static,
     ) -> Result<T, Problem> {
+        self.within(&self.works, work).await
+    }
+
+    /// The place is held until the work is over, also where nobody waits for it any more: what was given up must not pile up.
+    async fn within<T: Send + 'static>(
+        self: &Arc<Self>,
+        places: &Arc<Semaphore>,
+        work: impl FnOnce(&App) -> Result<T, Problem> + Send + 'static,
+    ) -> Result<T, Problem> {
+        let place = Arc::clone(places).acquire_owned().await.map_err(|e| Problem::internal(&e))?;
         let app = Arc::clone(self);
-        tokio::task::spawn_blocking(move || work(&app)).await.unwrap_or_else(|e| Err(Problem::internal(&e)))
+        let done = tokio::task::spawn_blocking(move || {
+            let done = work(&app);
+            drop(place);
+            done
+        });
+        done.await.unwrap_or_else(|e| Err(Problem::internal(&e)))
     }
 
     /// A consistent read.
@@ -146,19 +223,25 @@ impl App {
         self: &Arc<Self>,
         read: impl FnOnce(&App, &dyn View) -> Result<T, Problem> + Send + 'static,
     ) -> Result<T, Problem> {
-        self.work(move |app| read(app, &*app.authority.ledger().view()?)).await
+        self.within(&self.reads, move |app| read(app, &*app.authority.ledger().view()?)).await
     }
 
     /// Looks at what is new in the ledger, and tells listeners.
     pub(crate) fn follow(&self) -> credence_ledger::Result<()> {
-        self.tail.follow(self.authority.ledger(), &mut |seq, entry| {
-            if self.events.receiver_count() > 0
+        let mut keys_changed = false;
+        let followed = self.tail.follow(self.authority.ledger(), &mut |seq, entry| {
+            keys_changed |= matches!(entry.kind, Kind::Key | Kind::Revocation);
+            if self.scores.receiver_count() > 0
                 && let Some(event) = events::of_entry(seq, entry)
             {
                 // Nobody listens any more: nothing lost.
-                let _ = self.events.send(Arc::new(event));
+                let _ = self.scores.send(Arc::new(event));
             }
-        })
+        });
+        if keys_changed {
+            self.look_at_key()?;
+        }
+        followed
     }
 
     /// Whether everything durable was looked at.

@@ -5,12 +5,13 @@
 //! redirects are not followed.
 
 use std::{
-    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs},
     time::Duration,
 };
 
 use axum::http::StatusCode;
 use credence_protocol::{Alias, EntityId, SecretKey, Signature, Timestamp};
+use tokio::sync::OwnedSemaphorePermit;
 use url::{Host, Url};
 
 use crate::problem::Problem;
@@ -90,21 +91,28 @@ pub(crate) struct Look<'a> {
     pub now: Timestamp,
 }
 
-/// Looks whether the line is there.
-pub(crate) async fn look(look: Look<'_>) -> Result<(), Problem> {
+/// Looks whether the line is there. The place is held until the last thread that works on it is free.
+pub(crate) async fn look(look: Look<'_>, place: OwnedSemaphorePermit) -> Result<(), Problem> {
     let Look { key, agent, host, allow_loopback, now } = look;
     let failed = |why: &str| Problem::unprocessable("domain_not_verified", format!("https://{host}{PATH}: {why}"));
     let url = Url::parse(&format!("https://{host}{PATH}")).map_err(|_| failed("not an address"))?;
     let (port, name) = (url.port_or_known_default().unwrap_or(443), url.host_str().unwrap_or_default().to_owned());
+    let mut _kept = None;
     let addresses: Vec<SocketAddr> = match url.host() {
         Some(Host::Ipv4(ip)) => vec![(ip, port).into()],
         Some(Host::Ipv6(ip)) => vec![(ip, port).into()],
         _ => {
-            let found = tokio::time::timeout(PATIENCE, tokio::net::lookup_host((name.as_str(), port))).await;
-            found
-                .map_err(|_| failed("its name took too long to resolve"))?
-                .map_err(|_| failed("its name does not resolve"))?
-                .collect()
+            // A name server may take its time: the thread that waits for it keeps the place.
+            let asked = (name.clone(), port);
+            let resolve = tokio::task::spawn_blocking(move || {
+                let found = asked.to_socket_addrs().map(Iterator::collect::<Vec<_>>);
+                (found, place)
+            });
+            let found = tokio::time::timeout(PATIENCE, resolve).await;
+            let (found, kept) =
+                found.map_err(|_| failed("its name took too long to resolve"))?.map_err(|e| Problem::internal(&e))?;
+            _kept = Some(kept);
+            found.map_err(|_| failed("its name does not resolve"))?
         }
     };
     let loopback =

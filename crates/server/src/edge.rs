@@ -1,14 +1,18 @@
 //! The edge: what happens to every request before and after its handler. Ids, tokens, rates, load, time, logs, numbers.
+//!
+//! A body is taken in before a place among the requests in flight is: whoever sends slowly holds a connection, nothing else.
 
 use std::{
+    collections::HashMap,
     net::{IpAddr, Ipv6Addr, SocketAddr},
     num::NonZeroU32,
     panic::AssertUnwindSafe,
-    sync::Arc,
+    sync::{Arc, Mutex, PoisonError, atomic::Ordering},
     time::Instant,
 };
 
 use axum::{
+    body::Body,
     extract::{MatchedPath, Request, State},
     http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header},
     middleware::Next,
@@ -18,7 +22,13 @@ use futures_util::FutureExt;
 use governor::{DefaultKeyedRateLimiter, Quota, RateLimiter};
 use tracing::Instrument;
 
-use crate::{app::App, extract::media_type, problem::Problem, settings::Settings, tokens::Token};
+use crate::{
+    app::App,
+    extract::{is_media_type, whole},
+    problem::{Code, Problem},
+    settings::Settings,
+    tokens::Bearer,
+};
 
 pub(crate) const NDJSON: &str = "application/x-ndjson";
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
@@ -26,24 +36,35 @@ const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 const MAX_REQUEST_ID: usize = 64;
 /// The route of whatever is not one.
 const NO_ROUTE: &str = "none";
+/// Bytes of a body that comes without a token: proofs of control of a domain are short.
+const MAX_ANONYMOUS_BODY: usize = 16 * 1024;
+/// Never turned away: whoever watches the service must see it.
+const PROBES: [&str; 3] = ["/healthz", "/readyz", "/metrics"];
+/// Where bulk submissions go.
+const BULK: &str = "/v1/signals";
 
 /// Who asks.
 #[derive(Clone)]
 pub(crate) enum Caller {
     /// Somebody at an address.
-    Anyone,
+    Anyone(IpAddr),
     /// The bearer of a token.
-    Token(Arc<Token>),
+    Token(Arc<Bearer>),
 }
 
 /// Where a connection comes from.
 #[derive(Clone, Copy)]
 pub(crate) struct Peer(pub SocketAddr);
 
-/// How much one caller may ask (GCRA, twice a second's worth at once).
+/// How much one caller may ask (GCRA, twice a second's worth at once), and have under way.
 pub(crate) struct Limiter {
     addresses: Option<DefaultKeyedRateLimiter<IpAddr>>,
     tokens: Option<DefaultKeyedRateLimiter<String>>,
+    /// New signed answers: each is recorded for good.
+    answers: Option<DefaultKeyedRateLimiter<IpAddr>>,
+    /// Requests under way by address.
+    busy: Counts,
+    most_busy: u32,
 }
 
 impl Limiter {
@@ -55,15 +76,26 @@ impl Limiter {
         Self {
             addresses: quota(settings.requests_per_second).map(RateLimiter::keyed),
             tokens: quota(settings.token_requests_per_second).map(RateLimiter::keyed),
+            answers: quota(settings.new_answers_per_second).map(RateLimiter::keyed),
+            busy: Counts::default(),
+            most_busy: u32::try_from(settings.max_in_flight_per_caller).unwrap_or(u32::MAX),
         }
     }
 
     fn address(&self, address: IpAddr) -> bool {
-        self.addresses.as_ref().is_none_or(|limiter| limiter.check_key(&network(address)).is_ok())
+        self.addresses.as_ref().is_none_or(|limiter| limiter.check_key(&address).is_ok())
     }
 
-    fn token(&self, token: &Token) -> bool {
+    fn token(&self, token: &Bearer) -> bool {
         self.tokens.as_ref().is_none_or(|limiter| limiter.check_key(&token.id).is_ok())
+    }
+
+    /// Whether the caller may have one more new answer signed. Bearers of tokens are known to the operator.
+    pub(crate) fn new_answer(&self, caller: &Caller) -> bool {
+        match (caller, &self.answers) {
+            (Caller::Anyone(address), Some(limiter)) => limiter.check_key(address).is_ok(),
+            _ => true,
+        }
     }
 
     /// Forgets whoever has not asked for a while.
@@ -74,11 +106,71 @@ impl Limiter {
         if let Some(limiter) = &self.tokens {
             limiter.retain_recent();
         }
+        if let Some(limiter) = &self.answers {
+            limiter.retain_recent();
+        }
+    }
+
+    /// A place among the caller's requests under way.
+    fn place(&self, caller: &Caller) -> Option<Place<'_>> {
+        match caller {
+            Caller::Anyone(address) => {
+                self.busy.take(*address, self.most_busy).then_some(Place::Address(&self.busy, *address))
+            }
+            Caller::Token(token) => {
+                // Counted before it is looked at: the place gives it back either way.
+                let before = token.busy.fetch_add(1, Ordering::AcqRel);
+                Some(Place::Token(Arc::clone(token))).filter(|_| before < self.most_busy)
+            }
+        }
+    }
+}
+
+/// Given back when dropped.
+enum Place<'a> {
+    Address(&'a Counts, IpAddr),
+    Token(Arc<Bearer>),
+}
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        match self {
+            Place::Address(counts, address) => counts.give_back(*address),
+            Place::Token(token) => drop(token.busy.fetch_sub(1, Ordering::AcqRel)),
+        }
+    }
+}
+
+/// How many of something each address has.
+#[derive(Default)]
+pub(crate) struct Counts(Mutex<HashMap<IpAddr, u32>>);
+
+impl Counts {
+    /// One more, unless there are `most` already.
+    pub(crate) fn take(&self, address: IpAddr, most: u32) -> bool {
+        let mut counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let count = counts.entry(address).or_default();
+        if *count >= most {
+            return false;
+        }
+        *count += 1;
+        true
+    }
+
+    /// One less.
+    pub(crate) fn give_back(&self, address: IpAddr) {
+        let mut counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(count) = counts.get_mut(&address) {
+            *count = count.saturating_sub(1);
+            if *count == 0 {
+                counts.remove(&address);
+            }
+        }
     }
 }
 
 /// Whoever has one address of an IPv6 network has them all.
-fn network(address: IpAddr) -> IpAddr {
+pub(crate) fn network(address: IpAddr) -> IpAddr {
     match address {
         IpAddr::V6(v6) => match v6.to_ipv4_mapped() {
             Some(v4) => IpAddr::V4(v4),
@@ -90,12 +182,12 @@ fn network(address: IpAddr) -> IpAddr {
 
 fn address(app: &App, request: &Request) -> IpAddr {
     let direct = request.extensions().get::<Peer>().map_or(IpAddr::from([127, 0, 0, 1]), |peer| peer.0.ip());
-    if !app.settings.trust_forwarded_for {
-        return direct;
-    }
-    let last = request.headers().get_all("x-forwarded-for").iter().next_back();
-    let last = last.and_then(|value| value.to_str().ok()?.rsplit(',').next()?.trim().parse().ok());
-    last.unwrap_or(direct)
+    let last = || {
+        let last = request.headers().get_all("x-forwarded-for").iter().next_back();
+        last.and_then(|value| value.to_str().ok()?.rsplit(',').next()?.trim().parse().ok())
+    };
+    let found = if app.settings.trust_forwarded_for { last() } else { None };
+    network(found.unwrap_or(direct))
 }
 
 /// An id that the caller gave, if it can stand in a log; or one of ours.
@@ -113,101 +205,159 @@ fn request_id(headers: &HeaderMap) -> HeaderValue {
     }
 }
 
-pub(crate) fn timed_out() -> Problem {
-    Problem::new(
-        StatusCode::REQUEST_TIMEOUT,
-        "request_timeout",
-        "the request took too long to arrive or to be answered",
-    )
+/// The body did not come in time.
+pub(crate) fn too_slow() -> Problem {
+    Problem::new(StatusCode::REQUEST_TIMEOUT, "request_timeout", "the body took too long to arrive: nothing was done")
+}
+
+fn overloaded() -> Problem {
+    let detail = "more requests are being worked on than this service takes: come back in a second";
+    Problem::new(StatusCode::SERVICE_UNAVAILABLE, "overloaded", detail).retry_after(1)
+}
+
+fn too_many() -> Problem {
+    let detail = "too many requests, or too many at once: come back in a second";
+    Problem::new(StatusCode::TOO_MANY_REQUESTS, "rate_limited", detail).retry_after(1)
 }
 
 /// Wraps every handler.
-pub(crate) async fn edge(State(app): State<Arc<App>>, mut request: Request, next: Next) -> Response {
+pub(crate) async fn edge(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
     let started = Instant::now();
     let id = request_id(request.headers());
     let method = known(request.method());
-    let route = request.extensions().get::<MatchedPath>().cloned();
-    let mut response = match admit(&app, &mut request) {
-        Err(problem) => problem.into_response(),
-        Ok(()) => match app.in_flight.try_acquire() {
-            Err(_) => {
-                app.metrics.turned_away("load");
-                let detail = "more requests are being worked on than this service takes: come back in a second";
-                Problem::new(StatusCode::SERVICE_UNAVAILABLE, "overloaded", detail).retry_after(1).into_response()
-            }
-            Ok(_permit) => handle(&app, request, next, &id, method, route.as_ref()).await,
-        },
-    };
+    let matched = request.extensions().get::<MatchedPath>().cloned();
+    let route = matched.as_ref().map_or(NO_ROUTE, MatchedPath::as_str);
+    let answered = answer(&app, request, next, &id, method, route).await;
+    let mut response = answered.unwrap_or_else(IntoResponse::into_response);
     let headers = response.headers_mut();
     headers.insert(REQUEST_ID, id.clone());
     headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, HeaderValue::from_static("*"));
+    headers.insert(
+        header::ACCESS_CONTROL_EXPOSE_HEADERS,
+        HeaderValue::from_static("etag, retry-after, www-authenticate, x-request-id"),
+    );
+    let code = response.extensions().get::<Code>().map_or("", |code| code.0);
     let (status, took) = (response.status(), started.elapsed());
-    let route = route.as_ref().map_or(NO_ROUTE, MatchedPath::as_str);
     app.metrics.answered(method, route, status.as_u16(), took);
     let (id, status, micros) = (id.to_str().unwrap_or_default(), status.as_u16(), took.as_micros() as u64);
     match status {
-        500.. => tracing::warn!(id, method, route, status, micros, "answered"),
-        400.. => tracing::info!(id, method, route, status, micros, "refused"),
+        // Those who are turned away are counted: a line for each would help whoever wants to fill the disk.
+        429 | 503 => tracing::debug!(id, method, route, status, micros, "turned away"),
+        500.. => tracing::warn!(id, method, route, status, code, micros, "answered"),
+        400.. => tracing::info!(id, method, route, status, code, micros, "refused"),
         _ => tracing::debug!(id, method, route, status, micros, "answered"),
     }
     response
 }
 
-/// Who asks, and whether it may ask so often.
-fn admit(app: &App, request: &mut Request) -> Result<(), Problem> {
-    let too_many = || {
-        app.metrics.turned_away("rate");
-        Problem::new(StatusCode::TOO_MANY_REQUESTS, "rate_limited", "too many requests: come back in a second")
-            .retry_after(1)
+async fn answer(
+    app: &App,
+    mut request: Request,
+    next: Next,
+    id: &HeaderValue,
+    method: &'static str,
+    route: &str,
+) -> Result<Response, Problem> {
+    if request.method() == Method::OPTIONS && request.headers().contains_key(header::ACCESS_CONTROL_REQUEST_METHOD) {
+        return Ok(preflight());
+    }
+    if PROBES.contains(&route) {
+        return run(app, request, next, id, method, route).await;
+    }
+    let caller = admit(app, &request)?;
+    request.extensions_mut().insert(caller.clone());
+    let bulk = route == BULK && method == "POST" && is_media_type(request.headers(), NDJSON);
+    let has_body = matches!(*request.method(), Method::POST | Method::PUT | Method::PATCH);
+    if has_body && !bulk {
+        request = taken_in(app, &caller, request).await?;
+    }
+    let turned_away = |reason: &'static str, problem: Problem| {
+        app.metrics.turned_away(reason);
+        problem
     };
-    let address = address(app, request);
-    let caller = match request.headers().get(header::AUTHORIZATION) {
-        None => Caller::Anyone,
-        Some(value) => {
-            let text = value.to_str().ok().and_then(|text| {
-                let (scheme, token) = text.split_once(' ')?;
-                scheme.eq_ignore_ascii_case("bearer").then_some(token.trim())
-            });
-            match app.tokens.find(text.unwrap_or_default(), app.now()) {
-                Some(token) => Caller::Token(token),
-                None if !app.limiter.address(address) => return Err(too_many()),
-                None => {
-                    let detail = "the token is unknown, revoked or expired";
-                    return Err(Problem::new(StatusCode::UNAUTHORIZED, "unauthorized", detail));
-                }
-            }
-        }
-    };
-    let allowed = match &caller {
-        Caller::Anyone => app.limiter.address(address),
-        Caller::Token(token) => app.limiter.token(token),
-    };
-    request.extensions_mut().insert(caller);
-    if allowed { Ok(()) } else { Err(too_many()) }
+    let _place = app.limiter.place(&caller).ok_or_else(|| turned_away("rate", too_many()))?;
+    let places = if bulk { &app.bulk } else { &app.in_flight };
+    let _permit = places.try_acquire().map_err(|_| turned_away("load", overloaded()))?;
+    if bulk {
+        // Takes its time, and watches it itself.
+        let ran = AssertUnwindSafe(next.run(request)).catch_unwind().await;
+        return ran.map_err(|_| Problem::internal(&"a handler panicked"));
+    }
+    run(app, request, next, id, method, route).await
 }
 
-async fn handle(
+/// The request with its whole body.
+async fn taken_in(app: &App, caller: &Caller, request: Request) -> Result<Request, Problem> {
+    let limit = match caller {
+        Caller::Anyone(_) => app.settings.max_body_bytes.min(MAX_ANONYMOUS_BODY),
+        Caller::Token(_) => app.settings.max_body_bytes,
+    };
+    let (parts, body) = request.into_parts();
+    let bytes = tokio::time::timeout(app.settings.request_time(), whole(body, limit)).await;
+    let bytes = bytes.map_err(|_| {
+        app.metrics.turned_away("time");
+        too_slow()
+    })??;
+    Ok(Request::from_parts(parts, Body::from(bytes)))
+}
+
+/// Browsers ask before they send a token.
+fn preflight() -> Response {
+    let allowed = [
+        (header::ACCESS_CONTROL_ALLOW_METHODS, HeaderValue::from_static("GET, POST, PUT, PATCH")),
+        (
+            header::ACCESS_CONTROL_ALLOW_HEADERS,
+            HeaderValue::from_static("authorization, content-type, if-none-match, last-event-id, x-request-id"),
+        ),
+        (header::ACCESS_CONTROL_MAX_AGE, HeaderValue::from_static("86400")),
+    ];
+    (StatusCode::NO_CONTENT, allowed).into_response()
+}
+
+/// Who asks, and whether it may ask so often.
+fn admit(app: &App, request: &Request) -> Result<Caller, Problem> {
+    let refused = || {
+        app.metrics.turned_away("rate");
+        too_many()
+    };
+    let address = address(app, request);
+    let text = request.headers().get(header::AUTHORIZATION).and_then(|value| {
+        let (scheme, token) = value.to_str().ok()?.split_once(' ')?;
+        scheme.eq_ignore_ascii_case("bearer").then_some(token.trim())
+    });
+    // Other people's credentials (agents may identify themselves with a JWT) neither help nor hurt.
+    let caller = match text.filter(|text| text.starts_with(crate::tokens::PREFIX)) {
+        None => Caller::Anyone(address),
+        Some(text) => match app.tokens.find(text, app.now()) {
+            Some(token) => Caller::Token(token),
+            None if !app.limiter.address(address) => return Err(refused()),
+            None => {
+                let detail = "the token is unknown, revoked or expired";
+                return Err(Problem::new(StatusCode::UNAUTHORIZED, "unauthorized", detail));
+            }
+        },
+    };
+    let allowed = match &caller {
+        Caller::Anyone(address) => app.limiter.address(*address),
+        Caller::Token(token) => app.limiter.token(token),
+    };
+    if allowed { Ok(caller) } else { Err(refused()) }
+}
+
+async fn run(
     app: &App,
     request: Request,
     next: Next,
     id: &HeaderValue,
     method: &'static str,
-    route: Option<&MatchedPath>,
-) -> Response {
-    // A bulk submission takes its time; every part of it has to come in time.
-    let bulk = media_type(request.headers()) == Some(NDJSON);
+    route: &str,
+) -> Result<Response, Problem> {
     let run = AssertUnwindSafe(next.run(request)).catch_unwind();
-    let run = async {
-        if bulk {
-            return Ok(run.await);
-        }
-        tokio::time::timeout(app.settings.request_time(), run).await
-    };
+    let run = tokio::time::timeout(app.settings.request_time(), run);
     let outcome = if app.settings.otlp_endpoint.is_empty() {
         run.await
     } else {
-        let route = route.map_or(NO_ROUTE, MatchedPath::as_str);
         let name = format!("{method} {route}");
         let span = tracing::info_span!(
             "request",
@@ -225,11 +375,12 @@ async fn handle(
         outcome
     };
     match outcome {
-        Ok(Ok(response)) => response,
-        Ok(Err(_panic)) => Problem::internal(&"a handler panicked").into_response(),
+        Ok(Ok(response)) => Ok(response),
+        Ok(Err(_panic)) => Err(Problem::internal(&"a handler panicked")),
         Err(_elapsed) => {
             app.metrics.turned_away("time");
-            timed_out().into_response()
+            let detail = "it took too long; whether it was done is not known: look before you ask for it again";
+            Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, "timed_out", detail).retry_after(5))
         }
     }
 }
@@ -271,5 +422,17 @@ mod tests {
         for bad in ["", "a b", "a=b", "x".repeat(65).leak()] {
             assert_eq!(of(bad).len(), 32, "{bad}");
         }
+    }
+
+    #[test]
+    fn places_are_given_back() {
+        let counts = Counts::default();
+        let address: IpAddr = "192.0.2.1".parse().unwrap();
+        assert!(counts.take(address, 2) && counts.take(address, 2) && !counts.take(address, 2));
+        counts.give_back(address);
+        assert!(counts.take(address, 2));
+        counts.give_back(address);
+        counts.give_back(address);
+        assert!(counts.0.lock().unwrap().is_empty());
     }
 }

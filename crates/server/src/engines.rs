@@ -1,29 +1,47 @@
-//! Verification engines, one for each namespace: what a token has judged is never seen by another (DESIGN, *Verification
-//! engine*). What they learned is kept in files and survives a restart.
+//! Verification engines, one for each namespace: what one token's bearer has judged is never seen by another (DESIGN,
+//! *Verification engine*). A namespace has the token's name, so that a new token under the same name goes on where the old one
+//! ended.
+//!
+//! What was learned is kept in snapshots; feedback, which somebody was told is recorded, also in a journal that is durable before
+//! the answer. A snapshot says how far into which journal it reaches, so nothing counts twice.
 
 use std::{
     collections::{BTreeMap, HashMap},
-    fs::{self, File},
-    io::{self, Write},
+    fs::{self, DirBuilder, File, OpenOptions},
+    io::{self, BufRead, BufReader, Write},
+    os::unix::fs::{DirBuilderExt, OpenOptionsExt},
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, PoisonError, RwLock},
+    sync::{
+        Arc, Mutex, PoisonError, RwLock,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Instant,
 };
 
-use credence_verify::{Engine, Mode, ProfileBuilder};
+use axum::http::StatusCode;
+use credence_verify::{Engine, Feedback, Mode, ProfileBuilder};
+use serde::{Deserialize, Serialize};
 
 use crate::{problem::Problem, settings::VerifyMode};
+
+/// Profiles of one namespace.
+const MAX_PROFILES: usize = 1_000;
+/// Bytes of one profile.
+const MAX_PROFILE_BYTES: usize = 64 * 1024;
+/// Bytes of all profiles of a namespace.
+const MAX_PROFILES_BYTES: usize = 4 * 1024 * 1024;
+/// Feedbacks after which a journal is begun anew.
+const JOURNAL_LINES: u64 = 1_000;
+/// A namespace that nobody used for so long can make room for another.
+const IDLE_SECONDS: u64 = 600;
 
 /// A namespace: the engine, and the profiles that were registered.
 pub(crate) struct Namespace {
     pub engine: Engine,
     profiles: Mutex<BTreeMap<String, ProfileBuilder>>,
+    journal: Mutex<Journal>,
     files: Files,
-}
-
-#[derive(Clone)]
-struct Files {
-    state: PathBuf,
-    profiles: PathBuf,
+    used: AtomicU64,
 }
 
 /// All namespaces.
@@ -31,7 +49,10 @@ pub(crate) struct Engines {
     folder: PathBuf,
     mode: Mode,
     most: usize,
+    since: Instant,
     open: RwLock<HashMap<String, Arc<Namespace>>>,
+    /// One is opened at a time, and whoever uses another does not wait for it.
+    opening: Mutex<()>,
 }
 
 impl Engines {
@@ -40,37 +61,63 @@ impl Engines {
             VerifyMode::Adaptive => Mode::Adaptive,
             VerifyMode::Fixed => Mode::Fixed,
         };
-        Self { folder, mode, most, open: RwLock::default() }
+        Self { folder, mode, most, since: Instant::now(), open: RwLock::default(), opening: Mutex::default() }
     }
 
-    /// The namespace of a token, if it was used since the start.
-    pub(crate) fn opened(&self, id: &str) -> Option<Arc<Namespace>> {
-        self.open.read().unwrap_or_else(PoisonError::into_inner).get(id).cloned()
+    /// A namespace that was used since the start.
+    pub(crate) fn opened(&self, name: &str) -> Option<Arc<Namespace>> {
+        let found = self.open.read().unwrap_or_else(PoisonError::into_inner).get(name).cloned()?;
+        found.used.store(self.since.elapsed().as_secs(), Ordering::Relaxed);
+        Some(found)
     }
 
-    /// The namespace of a token. Reads files the first time.
-    pub(crate) fn open(&self, id: &str) -> Result<Arc<Namespace>, Problem> {
-        if let Some(namespace) = self.opened(id) {
+    /// A namespace. Reads files the first time.
+    pub(crate) fn open(&self, name: &str) -> Result<Arc<Namespace>, Problem> {
+        let _turn = self.opening.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(namespace) = self.opened(name) {
             return Ok(namespace);
         }
-        let mut open = self.open.write().unwrap_or_else(PoisonError::into_inner);
-        if let Some(namespace) = open.get(id) {
-            return Ok(Arc::clone(namespace));
+        if self.len() >= self.most {
+            self.make_room()?;
         }
-        if open.len() >= self.most {
-            let detail = format!("{} tokens use the verification engine here, the limit: ask the operator", self.most);
-            return Err(Problem::new(axum::http::StatusCode::SERVICE_UNAVAILABLE, "too_many_namespaces", detail)
-                .retry_after(60));
-        }
-        let namespace = Arc::new(Namespace::read(self.mode, &self.folder, id));
-        open.insert(id.to_owned(), Arc::clone(&namespace));
+        let opened = Namespace::read(self.mode, &self.folder, name).map_err(|e| Problem::internal(&e))?;
+        opened.used.store(self.since.elapsed().as_secs(), Ordering::Relaxed);
+        let namespace = Arc::new(opened);
+        self.open.write().unwrap_or_else(PoisonError::into_inner).insert(name.to_owned(), Arc::clone(&namespace));
         Ok(namespace)
+    }
+
+    /// Closes the namespace that was not used for the longest time, if that is long.
+    fn make_room(&self) -> Result<(), Problem> {
+        let oldest = {
+            let open = self.open.read().unwrap_or_else(PoisonError::into_inner);
+            open.iter()
+                .map(|(name, one)| (one.used.load(Ordering::Relaxed), name.clone(), Arc::clone(one)))
+                .min_by_key(|(used, ..)| *used)
+        };
+        let idle = |used: u64| self.since.elapsed().as_secs().saturating_sub(used) > IDLE_SECONDS;
+        match oldest {
+            Some((used, name, namespace)) if idle(used) => {
+                namespace.save().map_err(|e| Problem::internal(&e))?;
+                self.open.write().unwrap_or_else(PoisonError::into_inner).remove(&name);
+                Ok(())
+            }
+            _ => {
+                let detail = format!("{} namespaces of the verification engine are in use, the limit", self.most);
+                Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, "too_many_namespaces", detail).retry_after(60))
+            }
+        }
     }
 
     /// Keeps what every engine has learned; gives the first error.
     pub(crate) fn save(&self) -> io::Result<()> {
         let all: Vec<_> = self.open.read().unwrap_or_else(PoisonError::into_inner).values().cloned().collect();
-        all.iter().fold(Ok(()), |first, namespace| first.and(namespace.save()))
+        let mut first = Ok(());
+        for namespace in all {
+            let saved = namespace.save();
+            first = first.and(saved);
+        }
+        first
     }
 
     /// How many are open.
@@ -79,47 +126,103 @@ impl Engines {
     }
 }
 
+/// Where a namespace is kept.
+struct Files {
+    folder: PathBuf,
+    name: String,
+}
+
+impl Files {
+    fn state(&self) -> PathBuf {
+        self.folder.join(format!("{}.state", self.name))
+    }
+    fn profiles(&self) -> PathBuf {
+        self.folder.join(format!("{}.profiles.json", self.name))
+    }
+    fn journal(&self, number: u64) -> PathBuf {
+        self.folder.join(format!("{}.feedback.{number}", self.name))
+    }
+}
+
+/// Feedback that is not in a snapshot yet, and some that is.
+struct Journal {
+    file: File,
+    number: u64,
+    lines: u64,
+}
+
+/// How far a snapshot reaches: the first line of its file.
+#[derive(Default, Serialize, Deserialize)]
+struct Reach {
+    journal: u64,
+    lines: u64,
+}
+
+/// A line of the journal.
+#[derive(Serialize, Deserialize)]
+struct Line {
+    tool: String,
+    posterior: f64,
+    fabricated: bool,
+}
+
 impl Namespace {
     /// From its files. What cannot be read is put aside, and the engine starts anew: judging goes on.
-    fn read(mode: Mode, folder: &Path, id: &str) -> Self {
-        let files =
-            Files { state: folder.join(format!("{id}.state")), profiles: folder.join(format!("{id}.profiles.json")) };
-        let engine = match fs::read(&files.state) {
-            Ok(bytes) => match Engine::builder().mode(mode).restore(&bytes) {
-                Ok(engine) => engine,
-                Err(error) => {
-                    let aside = files.state.with_extension("unreadable");
-                    tracing::error!(file = %files.state.display(), %error, "what was learned cannot be read: put aside");
-                    let _ = fs::rename(&files.state, aside);
-                    Engine::builder().mode(mode).build()
-                }
-            },
-            Err(_) => Engine::builder().mode(mode).build(),
+    fn read(mode: Mode, folder: &Path, name: &str) -> io::Result<Self> {
+        DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+        let files = Files { folder: folder.to_owned(), name: name.to_owned() };
+        let (engine, reach) = match fs::read(files.state()) {
+            Ok(bytes) => restore(mode, &bytes).unwrap_or_else(|error| {
+                put_aside(&files.state(), &error);
+                (Engine::builder().mode(mode).build(), Reach::default())
+            }),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                (Engine::builder().mode(mode).build(), Reach::default())
+            }
+            Err(error) => return Err(error),
         };
-        let profiles: BTreeMap<String, ProfileBuilder> = match fs::read(&files.profiles) {
+        let journal = replay(&engine, &files, &reach)?;
+        let profiles: BTreeMap<String, ProfileBuilder> = match fs::read(files.profiles()) {
             Ok(bytes) => serde_json::from_slice(&bytes).unwrap_or_else(|error| {
-                tracing::error!(file = %files.profiles.display(), %error, "profiles cannot be read: put aside");
-                let _ = fs::rename(&files.profiles, files.profiles.with_extension("unreadable"));
+                put_aside(&files.profiles(), &error.to_string());
                 BTreeMap::new()
             }),
-            Err(_) => BTreeMap::new(),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => BTreeMap::new(),
+            Err(error) => return Err(error),
         };
         for (tool, profile) in &profiles {
             if let Err(error) = profile.clone().build().and_then(|profile| engine.register(tool, profile)) {
                 tracing::error!(tool, %error, "a profile does not hold any more");
             }
         }
-        Self { engine, profiles: Mutex::new(profiles), files }
+        Ok(Self {
+            engine,
+            profiles: Mutex::new(profiles),
+            journal: Mutex::new(journal),
+            files,
+            used: AtomicU64::default(),
+        })
     }
 
     /// Registers a profile, durably.
     pub(crate) fn register(&self, tool: &str, profile: ProfileBuilder) -> Result<(), Problem> {
+        let size = |profile: &ProfileBuilder| serde_json::to_vec(profile).map_or(usize::MAX, |text| text.len());
+        let bytes = size(&profile);
+        if bytes > MAX_PROFILE_BYTES {
+            let detail = format!("the profile has {bytes} bytes, the limit is {MAX_PROFILE_BYTES}");
+            return Err(Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "too_large", detail));
+        }
         let built = profile.clone().build()?;
         let mut profiles = self.profiles.lock().unwrap_or_else(PoisonError::into_inner);
+        let others: usize = profiles.iter().filter(|(name, _)| *name != tool).map(|(_, one)| size(one)).sum();
+        if others + bytes > MAX_PROFILES_BYTES || profiles.len() >= MAX_PROFILES && !profiles.contains_key(tool) {
+            let detail = format!("at most {MAX_PROFILES} profiles of {MAX_PROFILES_BYTES} bytes together");
+            return Err(Problem::unprocessable("too_many_profiles", detail));
+        }
         self.engine.register(tool, built)?;
         profiles.insert(tool.to_owned(), profile);
-        let text = serde_json::to_vec_pretty(&*profiles).map_err(|e| Problem::internal(&e))?;
-        keep(&self.files.profiles, &text).map_err(|e| Problem::internal(&e))
+        let text = serde_json::to_vec(&*profiles).map_err(|e| Problem::internal(&e))?;
+        keep(&self.files.profiles(), &[&text]).map_err(|e| Problem::internal(&e))
     }
 
     /// The profile of a tool.
@@ -132,19 +235,129 @@ impl Namespace {
         self.profiles.lock().unwrap_or_else(PoisonError::into_inner).keys().cloned().collect()
     }
 
+    /// Records what came out, durably.
+    pub(crate) fn feedback(&self, tool: &str, posterior: f64, fabricated: bool) -> Result<Feedback, Problem> {
+        let mut journal = self.journal.lock().unwrap_or_else(PoisonError::into_inner);
+        self.engine.record_feedback(tool, posterior, fabricated)?;
+        let line = Line { tool: tool.to_owned(), posterior, fabricated };
+        let mut text = serde_json::to_vec(&line).map_err(|e| Problem::internal(&e))?;
+        text.push(b'\n');
+        let written = journal.file.write_all(&text).and_then(|()| journal.file.sync_data());
+        written.map_err(|e| Problem::internal(&e))?;
+        journal.lines += 1;
+        Ok(self.engine.feedback(tool)?)
+    }
+
     fn save(&self) -> io::Result<()> {
-        keep(&self.files.state, &self.engine.snapshot().map_err(io::Error::other)?)
+        let mut journal = self.journal.lock().unwrap_or_else(PoisonError::into_inner);
+        let snapshot = self.engine.snapshot().map_err(io::Error::other)?;
+        let next = if journal.lines > JOURNAL_LINES { journal.number + 1 } else { journal.number };
+        let begun = (next != journal.number).then(|| append_to(&self.files.journal(next))).transpose()?;
+        let reach = Reach { journal: next, lines: if begun.is_some() { 0 } else { journal.lines } };
+        let head = serde_json::to_vec(&reach)?;
+        keep(&self.files.state(), &[&head, b"\n", &snapshot])?;
+        if let Some(file) = begun {
+            let _ = fs::remove_file(self.files.journal(journal.number));
+            *journal = Journal { file, number: next, lines: 0 };
+        }
+        Ok(())
     }
 }
 
-/// Replaces the file as a whole or not at all.
-fn keep(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    if let Some(folder) = path.parent() {
-        fs::create_dir_all(folder)?;
+fn restore(mode: Mode, bytes: &[u8]) -> Result<(Engine, Reach), String> {
+    let end = bytes.iter().position(|b| *b == b'\n').ok_or("it has no head")?;
+    let reach: Reach = serde_json::from_slice(&bytes[..end]).map_err(|e| e.to_string())?;
+    let engine = Engine::builder().mode(mode).restore(&bytes[end + 1..]).map_err(|e| e.to_string())?;
+    Ok((engine, reach))
+}
+
+/// Feeds back what the snapshot has not seen; a last line that was cut off was not acknowledged.
+fn replay(engine: &Engine, files: &Files, reach: &Reach) -> io::Result<Journal> {
+    let path = files.journal(reach.journal);
+    let (mut lines, mut whole) = (0, 0_u64);
+    if let Ok(file) = File::open(&path) {
+        let mut reader = BufReader::new(file);
+        let mut text = Vec::new();
+        while reader.read_until(b'\n', &mut text)? > 0 && text.ends_with(b"\n") {
+            whole += text.len() as u64;
+            if lines >= reach.lines
+                && let Ok(line) = serde_json::from_slice::<Line>(&text)
+            {
+                let _ = engine.record_feedback(&line.tool, line.posterior, line.fabricated);
+            }
+            lines += 1;
+            text.clear();
+        }
     }
-    let next = path.with_extension("next");
-    let mut file = File::create(&next)?;
-    file.write_all(bytes)?;
+    let file = append_to(&path)?;
+    file.set_len(whole)?;
+    Ok(Journal { file, number: reach.journal, lines })
+}
+
+fn append_to(path: &Path) -> io::Result<File> {
+    OpenOptions::new().create(true).append(true).mode(0o600).open(path)
+}
+
+fn put_aside(path: &Path, error: &str) {
+    tracing::error!(file = %path.display(), error, "what was kept cannot be read: it is put aside");
+    let mut aside = path.as_os_str().to_owned();
+    aside.push(".unreadable");
+    let _ = fs::rename(path, aside);
+}
+
+/// Replaces the file as a whole or not at all.
+fn keep(path: &Path, parts: &[&[u8]]) -> io::Result<()> {
+    let mut next = path.as_os_str().to_owned();
+    next.push(".next");
+    let next = PathBuf::from(next);
+    let mut file = OpenOptions::new().create(true).truncate(true).write(true).mode(0o600).open(&next)?;
+    parts.iter().try_for_each(|part| file.write_all(part))?;
     file.sync_all()?;
     fs::rename(next, path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn feedback_counts_once_whenever_the_process_ends() {
+        let folder = tempfile::tempdir().unwrap();
+        let open = || Namespace::read(Mode::Adaptive, folder.path(), "mine").unwrap();
+        let count = |namespace: &Namespace| namespace.engine.feedback("t").unwrap().count;
+        let first = open();
+        for _ in 0..3 {
+            first.feedback("t", 0.4, false).unwrap();
+        }
+        // Ended without a word.
+        drop(first);
+        let second = open();
+        assert_eq!(count(&second), 3);
+        second.save().unwrap();
+        second.feedback("t", 0.4, false).unwrap();
+        drop(second);
+        // A line cut off in the middle was not acknowledged.
+        append_to(&folder.path().join("mine.feedback.0")).unwrap().write_all(b"{\"tool\":\"t\",\"poste").unwrap();
+        let third = open();
+        assert_eq!(count(&third), 4);
+        for _ in 0..JOURNAL_LINES {
+            third.feedback("t", 0.4, false).unwrap();
+        }
+        third.save().unwrap();
+        assert!(!folder.path().join("mine.feedback.0").exists() && folder.path().join("mine.feedback.1").exists());
+        third.feedback("t", 0.4, false).unwrap();
+        drop(third);
+        assert_eq!(count(&open()), 5 + JOURNAL_LINES);
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_put_aside() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("mine.state"), b"{}\nnonsense").unwrap();
+        fs::write(folder.path().join("mine.profiles.json"), b"nonsense").unwrap();
+        let namespace = Namespace::read(Mode::Fixed, folder.path(), "mine").unwrap();
+        assert!(namespace.tools().is_empty());
+        assert!(folder.path().join("mine.state.unreadable").exists());
+        assert!(folder.path().join("mine.profiles.json.unreadable").exists());
+    }
 }

@@ -1,4 +1,4 @@
-//! What listeners hear of: scores, from the ledger; verdicts, to the token that asked for them and to operators.
+//! What listeners hear of: scores and standings, from the ledger; verdicts, to the token that asked for them and to operators.
 
 use credence_ledger::{Entry, Kind};
 use serde_json::{Value, json};
@@ -8,19 +8,27 @@ use serde_json::{Value, json};
 pub(crate) struct Event {
     /// The entry; verdicts have none.
     pub seq: Option<u64>,
-    /// `score` or `verdict`.
+    /// `score`, `standing` or `verdict`.
     pub name: &'static str,
-    /// The token whose it is; none where it is everyone's.
+    /// The namespace whose it is; none where it is everyone's.
     pub namespace: Option<String>,
     pub data: Value,
 }
 
 /// What an entry tells listeners.
 pub(crate) fn of_entry(seq: u64, entry: &Entry) -> Option<Event> {
-    if entry.kind != Kind::Score {
-        return None;
+    let body: Value = match entry.kind {
+        Kind::Score | Kind::Revocation => entry.record(seq).ok()?,
+        _ => return None,
+    };
+    if entry.kind == Kind::Revocation {
+        // Of the forms of a revocation, only the one of an agent's standing says so.
+        let revoked = body.get("revoked")?;
+        let data = json!({
+            "agent": entry.subject, "seq": seq, "recorded_at": entry.recorded_at, "revoked": revoked, "reason": body["reason"],
+        });
+        return Some(Event { seq: Some(seq), name: "standing", namespace: None, data });
     }
-    let body: Value = entry.record(seq).ok()?;
     let data = json!({
         "agent": entry.subject, "seq": seq, "recorded_at": entry.recorded_at, "status": body["status"], "score": body["score"],
         "stddev": body["stddev"], "tier": body["tier"],

@@ -9,13 +9,13 @@ use axum::{
 };
 use credence_protocol::strict;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
-use serde::de::DeserializeOwned;
+use serde::de::{DeserializeOwned, IgnoredAny};
 
 use crate::{
     app::App,
     edge::Caller,
     problem::Problem,
-    tokens::{Scope, Token},
+    tokens::{Bearer, Scope},
 };
 
 /// A body of JSON, parsed strictly: no key twice, no integer beyond 2^53, nothing unknown.
@@ -26,8 +26,16 @@ impl<T: DeserializeOwned> FromRequest<Arc<App>> for Json<T> {
 
     async fn from_request(request: Request, app: &Arc<App>) -> Result<Self, Problem> {
         let Raw(bytes) = Raw::from_request(request, app).await?;
-        let value = strict::object(&bytes).map_err(|e| Problem::bad_request("malformed_json", e.to_string()))?;
-        Ok(Self(value))
+        strict::object(&bytes).map(Self).map_err(|e| invalid(&bytes, &e.to_string()))
+    }
+}
+
+/// What is no JSON, or JSON that is not what was asked for.
+pub(crate) fn invalid(bytes: &[u8], why: &str) -> Problem {
+    let why = why.strip_prefix("malformed JSON: ").unwrap_or(why);
+    match serde_json::from_slice::<IgnoredAny>(bytes) {
+        Err(error) => Problem::bad_request("malformed_json", format!("the body is no JSON: {error}")),
+        Ok(_) => Problem::unprocessable("invalid_body", why),
     }
 }
 
@@ -38,7 +46,7 @@ impl FromRequest<Arc<App>> for Raw {
     type Rejection = Problem;
 
     async fn from_request(request: Request, app: &Arc<App>) -> Result<Self, Problem> {
-        if media_type(request.headers()) != Some("application/json") {
+        if !is_media_type(request.headers(), "application/json") {
             return Err(unsupported("application/json"));
         }
         whole(request.into_body(), app.settings.max_body_bytes).await.map(Self)
@@ -50,10 +58,10 @@ pub(crate) fn unsupported(wanted: &str) -> Problem {
     Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "unsupported_media_type", detail)
 }
 
-/// The media type of the body, without parameters.
-pub(crate) fn media_type(headers: &HeaderMap) -> Option<&str> {
-    let value = headers.get(header::CONTENT_TYPE)?.to_str().ok()?;
-    Some(value.split(';').next().unwrap_or_default().trim())
+/// Whether the body says it is of this media type, whatever the parameters.
+pub(crate) fn is_media_type(headers: &HeaderMap, wanted: &str) -> bool {
+    let value = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    value.split(';').next().unwrap_or_default().trim().eq_ignore_ascii_case(wanted)
 }
 
 /// The whole body, if it is within the limit.
@@ -73,7 +81,7 @@ pub(crate) fn too_large(limit: usize) -> Problem {
 /// The next part of a body that comes in its own time, if it comes in `patience`.
 pub(crate) async fn next_part(body: &mut Body, patience: Duration) -> Result<Option<Bytes>, Problem> {
     loop {
-        let frame = tokio::time::timeout(patience, body.frame()).await.map_err(|_| crate::edge::timed_out())?;
+        let frame = tokio::time::timeout(patience, body.frame()).await.map_err(|_| crate::edge::too_slow())?;
         match frame {
             None => return Ok(None),
             Some(Err(_)) => {
@@ -97,10 +105,19 @@ impl<T: DeserializeOwned> FromRequestParts<Arc<App>> for Params<T> {
     async fn from_request_parts(parts: &mut Parts, _: &Arc<App>) -> Result<Self, Problem> {
         match Query::try_from_uri(&parts.uri) {
             Ok(Query(value)) => Ok(Self(value)),
-            Err(error) => Err(Problem::bad_request("bad_query", error.body_text())),
+            Err(error) => {
+                let why = error.body_text();
+                let why = why.strip_prefix("Failed to deserialize query string: ").unwrap_or(&why);
+                Err(Problem::bad_request("bad_query", why))
+            }
         }
     }
 }
+
+/// No query parameters at all: one that is not known is told.
+#[derive(serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Nothing {}
 
 /// A part of the path.
 pub(crate) struct Part<T>(pub T);
@@ -117,7 +134,7 @@ impl<T: DeserializeOwned + Send> FromRequestParts<Arc<App>> for Part<T> {
 }
 
 /// Whoever asks has a token with a scope.
-fn scoped(parts: &Parts, scope: Scope) -> Result<Arc<Token>, Problem> {
+fn scoped(parts: &Parts, scope: Scope) -> Result<Arc<Bearer>, Problem> {
     match parts.extensions.get::<Caller>() {
         Some(Caller::Token(token)) if token.may(scope) => Ok(Arc::clone(token)),
         Some(Caller::Token(token)) => {
@@ -138,7 +155,7 @@ macro_rules! scope {
     ($name:ident, $doc:literal) => {
         #[doc = $doc]
         #[allow(dead_code, reason = "some handlers need the scope only")]
-        pub(crate) struct $name(pub Arc<Token>);
+        pub(crate) struct $name(pub Arc<Bearer>);
 
         impl FromRequestParts<Arc<App>> for $name {
             type Rejection = Problem;

@@ -24,6 +24,6 @@ mod tail;
 pub mod telemetry;
 pub mod tokens;
 
-pub use app::{App, Setup, StartError};
+pub use app::{App, BLOCKING_THREADS, Setup, StartError};
 pub use routes::openapi;
 pub use serve::{serve, serve_with};

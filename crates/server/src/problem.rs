@@ -8,6 +8,9 @@ use credence_pipeline::{Error, Rejection, answer::Refusal};
 use serde::Serialize;
 use utoipa::ToSchema;
 
+/// Characters of a detail: it may quote what was sent.
+const MAX_DETAIL: usize = 600;
+
 /// An error as it leaves.
 #[derive(Debug, Clone)]
 pub struct Problem {
@@ -16,6 +19,10 @@ pub struct Problem {
     detail: String,
     retry_after: Option<u32>,
 }
+
+/// The code of an error, for the log.
+#[derive(Clone, Copy)]
+pub(crate) struct Code(pub &'static str);
 
 /// The body of every error.
 #[derive(Debug, Serialize, ToSchema)]
@@ -35,7 +42,12 @@ pub(crate) struct Body<'a> {
 
 impl Problem {
     pub(crate) fn new(status: StatusCode, code: &'static str, detail: impl Into<String>) -> Self {
-        Self { status, code, detail: detail.into(), retry_after: None }
+        let mut detail: String = detail.into();
+        if let Some((end, _)) = detail.char_indices().nth(MAX_DETAIL) {
+            detail.truncate(end);
+            detail.push('…');
+        }
+        Self { status, code, detail, retry_after: None }
     }
 
     pub(crate) fn bad_request(code: &'static str, detail: impl Into<String>) -> Self {
@@ -82,6 +94,7 @@ impl IntoResponse for Problem {
         let body = Body { r#type, title, status: status.as_u16(), code, detail: &detail };
         let body = serde_json::to_string(&body).unwrap_or_default();
         let mut response = (status, body).into_response();
+        response.extensions_mut().insert(Code(code));
         let headers = response.headers_mut();
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
         headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
@@ -126,7 +139,20 @@ impl From<Error> for Problem {
             Error::Engine(_) => (S::UNPROCESSABLE_ENTITY, "invalid_numbers"),
             _ => return Self::internal(&error),
         };
-        Self::new(status, code, error.to_string())
+        // Said on the command line with the command that helps; here with the route.
+        let detail = match &error {
+            Error::UnknownAgent(name) => {
+                format!("no agent has the id or alias '{name}': POST /v1/agents registers one")
+            }
+            Error::UnknownSource(name) => format!("no source '{name}': POST /v1/sources registers one"),
+            Error::SourceExists(name) => {
+                format!("source '{name}' is registered already: PATCH /v1/sources/{name} changes it")
+            }
+            Error::UnknownKey(key) => format!("no key {key} is registered: GET /v1/keys lists those that are"),
+            Error::Outcome(why) => why.clone(),
+            other => other.to_string(),
+        };
+        Self::new(status, code, detail)
     }
 }
 
@@ -185,8 +211,8 @@ impl From<credence_verify::Error> for Problem {
             E::ExecutionTime(_) => (StatusCode::UNPROCESSABLE_ENTITY, "invalid_execution_time"),
             E::TooLarge { .. } | E::TooManyBytes { .. } => (StatusCode::PAYLOAD_TOO_LARGE, "too_large"),
             E::Pattern { .. } | E::Schema(_) => (StatusCode::UNPROCESSABLE_ENTITY, "invalid_profile"),
-            E::NotJson { .. } => (StatusCode::BAD_REQUEST, "malformed_json"),
-            E::Setting(_) => (StatusCode::UNPROCESSABLE_ENTITY, "invalid_setting"),
+            E::NotJson { .. } => (StatusCode::UNPROCESSABLE_ENTITY, "invalid_result"),
+            E::Setting(_) => (StatusCode::UNPROCESSABLE_ENTITY, "invalid_profile"),
             _ => return Self::internal(&error),
         };
         Self::new(status, code, error.to_string())

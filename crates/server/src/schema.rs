@@ -94,6 +94,8 @@ pub(crate) struct RecordedScore {
 #[serde(deny_unknown_fields)]
 pub(crate) struct History {
     pub agent: String,
+    /// The authority took the agent's standing back: whatever the numbers say.
+    pub revoked: bool,
     pub scores: Vec<RecordedScore>,
 }
 
@@ -121,6 +123,9 @@ pub(crate) struct Score {
     #[schema(value_type = Option<Object>)]
     tier_distribution: Option<Value>,
     certification: Certification,
+    /// The authority took the agent's standing back: whatever the number says.
+    #[serde(default)]
+    revoked: bool,
 }
 
 /// The highest tier whose requirements are met.
@@ -203,6 +208,9 @@ pub(crate) struct Explanation {
     #[schema(value_type = Option<Object>)]
     tier_distribution: Option<Value>,
     certification: Certification,
+    /// The authority took the agent's standing back: whatever the number says.
+    #[serde(default)]
+    revoked: bool,
     /// What each source did to it.
     contributions: Vec<Contribution>,
 }
@@ -289,27 +297,127 @@ pub(crate) struct Batch {
     pub results: Vec<Item>,
 }
 
-/// One, or each of many.
-#[derive(Debug, Deserialize, ToSchema)]
-#[serde(untagged)]
-#[allow(dead_code, reason = "describes two answers of one operation")]
-pub(crate) enum Submitted {
-    One(Accepted),
-    Many(Batch),
-}
-
-/// A signed document, by its form.
+/// A trust-signals answer: `{meta, signals[], assessment, kid, signature}`
 #[derive(Debug, ToSchema)]
 #[allow(dead_code, reason = "describes what is signed elsewhere")]
 pub(crate) struct TrustSignals {
-    #[schema(value_type = Object)]
-    meta: Value,
-    #[schema(value_type = Vec<Object>)]
-    signals: Value,
-    #[schema(value_type = Option<Object>)]
-    assessment: Option<Value>,
+    meta: Meta,
+    /// Facts.
+    signals: Vec<Fact>,
+    assessment: Option<Assessment>,
+    /// The key, as in `/.well-known/jwks.json`.
     kid: String,
     /// base64url(Ed25519(JCS(all but `signature`)))
     #[schema(min_length = 86, max_length = 86)]
     signature: String,
+}
+
+/// What the answer is about
+#[derive(Debug, ToSchema)]
+#[schema(as = TrustSignalsMeta, rename_all = "camelCase")]
+#[allow(dead_code, reason = "describes what is signed elsewhere")]
+pub(crate) struct Meta {
+    #[schema(format = "uuid")]
+    response_id: String,
+    entity_id: String,
+    status: Standing,
+    url: String,
+    context: Option<String>,
+    #[schema(format = DateTime)]
+    timestamp: String,
+    #[schema(format = DateTime)]
+    expires: String,
+}
+
+#[derive(Debug, ToSchema)]
+#[schema(as = TrustStatus, rename_all = "snake_case")]
+#[allow(dead_code, reason = "describes what is signed elsewhere")]
+pub(crate) enum Standing {
+    Verified,
+    Lapsed,
+    Revoked,
+    Pending,
+}
+
+/// A verified fact: `identity`, `reputation`, `compliance`, `recourse`, or one of ours (`credence.…`)
+#[derive(Debug, ToSchema)]
+#[schema(rename_all = "camelCase")]
+#[allow(dead_code, reason = "describes what is signed elsewhere")]
+pub(crate) struct Fact {
+    r#type: String,
+    #[schema(format = DateTime)]
+    verified_at: String,
+    #[schema(value_type = Object)]
+    data: Value,
+}
+
+/// An opinion, by fixed rules from verified numbers
+#[derive(Debug, ToSchema)]
+#[schema(rename_all = "camelCase")]
+#[allow(dead_code, reason = "describes what is signed elsewhere")]
+pub(crate) struct Assessment {
+    action: Action,
+    #[schema(max_length = 500)]
+    reasoning: String,
+    #[schema(max_items = 10)]
+    highlights: Option<Vec<String>>,
+    /// With context `purchase`.
+    safe_to_purchase: Option<String>,
+    /// With context `inquiry`.
+    information_reliable: Option<String>,
+    /// With context `high-value`.
+    safe_for_high_value: Option<String>,
+    /// Each `{value, description}`.
+    #[schema(value_type = Object)]
+    extensions: Value,
+}
+
+#[derive(Debug, ToSchema)]
+#[schema(as = RecommendedAction, rename_all = "snake_case")]
+#[allow(dead_code, reason = "describes what is signed elsewhere")]
+pub(crate) enum Action {
+    Proceed,
+    Caution,
+    Decline,
+}
+
+/// A signed measurement
+#[derive(Debug, ToSchema)]
+#[schema(as = Signal)]
+#[allow(dead_code, reason = "describes what is signed elsewhere")]
+pub(crate) struct SignalDocument {
+    /// A UUIDv7; the same id with the same bytes is the same signal.
+    #[schema(format = "uuid")]
+    id: String,
+    agent: String,
+    source: String,
+    /// Registered ones: `/v1/tags`.
+    #[schema(min_items = 1)]
+    tags: Vec<String>,
+    /// 100 is always best.
+    #[schema(minimum = 0, maximum = 100)]
+    value: f64,
+    #[schema(minimum = 0, maximum = 50)]
+    stddev: f64,
+    #[schema(format = DateTime)]
+    observed_at: String,
+    /// The earlier signal of the same source and agent that this one corrects.
+    #[schema(format = "uuid")]
+    supersedes: Option<String>,
+    /// Public facts or digests.
+    #[schema(value_type = Option<Object>)]
+    evidence: Option<Value>,
+    key_id: String,
+    /// base64url(Ed25519(JCS(all but `signature`)))
+    signature: String,
+}
+
+/// One signal, or a list of them
+#[derive(Debug, ToSchema)]
+#[serde(untagged)]
+#[allow(dead_code, reason = "describes what is signed elsewhere")]
+pub(crate) enum OneOrManySignals {
+    One(SignalDocument),
+    /// Each has its own result, whatever it is.
+    Many(Vec<Value>),
 }

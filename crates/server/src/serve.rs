@@ -2,6 +2,7 @@
 
 use std::{
     future::Future,
+    net::IpAddr,
     sync::{Arc, atomic::Ordering},
     time::Duration,
 };
@@ -19,9 +20,17 @@ use tokio::{
     task::JoinSet,
     time::{MissedTickBehavior, interval},
 };
+use tokio_io_timeout::TimeoutStream;
 use tower::ServiceExt;
 
-use crate::{app::App, edge::Peer, routes};
+use crate::{
+    app::App,
+    edge::{Peer, network},
+    routes,
+};
+
+/// File descriptors that are not for connections.
+const RESERVED: usize = 256;
 
 /// How often the ledger's end is looked at for listeners.
 const FOLLOW_EVERY: Duration = Duration::from_millis(100);
@@ -40,25 +49,37 @@ const FULL: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\ncontent-type: applicat
 
 /// Serves until `stop` resolves, then ends in order: requests under way are answered, answers that left are recorded, what was
 /// learned and scored is durable.
-pub async fn serve(app: Arc<App>, listener: TcpListener, stop: impl Future<Output = ()>) {
-    serve_with(app, Router::new(), listener, stop).await;
+pub async fn serve(app: Arc<App>, listener: TcpListener, stop: impl Future<Output = ()>) -> Result<(), String> {
+    serve_with(app, Router::new(), listener, stop).await
 }
 
 /// The same with `more` routes beside ours, behind the same edge.
-pub async fn serve_with(app: Arc<App>, more: Router<Arc<App>>, listener: TcpListener, stop: impl Future<Output = ()>) {
+pub async fn serve_with(
+    app: Arc<App>,
+    more: Router<Arc<App>>,
+    listener: TcpListener,
+    stop: impl Future<Output = ()>,
+) -> Result<(), String> {
+    let most = room_for_connections(&app);
     let router = routes::router(Arc::clone(&app), more);
     let background = Background::start(&app);
     let graceful = GracefulShutdown::new();
+    let mut refusing = false;
     tokio::pin!(stop);
     loop {
         tokio::select! {
             biased;
             () = &mut stop => break,
             accepted = listener.accept() => match accepted {
-                Ok((stream, address)) => connect(&app, &router, &graceful, stream, Peer(address)),
+                Ok((stream, address)) => {
+                    refusing = false;
+                    connect(&app, &router, &graceful, stream, Peer(address), most);
+                }
                 Err(error) => {
                     // Out of file descriptors, most likely: some will be free in a moment.
-                    tracing::warn!(%error, "a connection could not be accepted");
+                    if !std::mem::replace(&mut refusing, true) {
+                        tracing::warn!(%error, "connections cannot be accepted");
+                    }
                     tokio::time::sleep(Duration::from_millis(50)).await;
                 }
             },
@@ -71,18 +92,35 @@ pub async fn serve_with(app: Arc<App>, more: Router<Arc<App>>, listener: TcpList
         tracing::warn!("some requests did not end in time");
     }
     background.stop().await;
-    finish(&app).await;
+    finish(&app).await
 }
 
-fn connect(app: &Arc<App>, router: &Router, graceful: &GracefulShutdown, stream: TcpStream, peer: Peer) {
-    if app.connections.fetch_add(1, Ordering::AcqRel) >= app.settings.max_connections {
-        app.connections.fetch_sub(1, Ordering::AcqRel);
+/// How many connections there is room for: files and the ledger need descriptors too.
+fn room_for_connections(app: &App) -> usize {
+    let wanted = app.settings.max_connections;
+    let limit = rlimit::increase_nofile_limit((wanted + RESERVED) as u64).unwrap_or(1024);
+    let room = usize::try_from(limit).unwrap_or(usize::MAX).saturating_sub(RESERVED).max(1);
+    if room < wanted {
+        tracing::warn!(room, wanted, "the limit of open files allows fewer connections than max_connections");
+    }
+    wanted.min(room)
+}
+
+fn connect(app: &Arc<App>, router: &Router, graceful: &GracefulShutdown, stream: TcpStream, peer: Peer, most: usize) {
+    let settings = &app.settings;
+    let address = network(peer.0.ip());
+    // Behind a proxy all come from one address.
+    let most_of_one = if settings.trust_forwarded_for { most } else { settings.max_connections_per_address };
+    let place = Connection::open(app, address, most, u32::try_from(most_of_one).unwrap_or(u32::MAX));
+    let Some(place) = place else {
         app.metrics.turned_away("connections");
         tokio::spawn(refuse(stream));
         return;
-    }
+    };
     // Small answers must not wait for more.
     let _ = stream.set_nodelay(true);
+    let mut stream = TimeoutStream::new(stream);
+    stream.set_write_timeout(Some(Duration::from_secs(settings.idle_seconds)));
     let router = router.clone();
     let service = service_fn(move |request: hyper::Request<Incoming>| {
         let mut request: Request = request.map(axum::body::Body::new);
@@ -91,16 +129,38 @@ fn connect(app: &Arc<App>, router: &Router, graceful: &GracefulShutdown, stream:
     });
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
-        .header_read_timeout(Duration::from_secs(app.settings.idle_seconds))
+        .header_read_timeout(Duration::from_secs(settings.idle_seconds))
         .max_buf_size(MAX_HEAD_BYTES)
-        .serve_connection(TokioIo::new(stream), service);
+        .serve_connection(TokioIo::new(Box::pin(stream)), service);
     let connection = graceful.watch(connection);
-    let app = Arc::clone(app);
     tokio::spawn(async move {
-        // A client that went away, or sent what is no HTTP.
+        // A client that went away, sent what is no HTTP, or does not read what it asked for.
         let _ = connection.await;
-        app.connections.fetch_sub(1, Ordering::AcqRel);
+        drop(place);
     });
+}
+
+/// A connection that is counted while it is open.
+struct Connection {
+    app: Arc<App>,
+    address: IpAddr,
+}
+
+impl Connection {
+    fn open(app: &Arc<App>, address: IpAddr, most: usize, most_of_one: u32) -> Option<Self> {
+        if app.connections.fetch_add(1, Ordering::AcqRel) >= most || !app.connections_of.take(address, most_of_one) {
+            app.connections.fetch_sub(1, Ordering::AcqRel);
+            return None;
+        }
+        Some(Self { app: Arc::clone(app), address })
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        self.app.connections.fetch_sub(1, Ordering::AcqRel);
+        self.app.connections_of.give_back(self.address);
+    }
 }
 
 async fn refuse(mut stream: TcpStream) {
@@ -171,7 +231,7 @@ impl Background {
 }
 
 /// What must be durable before the end.
-async fn finish(app: &Arc<App>) {
+async fn finish(app: &Arc<App>) -> Result<(), String> {
     let theirs = Arc::clone(app);
     let done = tokio::task::spawn_blocking(move || -> Result<(), String> {
         let app = &*theirs;
@@ -191,10 +251,12 @@ async fn finish(app: &Arc<App>) {
             .and(app.authority.settle_scores().map_err(|e| format!("scores: {e}")))
             .and(app.authority.flush().map_err(|e| format!("the checkpoint: {e}")))
     });
-    match done.await.unwrap_or_else(|e| Err(e.to_string())) {
+    let done = done.await.unwrap_or_else(|e| Err(e.to_string()));
+    match &done {
         Ok(()) => tracing::info!("stopped: everything is durable"),
         Err(error) => tracing::error!(%error, "stopped, and not everything could be kept"),
     }
+    done
 }
 
 #[cfg(test)]

@@ -27,12 +27,20 @@ pub struct Settings {
     pub max_bulk_lines: usize,
     /// Seconds that a request may take, its body included.
     pub request_seconds: u64,
+    /// Seconds that a bulk submission may take.
+    pub bulk_seconds: u64,
     /// Seconds that a connection may be idle, or take to send a request's head.
     pub idle_seconds: u64,
     /// Requests worked on at once; more are told to come back.
     pub max_in_flight: usize,
+    /// Of one caller (a token, or an address without one).
+    pub max_in_flight_per_caller: usize,
     /// Connections at once.
     pub max_connections: usize,
+    /// Of one address, where no proxy stands in front.
+    pub max_connections_per_address: usize,
+    /// New signed answers a second for one address without a token: each is recorded for good. 0 for no limit.
+    pub new_answers_per_second: u32,
     /// Clients of the event stream at once.
     pub max_event_clients: usize,
     /// Seconds between snapshots of what the verification engine has learned.
@@ -97,9 +105,13 @@ impl Default for Settings {
             max_body_bytes: 4 * 1024 * 1024,
             max_bulk_lines: 100_000,
             request_seconds: 30,
+            bulk_seconds: 600,
             idle_seconds: 15,
             max_in_flight: 512,
+            max_in_flight_per_caller: 128,
             max_connections: 8_192,
+            max_connections_per_address: 1_024,
+            new_answers_per_second: 20,
             max_event_clients: 256,
             snapshot_seconds: 300,
             verify_mode: VerifyMode::Adaptive,
@@ -111,6 +123,9 @@ impl Default for Settings {
         }
     }
 }
+
+/// The largest that any setting may be: a gibibyte, or more seconds than anyone waits.
+const LARGEST: u64 = 1 << 30;
 
 /// Variables of ours that are no settings of the service.
 const OTHER_VARIABLES: [&str; 4] = ["CREDENCE_DATA", "CREDENCE_LOG_KEY", "CREDENCE_AUTHORITY_KEY", "CREDENCE_TOKEN"];
@@ -182,8 +197,13 @@ impl Settings {
         let settings: Self = table.clone().try_into().map_err(|e: toml::de::Error| e.message().to_owned())?;
         if !settings.public_url.is_empty() {
             let url = url::Url::parse(&settings.public_url).ok().filter(|url| matches!(url.scheme(), "http" | "https"));
-            let plain =
-                |url: &url::Url| matches!(url.path(), "" | "/") && url.query().is_none() && url.host_str().is_some();
+            let bare = |url: &url::Url| {
+                url.username().is_empty()
+                    && url.password().is_none()
+                    && url.fragment().is_none()
+                    && url.query().is_none()
+            };
+            let plain = |url: &url::Url| bare(url) && matches!(url.path(), "" | "/") && url.host_str().is_some();
             if !url.as_ref().is_some_and(plain) {
                 return Err(format!("'{}' is not an address such as https://trust.example", settings.public_url));
             }
@@ -194,12 +214,16 @@ impl Settings {
             ("request_seconds", settings.request_seconds),
             ("idle_seconds", settings.idle_seconds),
             ("max_in_flight", settings.max_in_flight as u64),
+            ("max_in_flight_per_caller", settings.max_in_flight_per_caller as u64),
             ("max_connections", settings.max_connections as u64),
+            ("max_connections_per_address", settings.max_connections_per_address as u64),
+            ("max_event_clients", settings.max_event_clients as u64),
+            ("bulk_seconds", settings.bulk_seconds),
             ("snapshot_seconds", settings.snapshot_seconds),
             ("max_namespaces", settings.max_namespaces as u64),
         ];
-        match positive.iter().find(|(_, value)| *value == 0) {
-            Some((key, _)) => Err(format!("{key} is 0: it has to be at least 1")),
+        match positive.iter().find(|(_, value)| !(1..=LARGEST).contains(value)) {
+            Some((key, value)) => Err(format!("{key} is {value}: it has to be at least 1 and at most {LARGEST}")),
             None => Ok(settings),
         }
     }

@@ -7,9 +7,10 @@ use std::{
     collections::HashMap,
     fs::{self, OpenOptions},
     io::{self, Write},
+    ops::Deref,
     os::unix::fs::OpenOptionsExt,
     path::{Path, PathBuf},
-    sync::Arc,
+    sync::{Arc, atomic::AtomicU32},
     time::SystemTime,
 };
 
@@ -20,7 +21,8 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
-const PREFIX: &str = "crd_";
+/// What every token begins with.
+pub(crate) const PREFIX: &str = "crd_";
 const ID_BYTES: usize = 6;
 const SECRET_BYTES: usize = 32;
 /// A longer header is no token of ours.
@@ -75,6 +77,20 @@ impl Token {
     /// Whether it may do what `scope` allows.
     pub fn may(&self, scope: Scope) -> bool {
         self.scopes.contains(&scope) || self.scopes.contains(&Scope::Admin)
+    }
+}
+
+/// A token in force.
+pub(crate) struct Bearer {
+    token: Token,
+    /// Requests under way.
+    pub busy: AtomicU32,
+}
+
+impl Deref for Bearer {
+    type Target = Token;
+    fn deref(&self) -> &Token {
+        &self.token
     }
 }
 
@@ -170,7 +186,7 @@ pub(crate) struct Tokens {
 #[derive(Default)]
 struct Read {
     changed: Option<SystemTime>,
-    by_id: HashMap<String, (Arc<Token>, [u8; 32])>,
+    by_id: HashMap<String, (Arc<Bearer>, [u8; 32])>,
 }
 
 impl Tokens {
@@ -190,7 +206,7 @@ impl Tokens {
         for token in self.file.list()? {
             let hash = HEXLOWER.decode(token.hash.as_bytes()).ok().and_then(|hash| hash.try_into().ok());
             if let Some(hash) = hash {
-                by_id.insert(token.id.clone(), (Arc::new(token), hash));
+                by_id.insert(token.id.clone(), (Arc::new(Bearer { token, busy: AtomicU32::default() }), hash));
             }
         }
         self.read.store(Arc::new(Read { changed, by_id }));
@@ -198,7 +214,7 @@ impl Tokens {
     }
 
     /// The token in force with this text. Takes the same time for whatever is not one.
-    pub(crate) fn find(&self, text: &str, now: Timestamp) -> Option<Arc<Token>> {
+    pub(crate) fn find(&self, text: &str, now: Timestamp) -> Option<Arc<Bearer>> {
         let read = self.read.load();
         let text = if text.len() > MAX_TOKEN { "" } else { text };
         let id = text.strip_prefix(PREFIX).and_then(|rest| rest.split_once('_')).map_or("", |(id, _)| id);
@@ -209,6 +225,12 @@ impl Tokens {
         let same = bool::from(hash.ct_eq(&given));
         let (token, _) = known.filter(|_| same)?;
         token.expires_at.is_none_or(|end| now < end).then(|| Arc::clone(token))
+    }
+
+    /// Whether a token is still in force.
+    pub(crate) fn holds(&self, token: &Bearer, now: Timestamp) -> bool {
+        let there = self.read.load().by_id.contains_key(&token.id);
+        there && token.expires_at.is_none_or(|end| now < end)
     }
 }
 

@@ -42,6 +42,7 @@ pub mod infer;
 mod learned;
 pub mod measure;
 mod profile;
+mod schema_cost;
 mod signals;
 mod snapshot;
 mod spc;

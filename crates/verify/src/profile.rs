@@ -5,8 +5,14 @@ use regex::RegexSet;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::Error;
+use crate::{Error, schema_cost};
 
+/// Fields that a profile may name.
+const MAX_FIELDS: usize = 1_000;
+/// Patterns of a profile.
+const MAX_PATTERNS: usize = 100;
+/// Bytes of all its patterns.
+const MAX_PATTERN_BYTES: usize = 64 * 1024;
 /// Plausible latencies of a tool whose profile names none, in milliseconds.
 pub(crate) const DEFAULT_LATENCY_MS: (f64, f64) = (50.0, 30_000.0);
 /// Plausible latencies of a tool without a profile, in milliseconds.
@@ -146,6 +152,16 @@ impl ProfileBuilder {
         if self.required_fields.iter().chain(&self.forbidden_fields).any(String::is_empty) {
             return Err(Error::Setting("a field's name is empty".into()));
         }
+        let fields = self.required_fields.len() + self.forbidden_fields.len();
+        if fields > MAX_FIELDS {
+            return Err(Error::Setting(format!("{fields} fields are named, the limit is {MAX_FIELDS}")));
+        }
+        let bytes: usize = self.response_patterns.iter().map(String::len).sum();
+        if self.response_patterns.len() > MAX_PATTERNS || bytes > MAX_PATTERN_BYTES {
+            let (count, most) = (self.response_patterns.len(), MAX_PATTERNS);
+            let why = format!("{count} patterns of {bytes} bytes, the limit is {most} of {MAX_PATTERN_BYTES}");
+            return Err(Error::Setting(format!("response_patterns: {why}")));
+        }
         for pattern in &self.response_patterns {
             // One by one, for an error that names the pattern.
             regex::Regex::new(pattern).map_err(|e| Error::Pattern { pattern: pattern.clone(), why: e.to_string() })?;
@@ -156,7 +172,12 @@ impl ProfileBuilder {
                 RegexSet::new(list).map_err(|e| Error::Pattern { pattern: list.join(" | "), why: e.to_string() })?,
             ),
         };
-        let schema = self.output_schema.as_ref().map(jsonschema::validator_for).transpose();
+        if let Some(schema) = &self.output_schema {
+            schema_cost::check(schema)?;
+        }
+        // Patterns in it in linear time too: they come from outside like the rest.
+        let options = jsonschema::options().with_pattern_options(jsonschema::PatternOptions::regex());
+        let schema = self.output_schema.as_ref().map(|schema| options.build(schema)).transpose();
         let schema = schema.map_err(|e| Error::Schema(e.to_string()))?;
         Ok(ToolProfile { data: self, patterns, schema })
     }

@@ -24,9 +24,9 @@ pub struct Args {
     /// (name+hash+key, or a file with it)
     #[arg(long, allow_hyphen_values = true)]
     key: String,
-    /// For a credential, the status list it names, as a file: whether it was taken back
+    /// For a credential, a status list that it names, as a file: whether it was taken back; may be repeated
     #[arg(long, value_name = "FILE")]
-    status: Option<PathBuf>,
+    status: Vec<PathBuf>,
 }
 
 /// Uses nothing but the file and the key.
@@ -38,20 +38,22 @@ pub fn run(out: &Output, args: Args) -> Done {
     let text = String::from_utf8_lossy(&bytes);
     let value: Option<Value> = serde_json::from_slice(&bytes).ok();
     let is = |recognises: fn(&Value) -> bool| value.as_ref().is_some_and(recognises);
+    // A key that cannot be read says nothing of the document.
+    let keys = || keyfile::public_keys(&args.key);
     let (what, outcome) = if badge::recognises(&text) {
-        ("badge", picture(&text, &args.key))
+        ("badge", picture(&text, &keys()?))
     } else if is(response::recognises) {
-        ("trust-signals response", trust_signals(&bytes, &args.key))
+        ("trust-signals response", trust_signals(&bytes, &keys()?))
     } else if is(credential::recognises) {
-        ("credential", verifiable(&bytes, &args.key, args.status.as_deref()))
+        ("credential", verifiable(&bytes, &keys()?, &args.status))
     } else if InclusionProof::recognises(&text) {
         ("inclusion proof", inclusion(&text, &log_key(&args.key)?))
     } else if ConsistencyProof::recognises(&text) {
         ("consistency proof", consistency(&text, &log_key(&args.key)?))
     } else if is(is_statement) {
-        ("statement", statement(&bytes, &args.key))
+        ("statement", statement(&bytes, &keys()?))
     } else if text.trim_start().starts_with('{') {
-        ("signal", signal(&bytes, &args.key))
+        ("signal", signal(&bytes, &keys()?))
     } else {
         bail!("{} is neither a signed signal or statement, a proof, a response, a credential nor a badge", args.file);
     };
@@ -109,8 +111,8 @@ fn in_force(until: Timestamp) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn trust_signals(bytes: &[u8], key: &str) -> Checked {
-    let checked = response::verify(bytes, &keyfile::public_keys(key)?)?;
+fn trust_signals(bytes: &[u8], keys: &[PublicKey]) -> Checked {
+    let checked = response::verify(bytes, keys)?;
     in_force(checked.expires)?;
     let response::Checked { entity, status, action, expires, hash } = checked;
     let advice = action.as_ref().map(|action| format!(", {action}")).unwrap_or_default();
@@ -118,9 +120,8 @@ fn trust_signals(bytes: &[u8], key: &str) -> Checked {
     Ok((sentence, json!({ "entity": entity, "status": status, "action": action, "expires": expires, "hash": hash })))
 }
 
-fn verifiable(bytes: &[u8], key: &str, list: Option<&Path>) -> Checked {
-    let keys = keyfile::public_keys(key)?;
-    let checked = credential::verify(bytes, &keys)?;
+fn verifiable(bytes: &[u8], keys: &[PublicKey], lists: &[PathBuf]) -> Checked {
+    let checked = credential::verify(bytes, keys)?;
     let valid = checked.is_valid_at(now())?;
     ensure!(valid, "its proof holds, but it is not valid now");
     let (subject, issuer) = (&checked.document["credentialSubject"], &checked.document["issuer"]);
@@ -128,40 +129,59 @@ fn verifiable(bytes: &[u8], key: &str, list: Option<&Path>) -> Checked {
     sentence += &format!("\n{}", serde_json::to_string_pretty(subject)?);
     let mut details =
         json!({ "issuer": issuer, "subject": subject, "verification_method": checked.verification_method });
-    match (checked.document.get("credentialStatus"), list) {
-        (Some(status), Some(list)) => {
-            taken_back(status, list, &keys)?;
-            details["revoked"] = json!(false);
-            sentence += "\nNot taken back, as of the list given.";
-        }
-        (Some(status), None) => {
+    let named: Vec<&Value> = match checked.document.get("credentialStatus") {
+        None => Vec::new(),
+        Some(Value::Array(all)) => all.iter().collect(),
+        Some(one) => vec![one],
+    };
+    let lists = lists.iter().map(|path| status_list(path, keys)).collect::<anyhow::Result<Vec<_>>>()?;
+    for (url, _) in &lists {
+        ensure!(
+            named.iter().any(|one| one["statusListCredential"] == *url),
+            "the credential does not name the status list {url}"
+        );
+    }
+    let mut unseen = Vec::new();
+    for status in named {
+        match lists.iter().find(|(url, _)| status["statusListCredential"] == *url) {
+            Some((_, bits)) => not_set(status, bits)?,
             // Offline nobody can see whether it was revoked: say where one could.
-            details["status_not_checked"] = status.clone();
-            let url = status["statusListCredential"].as_str().unwrap_or_default();
-            sentence +=
-                &format!("\nWhether it was taken back was not looked at: give the list at {url} with --status.");
+            None => unseen.push(status["statusListCredential"].clone()),
         }
-        (None, _) => {}
+    }
+    if !unseen.is_empty() {
+        let urls: Vec<&str> = unseen.iter().filter_map(Value::as_str).collect();
+        sentence +=
+            &format!("\nWhether it was taken back was not looked at: give {} with --status.", urls.join(" and "));
+        details["status_not_checked"] = json!(unseen);
+    } else if !lists.is_empty() {
+        details["revoked"] = json!(false);
+        sentence += "\nNot taken back, as of the lists given.";
     }
     Ok((sentence, details))
 }
 
-/// Fails where the list says that the credential with this `status` was taken back.
-fn taken_back(status: &Value, list: &Path, keys: &[PublicKey]) -> anyhow::Result<()> {
-    let bytes = input::file(list, MAX_FILE_BYTES)?;
-    let list = credential::verify(&bytes, keys).with_context(|| format!("status list {}", list.display()))?;
-    ensure!(list.is_valid_at(now())?, "the status list has expired: fetch it again");
-    let named = &status["statusListCredential"];
-    ensure!(*named == list.document["id"], "the credential names another status list: {named}");
+/// A status list, by the address it has.
+fn status_list(path: &Path, keys: &[PublicKey]) -> anyhow::Result<(String, StatusList)> {
+    let bytes = input::file(path, MAX_FILE_BYTES)?;
+    let list = credential::verify(&bytes, keys).with_context(|| format!("status list {}", path.display()))?;
+    ensure!(list.is_valid_at(now())?, "the status list {} has expired: fetch it again", path.display());
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let bits = StatusList::decode(&text(&list.document["credentialSubject"]["encodedList"]))?;
-    let index = text(&status["statusListIndex"]).parse().context("its place in the status list is no number")?;
-    ensure!(!bits.is_revoked(index)?, "its proof holds, but it was taken back");
+    Ok((text(&list.document["id"]), bits))
+}
+
+/// Fails where the bit of `status` is set.
+fn not_set(status: &Value, bits: &StatusList) -> anyhow::Result<()> {
+    let text = |name: &str| status[name].as_str().unwrap_or_default().to_owned();
+    let index = text("statusListIndex").parse().context("its place in the status list is no number")?;
+    let what = if text("statusPurpose") == "suspension" { "is suspended" } else { "was taken back" };
+    ensure!(!bits.is_revoked(index)?, "its proof holds, but it {what}");
     Ok(())
 }
 
-fn picture(svg: &str, key: &str) -> Checked {
-    let claim = badge::verify(svg, &keyfile::public_keys(key)?)?;
+fn picture(svg: &str, keys: &[PublicKey]) -> Checked {
+    let claim = badge::verify(svg, keys)?;
     in_force(claim.expires)?;
     let score = match claim.score {
         _ if claim.revoked => "revoked".to_owned(),
@@ -171,11 +191,10 @@ fn picture(svg: &str, key: &str) -> Checked {
     Ok((format!("{} is {score}; until {}", claim.agent, claim.expires), json!(claim)))
 }
 
-fn statement(bytes: &[u8], key: &str) -> Checked {
+fn statement(bytes: &[u8], keys: &[PublicKey]) -> Checked {
     let statement = Statement::parse(bytes)?;
-    let keys = keyfile::public_keys(key)?;
     let named = statement.key_id();
-    let key = keyfile::find(&keys, named)
+    let key = keyfile::find(keys, named)
         .with_context(|| format!("it is signed by key {named}, which is not the one given"))?;
     statement.verify(key)?;
     let (author, kind) = (statement.author(), statement.kind().key());
@@ -183,11 +202,10 @@ fn statement(bytes: &[u8], key: &str) -> Checked {
     Ok((sentence, json!({ "author": author, "kind": kind, "key_id": named })))
 }
 
-fn signal(bytes: &[u8], key: &str) -> Checked {
+fn signal(bytes: &[u8], keys: &[PublicKey]) -> Checked {
     let signal = Signal::parse(bytes)?;
-    let keys = keyfile::public_keys(key)?;
     let named = signal.key_id();
-    let key = keyfile::find(&keys, named)
+    let key = keyfile::find(keys, named)
         .with_context(|| format!("it is signed by key {named}, which is not the one given"))?;
     signal.verify(key)?;
     let draft = signal.draft();

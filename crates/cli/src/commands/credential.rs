@@ -37,7 +37,7 @@ pub struct RevokeArgs {
 fn office(home: &Home) -> anyhow::Result<Office> {
     let config = home.config()?;
     let key = home.signer()?.context("the authority's key is not here: credentials cannot be signed")?;
-    let settings = home.settings(&config, &[])?;
+    let settings = home.settings(&config.serve, &[])?;
     let public = settings.public_url.trim_end_matches('/');
     let base_url = if public.is_empty() { format!("http://{}", settings.listen) } else { public.to_owned() };
     Ok(Office { issuer: Issuer::new(public.strip_prefix("https://"), &key.public()), key, base_url })

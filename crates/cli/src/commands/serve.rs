@@ -4,7 +4,7 @@ use anyhow::Context;
 use credence_engine::universal::DEFAULT_COVERAGE_FLOOR;
 use credence_protocol::EntityId;
 use credence_server::{
-    App, Setup, telemetry,
+    App, BLOCKING_THREADS, Setup, telemetry,
     tokens::{NewToken, Scope, TokenFile},
 };
 use serde_json::json;
@@ -18,9 +18,6 @@ use crate::{
     home::{Home, clock, now},
     output::Output,
 };
-
-/// Threads that wait for the disk.
-const BLOCKING_THREADS: usize = 64;
 
 #[derive(clap::Args)]
 pub struct Args {
@@ -41,13 +38,18 @@ fn pair(text: &str) -> Result<(String, String), String> {
 }
 
 pub fn run(home: &Home, out: &Output, args: Args) -> Done {
-    let created =
-        if home.config_file().exists() { None } else { Some(init::create(home, None, DEFAULT_COVERAGE_FLOOR)?) };
-    let config = home.config()?;
     let mut flags = args.settings;
     flags.extend(args.listen.map(|address| ("listen".to_owned(), address)));
     flags.extend(args.public_url.map(|url| ("public_url".to_owned(), url)));
-    let settings = home.settings(&config, &flags)?;
+    let exists = home.config_file().exists();
+    let set = if exists { home.config()?.serve } else { toml::Table::new() };
+    let settings = home.settings(&set, &flags)?;
+    // Whatever can be wrong is wrong before anything is made.
+    let listener = std::net::TcpListener::bind(&settings.listen)
+        .and_then(|listener| listener.set_nonblocking(true).map(|()| listener))
+        .with_context(|| format!("cannot listen on {}: choose another with --listen", settings.listen))?;
+    let created = if exists { None } else { Some(init::create(home, None, DEFAULT_COVERAGE_FLOOR)?) };
+    let config = home.config()?;
     let telemetry = telemetry::start(&settings).map_err(anyhow::Error::msg)?;
     let tokens = TokenFile::in_folder(home.path());
     let authority = home.authority()?;
@@ -58,9 +60,7 @@ pub fn run(home: &Home, out: &Output, args: Args) -> Done {
         .build()
         .context("the service could not start")?;
     let done = runtime.block_on(async {
-        let listener = TcpListener::bind(&settings.listen)
-            .await
-            .with_context(|| format!("cannot listen on {}: choose another with --listen", settings.listen))?;
+        let listener = TcpListener::from_std(listener)?;
         let local_url = format!("http://{}", listener.local_addr()?);
         // Once, when there is no token at all: whoever reads this now is the operator. Not before the service can start, lest
         // it be made and never shown.
@@ -70,6 +70,7 @@ pub fn run(home: &Home, out: &Output, args: Args) -> Done {
         } else {
             None
         };
+        let public_url = settings.public_url.clone();
         let setup = Setup {
             authority,
             log: credence_ledger::LogVerifier::parse(&config.log_key)?,
@@ -93,6 +94,9 @@ pub fn run(home: &Home, out: &Output, args: Args) -> Done {
                 text += &format!("Admin token, shown once and not kept: keep it\n  {token}\n");
             }
             text += &format!("Listening on {local_url}\n  try it   {local_url}/docs/\n  log key  {}\n", config.log_key);
+            if local_url.starts_with("http://127.") && public_url.is_empty() {
+                text += "Others cannot reach it there: set public_url before you issue credentials\n";
+            }
             if first.is_some() {
                 text += &format!(
                     "Next: curl -H \"Authorization: Bearer TOKEN\" -H \"Content-Type: application/json\" -d '{{\"agent\":\"my-agent\"}}' {local_url}/v1/agents\n"
@@ -100,14 +104,14 @@ pub fn run(home: &Home, out: &Output, args: Args) -> Done {
             }
             text
         })?;
-        credence_server::serve(Arc::clone(&app), listener, async move {
+        let stop = async move {
             tokio::select! {
                 _ = terminate.recv() => {}
                 _ = interrupt.recv() => {}
             }
-        })
-        .await;
-        anyhow::Ok(())
+        };
+        let ended = credence_server::serve(Arc::clone(&app), listener, stop).await;
+        ended.map_err(anyhow::Error::msg).context("the service ended, and not everything could be kept")
     });
     // Whatever still waits (a client that never ends its request) must not keep the process.
     runtime.shutdown_timeout(std::time::Duration::from_secs(5));

@@ -15,7 +15,7 @@ use utoipa::{IntoParams, ToSchema};
 use super::{MAX_PAGE, created, json};
 use crate::{
     app::App,
-    extract::{Admin, Json, Params, Part},
+    extract::{Admin, Json, Nothing, Params, Part},
     problem::Problem,
     schema::{Agent, AgentList, Errors, Recorded, RecordedScore},
 };
@@ -123,7 +123,11 @@ pub(crate) fn recorded(row: ScoreRow) -> RecordedScore {
 /// One agent, by its id or alias
 #[utoipa::path(get, path = "/v1/agents/{agent}", tag = "agents", params(("agent" = String, Path, description = "An id or alias")),
     responses((status = 200, body = Agent), Errors))]
-pub(crate) async fn show(State(app): State<Arc<App>>, Part(agent): Part<String>) -> Result<Response, Problem> {
+pub(crate) async fn show(
+    State(app): State<Arc<App>>,
+    Part(agent): Part<String>,
+    _: Params<Nothing>,
+) -> Result<Response, Problem> {
     let found = app
         .read(move |_, view| {
             let id = query::resolve(view, &agent)?;
@@ -174,6 +178,7 @@ pub(crate) async fn register(
 
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
+#[schema(as = NewStanding)]
 pub(crate) struct Standing {
     /// Take the standing back (true), or give it back (false).
     revoked: bool,

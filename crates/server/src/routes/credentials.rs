@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use axum::{
     extract::State,
-    http::{HeaderValue, header},
+    http::{HeaderValue, StatusCode, header},
     response::Response,
 };
+use credence_output::status_list::Purpose;
 use credence_pipeline::{
     credentials::{self, CredentialRow},
     query,
@@ -19,7 +20,7 @@ use utoipa::ToSchema;
 use super::{created, json};
 use crate::{
     app::App,
-    extract::{Admin, Json, Part},
+    extract::{Admin, Json, Nothing, Params, Part},
     problem::Problem,
     schema::{Errors, Recorded},
 };
@@ -57,7 +58,8 @@ pub(crate) struct VerifiableCredential {
     valid_until: String,
     #[schema(rename = "credentialSubject", value_type = Object)]
     subject: Value,
-    #[schema(rename = "credentialStatus", value_type = Option<Object>)]
+    /// Where its bits are: one list for revocation, one for suspension.
+    #[schema(rename = "credentialStatus", value_type = Option<Vec<Object>>)]
     status: Option<Value>,
     #[schema(value_type = Object)]
     proof: Value,
@@ -76,6 +78,11 @@ pub(crate) async fn issue(
     _: Admin,
     Json(Wanted { agent, days }): Json<Wanted>,
 ) -> Result<Response, Problem> {
+    app.signs()?;
+    if app.office.base_url.starts_with("http://0.0.0.0") || app.office.base_url.starts_with("http://[::]") {
+        let detail = "a credential names where its status list is: the operator has to set public_url first";
+        return Err(Problem::new(StatusCode::CONFLICT, "no_public_url", detail));
+    }
     let days = days.unwrap_or(DAYS);
     if !(1..=MAX_DAYS).contains(&days) {
         return Err(Problem::unprocessable("invalid_days", format!("days: between 1 and {MAX_DAYS}")));
@@ -104,11 +111,13 @@ pub(crate) struct CredentialRecord {
     digest: String,
     /// Its place in the status lists.
     index: u64,
-    /// Taken back, by itself or with its agent's standing.
+    /// Taken back, for good.
     revoked: bool,
+    /// Does not hold at present: its agent's standing is revoked.
+    suspended: bool,
 }
 
-fn record(id: Uuid, row: &CredentialRow, revoked: bool) -> CredentialRecord {
+fn record(id: Uuid, row: &CredentialRow, suspended: bool) -> CredentialRecord {
     CredentialRecord {
         credential: id.to_string(),
         agent: row.agent.to_string(),
@@ -117,7 +126,8 @@ fn record(id: Uuid, row: &CredentialRow, revoked: bool) -> CredentialRecord {
         valid_until: row.valid_until.to_string(),
         digest: row.digest.clone(),
         index: row.index,
-        revoked,
+        revoked: row.revoked.is_some(),
+        suspended,
     }
 }
 
@@ -134,7 +144,7 @@ pub(crate) async fn show(State(app): State<Arc<App>>, Part(id): Part<String>) ->
     let shown = app
         .read(move |_, view| {
             let row = credentials::find(view, id)?;
-            Ok(record(id, &row, credentials::is_revoked(view, &row)?))
+            Ok(record(id, &row, credentials::is_suspended(view, &row)?))
         })
         .await?;
     json(&shown)
@@ -172,13 +182,17 @@ pub(crate) struct Credentials {
 /// An agent's credentials, newest first
 #[utoipa::path(get, path = "/v1/agents/{agent}/credentials", tag = "answers", params(("agent" = String, Path)),
     responses((status = 200, body = Credentials), Errors))]
-pub(crate) async fn of_agent(State(app): State<Arc<App>>, Part(agent): Part<String>) -> Result<Response, Problem> {
+pub(crate) async fn of_agent(
+    State(app): State<Arc<App>>,
+    Part(agent): Part<String>,
+    _: Params<Nothing>,
+) -> Result<Response, Problem> {
     let shown = app
         .read(move |_, view| {
             let agent = query::resolve(view, &agent)?;
             let mut listed = Vec::new();
             for (id, row) in credentials::of_agent(view, &agent, MAX_LISTED)? {
-                listed.push(record(id, &row, credentials::is_revoked(view, &row)?));
+                listed.push(record(id, &row, credentials::is_suspended(view, &row)?));
             }
             Ok(Credentials { agent: agent.to_string(), credentials: listed })
         })
@@ -186,14 +200,30 @@ pub(crate) async fn of_agent(State(app): State<Arc<App>>, Part(agent): Part<Stri
     json(&shown)
 }
 
-/// Which credentials were taken back: a signed BitstringStatusList
+/// Which credentials were taken back for good: a signed BitstringStatusList
 #[utoipa::path(get, path = "/v1/status-lists/{list}", tag = "answers", params(("list" = u64, Path, maximum = 1000000)),
     responses((status = 200, body = VerifiableCredential, content_type = "application/vc"), Errors))]
 pub(crate) async fn status_list(State(app): State<Arc<App>>, Part(list): Part<String>) -> Result<Response, Problem> {
+    signed_list(app, &list, Purpose::Revocation).await
+}
+
+/// Which credentials do not hold at present, because their agent's standing is revoked: a signed BitstringStatusList
+#[utoipa::path(get, path = "/v1/suspension-lists/{list}", tag = "answers", params(("list" = u64, Path, maximum = 1000000)),
+    responses((status = 200, body = VerifiableCredential, content_type = "application/vc"), Errors))]
+pub(crate) async fn suspension_list(
+    State(app): State<Arc<App>>,
+    Part(list): Part<String>,
+) -> Result<Response, Problem> {
+    signed_list(app, &list, Purpose::Suspension).await
+}
+
+async fn signed_list(app: Arc<App>, list: &str, purpose: Purpose) -> Result<Response, Problem> {
+    app.signs()?;
     let none = || Problem::not_found("no_such_list", "there is no such status list");
     let list: u64 = list.parse().ok().filter(|list| *list <= 1_000_000).ok_or_else(none)?;
     let now = app.now();
-    let signed = app.read(move |app, view| Ok(credentials::status_list(view, &app.office, list, now)?)).await?;
+    let signed =
+        app.read(move |app, view| Ok(credentials::status_list(view, &app.office, purpose, list, now)?)).await?;
     let mut response = as_credential(json(&signed.ok_or_else(none)?)?);
     response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("public, max-age=60"));
     Ok(response)

@@ -2,14 +2,13 @@
 
 use std::sync::Arc;
 
-use axum::{extract::State, response::Response};
+use axum::{extract::State, http::StatusCode, response::Response};
 use credence_pipeline::{
-    query,
+    domains, query,
     tables::{self, AgentRow},
 };
-use credence_protocol::{AUTHORITY_SOURCE, EntityId, SignalDraft, SignedTime, Tag, Uuid, strict::StrictValue};
+use credence_protocol::EntityId;
 use serde::{Deserialize, Serialize};
-use serde_json::json;
 use utoipa::ToSchema;
 
 use super::created;
@@ -59,6 +58,7 @@ pub(crate) async fn challenge(
     Part(agent): Part<String>,
     Json(Address { address }): Json<Address>,
 ) -> Result<Response, Problem> {
+    app.signs()?;
     let (agent, host) = agent_and_host(&app, agent, address).await?;
     let expires = app.now().plus_seconds(HOLDS_SECONDS);
     created(&Challenge {
@@ -77,28 +77,25 @@ pub(crate) async fn verify(
     Part(agent): Part<String>,
     Json(Address { address }): Json<Address>,
 ) -> Result<Response, Problem> {
+    app.signs()?;
     let (agent, host) = agent_and_host(&app, agent, address).await?;
+    let now = app.now();
+    let (who, at) = (agent.clone(), host.clone());
+    // Proved lately: asking again changes nothing, and asks nobody.
+    if let Some(seq) = app.read(move |_, view| Ok(domains::lately(view, &who, &at, now)?)).await? {
+        return created(&Accepted { seq, known: true, remark: None });
+    }
+    let lookup = Arc::clone(&app.lookups).try_acquire_owned().map_err(|_| {
+        let detail = "as many domains are being looked at as this service takes: come back in a few seconds";
+        Problem::new(StatusCode::SERVICE_UNAVAILABLE, "overloaded", detail).retry_after(5)
+    })?;
     let allow_loopback = app.settings.allow_loopback_domains;
-    domain::look(Look { key: &app.office.key, agent: &agent, host: &host, allow_loopback, now: app.now() }).await?;
+    let look = Look { key: &app.office.key, agent: &agent, host: &host, allow_loopback, now };
+    domain::look(look, lookup).await?;
     let admitted = app
-        .work(move |app| {
-            let evidence = json!({ "method": "well-known", "host": host });
-            let draft = SignalDraft {
-                id: Uuid::now_v7(),
-                agent,
-                source: EntityId::new(AUTHORITY_SOURCE)?,
-                tags: vec![Tag::new("identity_domain")?],
-                value: 100.0,
-                stddev: 0.0,
-                observed_at: SignedTime::from(app.now()),
-                supersedes: None,
-                evidence: Some(StrictValue(evidence)),
-            };
-            let signal = draft.sign(&app.office.key)?;
-            match app.authority.submit(signal.canonical().as_bytes())? {
-                Ok(admitted) => Ok(admitted),
-                Err(rejection) => Err(Problem::from(&rejection)),
-            }
+        .work(move |app| match app.authority.record_domain(&agent, &host, &app.office.key)? {
+            Ok(admitted) => Ok(admitted),
+            Err(rejection) => Err(Problem::from(&rejection)),
         })
         .await?;
     created(&Accepted { seq: admitted.seq, known: admitted.known, remark: None })

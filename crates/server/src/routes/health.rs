@@ -48,20 +48,22 @@ pub(crate) async fn healthz() -> &'static str {
     "ok\n"
 }
 
-/// Whether the service can do its work: the ledger can be read, and it is not about to stop
+/// Whether the service can do its work: the ledger can be read and written, its key may sign, and it is not about to stop
 #[utoipa::path(get, path = "/readyz", tag = "service", responses((status = 200, body = String, content_type = "text/plain"), Errors))]
 pub(crate) async fn readyz(State(app): State<Arc<App>>) -> Result<&'static str, Problem> {
     let not_ready = |why: &str| Problem::new(StatusCode::SERVICE_UNAVAILABLE, "not_ready", why).retry_after(1);
     if *app.closing.borrow() {
         return Err(not_ready("the service is about to stop"));
     }
+    app.signs()?;
+    app.work(|app| Ok(app.authority.flush()?)).await.map_err(|_| not_ready("the ledger cannot be written"))?;
     app.read(|_, view| Ok(view.size()?)).await.map_err(|_| not_ready("the ledger cannot be read"))?;
     Ok("ready\n")
 }
 
 /// Numbers for an operator
-#[utoipa::path(get, path = "/metrics", tag = "service", responses((status = 200, body = String, content_type = "text/plain"), Errors))]
+#[utoipa::path(get, path = "/metrics", tag = "service", responses((status = 200, body = String, content_type = "application/openmetrics-text"), Errors))]
 pub(crate) async fn metrics(State(app): State<Arc<App>>) -> Response {
-    let kind = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
+    let kind = HeaderValue::from_static("application/openmetrics-text; version=1.0.0; charset=utf-8");
     ([(header::CONTENT_TYPE, kind)], app.metrics_text()).into_response()
 }

@@ -2,10 +2,10 @@
 
 use std::{ops::ControlFlow, sync::Arc};
 
-use axum::{extract::State, response::Response};
+use axum::{extract::State, http::StatusCode, response::Response};
 use credence_ledger::Scan;
 use credence_pipeline::tables::{self, KeyRow};
-use credence_protocol::{EntityId, KeyId, PublicKey};
+use credence_protocol::{AUTHORITY_SOURCE, EntityId, KeyId, PublicKey};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
@@ -92,18 +92,31 @@ pub(crate) struct Registration {
     public_key: String,
 }
 
+#[derive(Serialize, ToSchema)]
+#[schema(as = RegisteredKey)]
+pub(crate) struct Registered {
+    /// What the key is called in signals and statements: its RFC 7638 thumbprint.
+    key_id: String,
+    seq: u64,
+}
+
 /// Registers a public key of a source or an agent
 #[utoipa::path(post, path = "/v1/keys", tag = "registry", request_body = Registration,
-    responses((status = 201, body = Recorded), Errors), security(("token" = ["admin"])))]
+    responses((status = 201, body = Registered), Errors), security(("token" = ["admin"])))]
 pub(crate) async fn add(
     State(app): State<Arc<App>>,
     _: Admin,
     Json(Registration { source, public_key }): Json<Registration>,
 ) -> Result<Response, Problem> {
+    if source.as_str() == AUTHORITY_SOURCE {
+        let detail =
+            "keys of the authority itself are changed where its folder is (`credence keys rotate`), not over HTTP";
+        return Err(Problem::new(StatusCode::FORBIDDEN, "not_over_http", detail));
+    }
     let key =
         PublicKey::parse(&public_key).map_err(|e| Problem::unprocessable("invalid_key", format!("public_key: {e}")))?;
     let seq = app.work(move |app| Ok(app.authority.add_key(&key, source)?)).await?;
-    created(&Recorded { seq })
+    created(&Registered { key_id: key.id().to_string(), seq })
 }
 
 #[derive(Deserialize, ToSchema)]

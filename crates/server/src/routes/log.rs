@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use axum::{
-    extract::State,
+    extract::{Request, State},
     http::{HeaderValue, header},
     response::{IntoResponse, Response},
 };
 use credence_ledger::{
     Checkpoint, View,
-    proof::{self, InclusionProof},
+    proof::{self, ConsistencyProof, InclusionProof},
     tiles::Resource,
 };
 use credence_pipeline::tables;
@@ -20,7 +20,7 @@ use utoipa::{IntoParams, ToSchema};
 use super::json;
 use crate::{
     app::App,
-    extract::{Params, Part},
+    extract::{Params, Part, is_media_type, unsupported, whole},
     problem::Problem,
     schema::Errors,
 };
@@ -175,4 +175,26 @@ pub(crate) async fn consistency(
         })
         .await?;
     json(&shown)
+}
+
+/// Bytes of a checkpoint, cosignatures included.
+const MAX_CHECKPOINT: usize = 16 * 1024;
+
+/// Proves that the log extends a checkpoint that somebody kept, as a file that `credence check` verifies offline
+#[utoipa::path(post, path = "/v1/log/consistency", tag = "log", request_body(content = String, content_type = "text/plain", description = "The older signed checkpoint"),
+    responses((status = 200, body = String, content_type = "text/plain"), Errors))]
+pub(crate) async fn consistency_with(State(app): State<Arc<App>>, request: Request) -> Result<Response, Problem> {
+    if !is_media_type(request.headers(), "text/plain") {
+        return Err(unsupported("text/plain"));
+    }
+    let bytes = whole(request.into_body(), MAX_CHECKPOINT).await?;
+    let wrong = |why: &dyn std::fmt::Display| Problem::unprocessable("invalid_checkpoint", why.to_string());
+    let older = String::from_utf8(bytes.to_vec()).map_err(|e| wrong(&e))?;
+    let size = Checkpoint::open(&older, &app.log).map_err(|e| wrong(&e))?.size;
+    app.read(move |app, view| {
+        let newer = view.checkpoint()?.unwrap_or_default();
+        let hashes = proof::consistency(size, Checkpoint::open(&newer, &app.log)?.size, view)?;
+        Ok(as_text(ConsistencyProof { hashes, older, newer }.to_text()))
+    })
+    .await
 }

@@ -28,6 +28,7 @@ use axum::{
 };
 use bytes::Bytes;
 use serde::Serialize;
+use serde_json::Value;
 use utoipa::{
     Modify, OpenApi,
     openapi::{
@@ -116,12 +117,13 @@ fn described() -> OpenApiRouter<Arc<App>> {
         .routes(routes!(credentials::revoke))
         .routes(routes!(credentials::of_agent))
         .routes(routes!(credentials::status_list))
+        .routes(routes!(credentials::suspension_list))
         .routes(routes!(log::checkpoint))
         .routes(routes!(log::tile))
         .routes(routes!(log::entry))
         .routes(routes!(log::proof))
         .routes(routes!(log::response_proof))
-        .routes(routes!(log::consistency))
+        .routes(routes!(log::consistency, log::consistency_with))
         .routes(routes!(events::events))
         .routes(routes!(well_known::jwks))
         .routes(routes!(well_known::did))
@@ -136,7 +138,7 @@ fn described() -> OpenApiRouter<Arc<App>> {
 /// The whole service.
 pub(crate) fn router(app: Arc<App>, more: Router<Arc<App>>) -> Router {
     let (router, doc) = described().split_for_parts();
-    let doc = Bytes::from(doc.to_json().unwrap_or_default());
+    let doc = Bytes::from(finished(&doc).to_string());
     router
         .route("/openapi.json", get(move || async move { json_bytes(doc) }))
         // OpenAPI has no parameter that spans slashes: described as /log/tile/{path}.
@@ -160,7 +162,27 @@ pub(crate) fn router(app: Arc<App>, more: Router<Arc<App>>) -> Router {
 
 /// The description of every route, as JSON.
 pub fn openapi() -> String {
-    described().to_openapi().to_json().unwrap_or_default()
+    finished(&described().to_openapi()).to_string()
+}
+
+/// The description with what generators need: a name of its own for each operation, a description of each response.
+fn finished(doc: &openapi::OpenApi) -> Value {
+    let mut doc = serde_json::to_value(doc).unwrap_or_default();
+    let paths = doc["paths"].as_object_mut().into_iter().flatten();
+    for (path, item) in paths {
+        for (method, operation) in item.as_object_mut().into_iter().flatten() {
+            let words = path.split(|c: char| !c.is_ascii_alphanumeric()).filter(|word| !word.is_empty());
+            let name: Vec<&str> = std::iter::once(method.as_str()).chain(words).collect();
+            operation["operationId"] = Value::String(name.join("_"));
+            let says = operation["summary"].clone();
+            for (_, response) in operation["responses"].as_object_mut().into_iter().flatten() {
+                if response["description"].as_str().is_none_or(str::is_empty) {
+                    response["description"] = says.clone();
+                }
+            }
+        }
+    }
+    doc
 }
 
 /// JSON that changes with the ledger.

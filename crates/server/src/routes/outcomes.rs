@@ -1,9 +1,16 @@
 //! What really happened after someone relied on an agent.
 
-use std::sync::Arc;
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use axum::{extract::State, response::Response};
-use credence_pipeline::{outcomes, query, record::OutcomeRecord};
+use bytes::Bytes;
+use credence_pipeline::{
+    outcomes::{self, NewOutcome},
+    query,
+};
 use credence_protocol::{Timestamp, Uuid};
 use serde::Deserialize;
 use utoipa::{IntoParams, ToSchema};
@@ -15,6 +22,9 @@ use crate::{
     problem::Problem,
     schema::{Accepted, Errors},
 };
+
+/// How long the curve over all agents is given again.
+const CURVE_HOLDS: Duration = Duration::from_secs(2);
 
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
@@ -45,19 +55,18 @@ pub(crate) async fn report(
     Ingest(token): Ingest,
     Json(outcome): Json<Reported>,
 ) -> Result<Response, Problem> {
-    let now = app.now();
     let admitted = app
         .work(move |app| {
             let Reported { id, agent, good, relied_at, response } = outcome;
-            let record = OutcomeRecord {
+            let new = NewOutcome {
                 id: id.unwrap_or_else(Uuid::now_v7),
                 agent: query::resolve(&*app.authority.ledger().view()?, &agent)?,
                 good,
-                relied_at: relied_at.unwrap_or(now),
+                relied_at,
                 reporter: token.name.clone(),
                 response,
             };
-            Ok(app.authority.record_outcome(record)?)
+            Ok(app.authority.record_outcome(new)?)
         })
         .await?;
     created(&Accepted { seq: admitted.seq, known: admitted.known, remark: None })
@@ -106,11 +115,21 @@ pub(crate) async fn calibration(
     State(app): State<Arc<App>>,
     Params(Of { agent }): Params<Of>,
 ) -> Result<Response, Problem> {
-    let curve = app
-        .read(move |_, view| {
-            let agent = agent.map(|agent| query::resolve(view, &agent)).transpose()?;
-            Ok(outcomes::reliability(view, agent.as_ref())?)
-        })
-        .await?;
+    let Some(agent) = agent else { return whole_curve(&app).await };
+    let curve = app.read(move |_, view| Ok(outcomes::reliability(view, Some(&query::resolve(view, &agent)?))?)).await?;
     json(&curve)
+}
+
+/// The curve over all agents: made once for everyone who asks within some seconds, by one at a time.
+async fn whole_curve(app: &Arc<App>) -> Result<Response, Problem> {
+    let mut kept = app.curve.lock().await;
+    if let Some((made, body)) = &*kept
+        && made.elapsed() < CURVE_HOLDS
+    {
+        return Ok(super::json_bytes(body.clone()));
+    }
+    let curve = app.read(|_, view| Ok(outcomes::reliability(view, None)?)).await?;
+    let body = Bytes::from(serde_json::to_vec(&curve).map_err(|e| Problem::internal(&e))?);
+    *kept = Some((Instant::now(), body.clone()));
+    Ok(super::json_bytes(body))
 }

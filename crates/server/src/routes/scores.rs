@@ -4,7 +4,10 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use axum::{extract::State, response::Response};
 use credence_engine::{hcs25::output_verification::Window, reputation::stddev};
-use credence_pipeline::{derive, query, reputation, summaries};
+use credence_pipeline::{
+    derive, query, reputation, summaries,
+    tables::{self, AgentRow},
+};
 use credence_protocol::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -13,7 +16,7 @@ use utoipa::{IntoParams, ToSchema};
 use super::{agents, json as respond};
 use crate::{
     app::App,
-    extract::{Params, Part},
+    extract::{Nothing, Params, Part},
     problem::Problem,
     schema::{AnyScore, Errors, Explanation, History},
 };
@@ -83,7 +86,11 @@ fn parse_weights(text: &str) -> Result<BTreeMap<String, f64>, Problem> {
 /// Why an agent's score is what it is
 #[utoipa::path(get, path = "/v1/agents/{agent}/explain", tag = "agents", params(("agent" = String, Path)),
     responses((status = 200, body = Explanation), Errors))]
-pub(crate) async fn explain(State(app): State<Arc<App>>, Part(agent): Part<String>) -> Result<Response, Problem> {
+pub(crate) async fn explain(
+    State(app): State<Arc<App>>,
+    Part(agent): Part<String>,
+    _: Params<Nothing>,
+) -> Result<Response, Problem> {
     let explained = app.read(move |app, view| Ok(app.reading().explain(view, &query::resolve(view, &agent)?)?)).await?;
     respond(&explained)
 }
@@ -110,7 +117,8 @@ pub(crate) async fn history(
         .read(move |_, view| {
             let id = query::resolve(view, &agent)?;
             let scores = query::history(view, &id, limit)?.into_iter().map(agents::recorded).collect();
-            Ok(History { agent: id.to_string(), scores })
+            let row: Option<AgentRow> = tables::get(view, tables::AGENTS, id.as_str())?;
+            Ok(History { agent: id.to_string(), revoked: row.is_some_and(|row| row.revoked.is_some()), scores })
         })
         .await?;
     respond(&shown)

@@ -1,6 +1,9 @@
 //! Signals: one, a batch, or bulk as JSON Lines.
 
-use std::sync::Arc;
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use axum::{
     body::Body,
@@ -15,10 +18,10 @@ use serde_json::value::RawValue;
 use super::{created, json};
 use crate::{
     app::App,
-    edge::NDJSON,
-    extract::{Ingest, media_type, next_part, unsupported, whole},
+    edge::{NDJSON, too_slow},
+    extract::{Ingest, invalid, is_media_type, next_part, unsupported, whole},
     problem::Problem,
-    schema::{Accepted, Batch, Errors, Item, ItemError, Submitted},
+    schema::{Accepted, Batch, Errors, Item, ItemError, OneOrManySignals},
 };
 
 /// Signals in one JSON array.
@@ -32,24 +35,28 @@ const MAX_LINE: usize = 16 * 1024;
 /// `application/x-ndjson`: a signal a line, a result a line. An answer means durable. What was admitted before is admitted
 /// again as the same entry.
 #[utoipa::path(post, path = "/v1/signals", tag = "signals",
-    request_body(content((serde_json::Value = "application/json"), (String = "application/x-ndjson")), description = "Signed signals"),
-    responses((status = 201, body = Accepted), (status = 200, content((Submitted = "application/json"), (String = "application/x-ndjson"))), Errors),
+    request_body(content((OneOrManySignals = "application/json"), (String = "application/x-ndjson")), description = "Signed signals"),
+    responses((status = 201, body = Accepted), (status = 200, content((Batch = "application/json"), (String = "application/x-ndjson"))), Errors),
     security(("token" = ["ingest"])))]
 pub(crate) async fn submit(State(app): State<Arc<App>>, _: Ingest, request: Request) -> Result<Response, Problem> {
-    match media_type(request.headers()) {
-        Some("application/json") => array_or_one(app, request.into_body()).await,
-        Some(NDJSON) => bulk(app, request.into_body()).await,
-        _ => Err(unsupported("application/json or application/x-ndjson")),
+    if is_media_type(request.headers(), "application/json") {
+        array_or_one(app, request.into_body()).await
+    } else if is_media_type(request.headers(), NDJSON) {
+        bulk(app, request.into_body()).await
+    } else {
+        Err(unsupported("application/json or application/x-ndjson"))
     }
 }
 
 async fn array_or_one(app: Arc<App>, body: Body) -> Result<Response, Problem> {
     let bytes = whole(body, app.settings.max_body_bytes).await?;
     if bytes.iter().find(|b| !b.is_ascii_whitespace()) != Some(&b'[') {
-        let verdict = app.work(move |app| Ok(app.authority.submit(&bytes)?)).await?;
+        let signal = bytes.clone();
+        let verdict = app.work(move |app| Ok(app.authority.submit(&signal)?)).await?;
         count(&app, &verdict);
         return match verdict {
             Ok(admitted) => created(&Accepted { seq: admitted.seq, known: admitted.known, remark: None }),
+            Err(rejection) if rejection.code() == "malformed" => Err(invalid(&bytes, &rejection.to_string())),
             Err(rejection) => Err(Problem::from(&rejection)),
         };
     }
@@ -100,9 +107,13 @@ fn item(verdict: Verdict, line: Option<u64>) -> Item {
 /// last line of the answer says where it ended.
 async fn bulk(app: Arc<App>, mut body: Body) -> Result<Response, Problem> {
     let patience = app.settings.request_time();
+    let (since, longest) = (Instant::now(), Duration::from_secs(app.settings.bulk_seconds));
     let mut lines = Lines::default();
     let mut results: Vec<Item> = Vec::new();
     let ended = loop {
+        if since.elapsed() > longest {
+            break Err(too_slow());
+        }
         let part = match next_part(&mut body, patience).await {
             Ok(part) => part,
             Err(problem) => break Err(problem),
@@ -130,8 +141,9 @@ async fn bulk(app: Arc<App>, mut body: Body) -> Result<Response, Problem> {
         if results.is_empty() {
             return Err(problem);
         }
-        let error = ItemError { code: problem.code.to_owned(), detail: problem.detail().to_owned() };
-        results.push(Item { seq: None, known: None, error: Some(error), line: Some(lines.count + 1) });
+        // What follows the last result was not admitted: from there on it can be sent again.
+        let line = results.last().and_then(|last| last.line).map_or(1, |last| last + 1);
+        results.push(refused(&problem, Some(line)));
     }
     let mut text = String::new();
     for result in &results {
@@ -141,11 +153,22 @@ async fn bulk(app: Arc<App>, mut body: Body) -> Result<Response, Problem> {
     Ok(([(header::CONTENT_TYPE, HeaderValue::from_static(NDJSON))], text).into_response())
 }
 
+fn refused(problem: &Problem, line: Option<u64>) -> Item {
+    let error = ItemError { code: problem.code.to_owned(), detail: problem.detail().to_owned() };
+    Item { seq: None, known: None, error: Some(error), line }
+}
+
 async fn flush(app: &Arc<App>, lines: &mut Lines, results: &mut Vec<Item>) -> Result<(), Problem> {
     let batch = std::mem::take(&mut lines.ready);
-    let (numbers, signals): (Vec<u64>, Vec<Vec<u8>>) = batch.into_iter().unzip();
-    let admitted = admit(app, signals, None).await?;
-    results.extend(admitted.into_iter().zip(numbers).map(|(item, line)| Item { line: Some(line), ..item }));
+    let signals = batch.iter().filter_map(|(_, line)| line.clone().ok()).collect();
+    let mut admitted = admit(app, signals, None).await?.into_iter();
+    for (number, line) in batch {
+        let item = match line {
+            Ok(_) => admitted.next().map(|item| Item { line: Some(number), ..item }),
+            Err(problem) => Some(refused(&problem, Some(number))),
+        };
+        results.extend(item);
+    }
     Ok(())
 }
 
@@ -153,11 +176,11 @@ async fn flush(app: &Arc<App>, lines: &mut Lines, results: &mut Vec<Item>) -> Re
 #[derive(Default)]
 struct Lines {
     rest: BytesMut,
-    /// Lines that are whole, with their numbers; blank ones are passed over.
-    ready: Vec<(u64, Vec<u8>)>,
+    /// Lines that are whole, with their numbers, or what is wrong with them; blank ones are passed over.
+    ready: Vec<(u64, Result<Vec<u8>, Problem>)>,
     count: u64,
-    /// Those that were not blank.
-    taken: usize,
+    /// The line at hand is too long: its rest is passed over.
+    skipping: bool,
 }
 
 impl Lines {
@@ -169,32 +192,30 @@ impl Lines {
             self.add(&line[..end], most)?;
         }
         if self.rest.len() > MAX_LINE {
-            return Err(self.too_long());
+            self.skipping = true;
+            self.rest.clear();
         }
         Ok(())
     }
 
     fn add(&mut self, line: &[u8], most: usize) -> Result<(), Problem> {
         let line = line.trim_ascii();
-        if line.len() > MAX_LINE {
-            return Err(self.too_long());
-        }
-        self.count += 1;
-        if line.is_empty() {
-            return Ok(());
-        }
-        self.taken += 1;
-        if self.taken > most {
-            self.count -= 1;
+        let too_long = std::mem::take(&mut self.skipping) || line.len() > MAX_LINE;
+        if self.count == most as u64 {
+            if line.is_empty() && !too_long {
+                return Ok(());
+            }
             let detail = format!("more than {most} lines at once: send the rest in another request");
             return Err(Problem::unprocessable("too_many_items", detail));
         }
-        self.ready.push((self.count, line.to_vec()));
+        self.count += 1;
+        if too_long {
+            let detail = format!("the line is longer than {MAX_LINE} bytes");
+            let problem = Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "too_large", detail);
+            self.ready.push((self.count, Err(problem)));
+        } else if !line.is_empty() {
+            self.ready.push((self.count, Ok(line.to_vec())));
+        }
         Ok(())
-    }
-
-    fn too_long(&self) -> Problem {
-        let detail = format!("line {} is longer than {MAX_LINE} bytes", self.count + 1);
-        Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "too_large", detail)
     }
 }

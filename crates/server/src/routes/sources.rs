@@ -14,7 +14,7 @@ use utoipa::ToSchema;
 use super::{created, json};
 use crate::{
     app::App,
-    extract::{Admin, Json, Part},
+    extract::{Admin, Json, Nothing, Params, Part},
     problem::Problem,
     schema::{Errors, Recorded},
 };
@@ -37,7 +37,7 @@ pub(crate) struct Sources {
 
 /// All sources
 #[utoipa::path(get, path = "/v1/sources", tag = "registry", responses((status = 200, body = Sources), Errors))]
-pub(crate) async fn list(State(app): State<Arc<App>>) -> Result<Response, Problem> {
+pub(crate) async fn list(State(app): State<Arc<App>>, _: Params<Nothing>) -> Result<Response, Problem> {
     let rows = app.read(|_, view| Ok(tables::all::<SourceRow>(view, tables::SOURCES)?)).await?;
     let shown = |(source, row): (String, SourceRow)| Source {
         source,
@@ -112,17 +112,6 @@ pub(crate) async fn change(
     if weight.is_none() && methodology.is_none() && owner.is_none() {
         return Err(Problem::unprocessable("nothing_new", "say at least one of weight, methodology and owner"));
     }
-    let seq = app
-        .work(move |app| {
-            let mut seq = None;
-            if let Some(weight) = weight {
-                seq = Some(app.authority.set_weight(source.clone(), weight)?);
-            }
-            if methodology.is_some() || owner.is_some() {
-                seq = Some(app.authority.describe_source(source, methodology, owner)?);
-            }
-            Ok(seq.unwrap_or_default())
-        })
-        .await?;
+    let seq = app.work(move |app| Ok(app.authority.change_source(source, weight, methodology, owner)?)).await?;
     json(&Recorded { seq })
 }

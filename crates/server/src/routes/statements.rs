@@ -17,7 +17,7 @@ use utoipa::ToSchema;
 use super::{MAX_PAGE, created, json as respond};
 use crate::{
     app::App,
-    extract::{Ingest, Part, Raw},
+    extract::{Ingest, Nothing, Params, Part, Raw, invalid},
     problem::Problem,
     schema::{Accepted, Errors},
 };
@@ -43,8 +43,7 @@ async fn admit(app: Arc<App>, body: Raw, wanted: Option<StatementKind>) -> Resul
     let published = app
         .work(move |app| {
             if let Some(wanted) = wanted {
-                let kind =
-                    Statement::parse(&body.0).map_err(|e| Problem::bad_request("malformed", e.to_string()))?.kind();
+                let kind = Statement::parse(&body.0).map_err(|e| invalid(&body.0, &e.to_string()))?.kind();
                 if kind != wanted {
                     let detail = format!("a {} belongs elsewhere: this takes a {}", kind.key(), wanted.key());
                     return Err(Problem::unprocessable("wrong_kind", detail));
@@ -52,6 +51,7 @@ async fn admit(app: Arc<App>, body: Raw, wanted: Option<StatementKind>) -> Resul
             }
             match app.authority.publish(&body.0)? {
                 Ok(published) => Ok(published),
+                Err(rejection) if rejection.code() == "malformed" => Err(invalid(&body.0, &rejection.to_string())),
                 Err(rejection) => Err(Problem::from(&rejection)),
             }
         })
@@ -151,6 +151,7 @@ pub(crate) struct ContractState {
 pub(crate) async fn agent_contracts(
     State(app): State<Arc<App>>,
     Part(agent): Part<String>,
+    _: Params<Nothing>,
 ) -> Result<Response, Problem> {
     let shown = app
         .read(move |_, view| {
@@ -194,7 +195,11 @@ pub(crate) struct Review {
 /// Reviews of an agent that count
 #[utoipa::path(get, path = "/v1/agents/{agent}/reviews", tag = "reputation", params(("agent" = String, Path)),
     responses((status = 200, body = AgentReviews), Errors))]
-pub(crate) async fn agent_reviews(State(app): State<Arc<App>>, Part(agent): Part<String>) -> Result<Response, Problem> {
+pub(crate) async fn agent_reviews(
+    State(app): State<Arc<App>>,
+    Part(agent): Part<String>,
+    _: Params<Nothing>,
+) -> Result<Response, Problem> {
     let shown = app
         .read(move |_, view| {
             let agent = query::resolve(view, &agent)?;

@@ -49,7 +49,7 @@ pub(crate) struct Profile {
 #[utoipa::path(get, path = "/v1/tools", tag = "verification", responses((status = 200, body = Tools), Errors),
     security(("token" = ["verify"])))]
 pub(crate) async fn list(State(app): State<Arc<App>>, Verify(token): Verify) -> Result<Response, Problem> {
-    let tools = app.work(move |app| Ok(app.engines.open(&token.id)?.tools())).await?;
+    let tools = app.work(move |app| Ok(app.engines.open(token.name.as_str())?.tools())).await?;
     json(&Tools { tools })
 }
 
@@ -61,7 +61,7 @@ pub(crate) async fn profile(
     Verify(token): Verify,
     Part(tool): Part<String>,
 ) -> Result<Response, Problem> {
-    let profile = app.work(move |app| Ok(app.engines.open(&token.id)?.profile(&tool))).await?;
+    let profile = app.work(move |app| Ok(app.engines.open(token.name.as_str())?.profile(&tool))).await?;
     match profile {
         Some(profile) => json(&profile),
         None => Err(Problem::not_found("no_profile", "no profile was registered for this tool: PUT one")),
@@ -78,6 +78,6 @@ pub(crate) async fn set_profile(
     Json(profile): Json<ProfileBuilder>,
 ) -> Result<Response, Problem> {
     let kept = profile.clone();
-    app.work(move |app| app.engines.open(&token.id)?.register(&tool, profile)).await?;
+    app.work(move |app| app.engines.open(token.name.as_str())?.register(&tool, profile)).await?;
     json(&kept)
 }

@@ -3,13 +3,14 @@
 use std::sync::Arc;
 
 use axum::{
+    Extension,
     extract::State,
-    http::{HeaderMap, HeaderValue, header},
+    http::{HeaderMap, HeaderValue, StatusCode, header},
     response::{IntoResponse, Response},
 };
 use bytes::Bytes;
 use credence_output::badge::Style;
-use credence_pipeline::answer::{Answers, Question};
+use credence_pipeline::answer::{self, Answers, Question};
 use credence_protocol::Timestamp;
 use serde::Deserialize;
 use utoipa::{IntoParams, ToSchema};
@@ -17,6 +18,7 @@ use utoipa::{IntoParams, ToSchema};
 use crate::{
     answers::{Asked, Kept},
     app::App,
+    edge::Caller,
     extract::{Params, Part},
     problem::Problem,
     schema::{Errors, TrustSignals},
@@ -43,15 +45,19 @@ pub(crate) struct Purpose {
     responses((status = 200, body = TrustSignals), (status = 304, description = "What If-None-Match names still holds"), Errors))]
 pub(crate) async fn trust_signals(
     State(app): State<Arc<App>>,
+    Extension(caller): Extension<Caller>,
     Part(entity): Part<String>,
     Params(Purpose { url, context }): Params<Purpose>,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
+    // As the answer will have them: what differs in nothing else is one answer.
+    let url = answer::checked_url(&url)?.to_owned();
+    let context = answer::known_context(context.as_deref()).map(str::to_owned);
     let asked = Asked::TrustSignals { entity, url, context };
     let now = app.now();
     let answer = match find(&app, &asked, now).await? {
         Some(kept) => kept,
-        None => make(&app, asked, now).await.map_err(|problem| match problem.code {
+        None => make(&app, &caller, asked, now).await.map_err(|problem| match problem.code {
             "unknown_agent" => problem.coded("entityNotFound"),
             "internal_error" => problem.coded("internalError"),
             _ => problem,
@@ -81,6 +87,7 @@ pub(crate) enum StyleName {
     responses((status = 200, body = String, content_type = "image/svg+xml"), (status = 304, description = "Unchanged"), Errors))]
 pub(crate) async fn badge(
     State(app): State<Arc<App>>,
+    Extension(caller): Extension<Caller>,
     Part(agent): Part<String>,
     Params(Look { style }): Params<Look>,
     headers: HeaderMap,
@@ -93,7 +100,7 @@ pub(crate) async fn badge(
     let now = app.now();
     let answer = match find(&app, &asked, now).await? {
         Some(kept) => kept,
-        None => make(&app, asked, now).await?,
+        None => make(&app, &caller, asked, now).await?,
     };
     let seconds = answer.seconds_left(app.now()).min(BADGE_SECONDS);
     let mut response = deliver(&answer, &headers, "image/svg+xml", seconds);
@@ -114,7 +121,14 @@ async fn find(app: &Arc<App>, asked: &Asked, now: Timestamp) -> Result<Option<Ke
     Ok(kept)
 }
 
-async fn make(app: &Arc<App>, asked: Asked, now: Timestamp) -> Result<Kept, Problem> {
+async fn make(app: &Arc<App>, caller: &Caller, asked: Asked, now: Timestamp) -> Result<Kept, Problem> {
+    app.signs()?;
+    if !app.limiter.new_answer(caller) {
+        app.metrics.turned_away("answers");
+        let detail =
+            "too many new answers: each is signed and recorded for good; come back in a second, or use a token";
+        return Err(Problem::new(StatusCode::TOO_MANY_REQUESTS, "rate_limited", detail).retry_after(1));
+    }
     app.read(move |app, view| {
         let answers = Answers { reading: app.reading(), rules: &app.rules, key: &app.office.key };
         let as_of = view.size()?;
@@ -122,7 +136,10 @@ async fn make(app: &Arc<App>, asked: Asked, now: Timestamp) -> Result<Kept, Prob
             Asked::TrustSignals { entity, url, context } => {
                 let question = Question { entity, url, context: context.as_deref() };
                 let answer = answers.answer(view, question, now)?;
-                app.outbox.push(answer.document.hash());
+                if !app.outbox.push(answer.document.hash()) {
+                    let detail = "more answers were signed than can be recorded: come back in a few seconds";
+                    return Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, "overloaded", detail).retry_after(5));
+                }
                 Kept {
                     agent: answer.agent,
                     as_of,
@@ -155,10 +172,16 @@ fn quoted(hash: &str) -> HeaderValue {
     HeaderValue::try_from(format!("\"{hash}\"")).unwrap_or(HeaderValue::from_static("\"\""))
 }
 
+/// Whether an `If-None-Match` names `etag`: a list, weak or not, or anything at all.
+fn names(asked: &HeaderValue, etag: &HeaderValue) -> bool {
+    let (Ok(asked), Ok(etag)) = (asked.to_str(), etag.to_str()) else { return false };
+    asked.split(',').map(str::trim).any(|one| one == "*" || one.strip_prefix("W/").unwrap_or(one) == etag)
+}
+
 fn deliver(kept: &Kept, asked: &HeaderMap, kind: &'static str, seconds: i64) -> Response {
-    let same = asked.get(header::IF_NONE_MATCH).is_some_and(|etag| *etag == kept.etag);
+    let same = asked.get(header::IF_NONE_MATCH).is_some_and(|asked| names(asked, &kept.etag));
     let mut response = if same {
-        axum::http::StatusCode::NOT_MODIFIED.into_response()
+        StatusCode::NOT_MODIFIED.into_response()
     } else {
         let mut response = Response::new(axum::body::Body::from(kept.body.clone()));
         response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));

@@ -14,10 +14,10 @@ use crate::{
     app::App,
     engines::Namespace,
     events::Event,
-    extract::{Json, Raw, Verify},
+    extract::{Json, Raw, Verify, invalid},
     problem::Problem,
     schema::{Errors, ItemError},
-    tokens::Token,
+    tokens::Bearer,
 };
 
 /// Traces in one batch.
@@ -29,6 +29,7 @@ const SMALL: usize = 64 * 1024;
 
 /// A tool call with its result. Fields that are not known are passed over.
 #[derive(Deserialize, ToSchema)]
+#[serde(expecting = "a trace, as an object")]
 pub(crate) struct Trace<'a> {
     #[serde(borrow)]
     #[schema(value_type = String, min_length = 1, max_length = 512)]
@@ -120,13 +121,23 @@ pub(crate) struct Described {
     prior: f64,
     /// 0: pre-checks alone decided to block; 1: everything was looked at.
     tier: u8,
-    /// What each evaluated signal said.
-    #[schema(value_type = Object)]
-    signals: (),
+    /// What each evaluated signal said, by its name.
+    signals: std::collections::BTreeMap<String, SignalSaid>,
     /// One plain sentence.
     explanation: String,
     agent: Option<String>,
     stake: Option<String>,
+}
+
+/// What one signal said
+#[derive(Debug, ToSchema)]
+#[allow(dead_code, reason = "describes what the engine serialises")]
+pub(crate) struct SignalSaid {
+    fired: bool,
+    #[schema(minimum = 0, maximum = 1)]
+    score: f64,
+    likelihood_ratio: f64,
+    detail: Option<String>,
 }
 
 /// Judges one tool result
@@ -149,17 +160,17 @@ pub(crate) async fn one(
 }
 
 /// What was opened before costs nothing; the first time, files are read.
-async fn namespace(app: &Arc<App>, token: &Arc<Token>) -> Result<Arc<Namespace>, Problem> {
-    match app.engines.opened(&token.id) {
+async fn namespace(app: &Arc<App>, token: &Arc<Bearer>) -> Result<Arc<Namespace>, Problem> {
+    match app.engines.opened(token.name.as_str()) {
         Some(namespace) => Ok(namespace),
         None => {
             let token = Arc::clone(token);
-            app.work(move |app| app.engines.open(&token.id)).await
+            app.work(move |app| app.engines.open(token.name.as_str())).await
         }
     }
 }
 
-fn judge_one(app: &App, namespace: &Namespace, token: &Token, body: &[u8]) -> Result<Bytes, Problem> {
+fn judge_one(app: &App, namespace: &Namespace, token: &Bearer, body: &[u8]) -> Result<Bytes, Problem> {
     let trace: Trace<'_> = parse(body)?;
     let verdict = judge(app, &namespace.engine, token, &trace)?;
     let judged = Judged { id: trace.id, verdict: &verdict };
@@ -168,21 +179,25 @@ fn judge_one(app: &App, namespace: &Namespace, token: &Token, body: &[u8]) -> Re
     Ok(Bytes::from(text))
 }
 
+/// An object: a list of its members' values is none.
 fn parse<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, Problem> {
-    serde_json::from_slice(body).map_err(|e| Problem::bad_request("malformed_json", e.to_string()))
+    if body.iter().find(|b| !b.is_ascii_whitespace()) == Some(&b'[') {
+        return Err(invalid(body, "an object is needed, not a list"));
+    }
+    serde_json::from_slice(body).map_err(|e| invalid(body, &e.to_string()))
 }
 
-fn judge(app: &App, engine: &Engine, token: &Token, trace: &Trace<'_>) -> Result<Verdict, Problem> {
+fn judge(app: &App, engine: &Engine, token: &Bearer, trace: &Trace<'_>) -> Result<Verdict, Problem> {
     let verdict = engine.verify(&trace.call())?;
     app.metrics.judged(verdict.decision);
-    if app.events.receiver_count() > 0 {
+    if app.verdicts.receiver_count() > 0 {
         let data = json!({
             "tool": verdict.tool, "verdict": verdict.decision, "posterior": verdict.posterior, "agent": verdict.agent,
             "explanation": verdict.explanation, "at": app.now(),
         });
-        let event = Event { seq: None, name: "verdict", namespace: Some(token.id.clone()), data };
+        let event = Event { seq: None, name: "verdict", namespace: Some(token.name.to_string()), data };
         // Nobody listens any more: nothing lost.
-        let _ = app.events.send(Arc::new(event));
+        let _ = app.verdicts.send(Arc::new(event));
     }
     Ok(verdict)
 }
@@ -200,8 +215,21 @@ pub(crate) struct Traces<'a> {
 #[allow(dead_code, reason = "describes what is put together as text")]
 pub(crate) struct Verdicts {
     /// In order: a verdict, or `error`.
-    #[schema(value_type = Vec<Object>)]
-    results: (),
+    results: Vec<VerdictOrError>,
+}
+
+#[derive(ToSchema)]
+#[serde(untagged)]
+#[allow(dead_code, reason = "describes what is put together as text")]
+pub(crate) enum VerdictOrError {
+    Verdict(Box<Described>),
+    Error(Refused),
+}
+
+#[derive(ToSchema)]
+#[allow(dead_code, reason = "describes what is put together as text")]
+pub(crate) struct Refused {
+    error: ItemError,
 }
 
 /// Judges many tool results, each with its own result
@@ -215,7 +243,12 @@ pub(crate) async fn batch(
     let namespace = namespace(&app, &token).await?;
     let bytes = app
         .work(move |app| {
-            let Traces { traces } = parse(&body)?;
+            let bare = body.iter().find(|b| !b.is_ascii_whitespace()) == Some(&b'[');
+            let traces = if bare {
+                serde_json::from_slice(&body).map_err(|e| invalid(&body, &e.to_string()))?
+            } else {
+                parse::<Traces<'_>>(&body)?.traces
+            };
             if traces.len() > MAX_BATCH {
                 let detail = format!("{} traces, at most {MAX_BATCH} at once", traces.len());
                 return Err(Problem::unprocessable("too_many_items", detail));
@@ -234,7 +267,7 @@ pub(crate) async fn batch(
     Ok(super::json_bytes(bytes))
 }
 
-fn item(app: &App, namespace: &Namespace, token: &Token, raw: &[u8]) -> Result<String, Problem> {
+fn item(app: &App, namespace: &Namespace, token: &Bearer, raw: &[u8]) -> Result<String, Problem> {
     match judge_one(app, namespace, token, raw) {
         Ok(bytes) => Ok(String::from_utf8_lossy(&bytes).into_owned()),
         Err(problem) if problem.status.is_client_error() => {
@@ -268,7 +301,7 @@ pub(crate) struct Standing {
     rate: f64,
     /// P(fabricated) before looking, as it is reckoned with now.
     prior: f64,
-    /// The posterior from which on a result is blocked now.
+    /// The posterior from which on feedback alone would have a result blocked; the budget of false blocks may raise it.
     block_threshold: f64,
     /// Mean squared error of the posteriors that were fed back.
     brier: f64,
@@ -282,8 +315,11 @@ pub(crate) async fn feedback(
     Verify(token): Verify,
     Json(Given { tool, posterior, fabricated }): Json<Given>,
 ) -> Result<Response, Problem> {
+    if !(0.0..=1.0).contains(&posterior) {
+        return Err(Problem::unprocessable("invalid_posterior", "posterior: between 0 and 1, as the verdict gave it"));
+    }
     let namespace = namespace(&app, &token).await?;
-    namespace.engine.record_feedback(&tool, posterior, fabricated)?;
-    let Feedback { count, rate, prior, block_threshold, brier } = namespace.engine.feedback(&tool)?;
+    let (name, now) = (tool.clone(), app.work(move |_| namespace.feedback(&tool, posterior, fabricated)).await?);
+    let (tool, Feedback { count, rate, prior, block_threshold, brier }) = (name, now);
     respond(&Standing { tool, count, rate, prior, block_threshold, brier })
 }

@@ -10,7 +10,7 @@ use axum::{
 use credence_ledger::View;
 use credence_pipeline::tables::{self, KeyRow};
 use credence_protocol::{
-    AUTHORITY_SOURCE, PublicKey,
+    AUTHORITY_SOURCE, KeyId, PublicKey,
     jwk::{Jwk, Jwks},
     schemas,
 };
@@ -23,17 +23,18 @@ use crate::{app::App, extract::Part, problem::Problem, schema::Errors};
 /// How long keys may be kept by whoever asks: a revocation is to be seen soon.
 const KEYS_HOLD: HeaderValue = HeaderValue::from_static("public, max-age=300");
 
-/// The keys that what leaves can be verified with: the present one, and those that handed over to it. One that was revoked for
-/// another reason is not among them.
+/// The keys that what leaves can be verified with: the present one, and those it was handed over from, as far back as each handed
+/// over by itself. One that was revoked for another reason is not among them, nor is what came before it.
 fn keys(app: &App, view: &dyn View) -> Result<Vec<PublicKey>, Problem> {
-    let all: Vec<(String, KeyRow)> = tables::all(view, tables::KEYS)?;
-    let own: Vec<&KeyRow> =
-        all.iter().map(|(_, row)| row).filter(|row| row.source.as_str() == AUTHORITY_SOURCE).collect();
-    let handed_over = |row: &KeyRow| own.iter().any(|other| other.replaces == Some(row.public_key.id()));
-    let present = app.office.key.public();
-    let mut keys = vec![present];
-    let counted = own.iter().filter(|row| row.revoked_from.is_none() || handed_over(row));
-    keys.extend(counted.map(|row| row.public_key).filter(|key| key.id() != present.id()));
+    let row = |key: KeyId| tables::get::<KeyRow>(view, tables::KEYS, &key.to_string());
+    let mut keys = Vec::new();
+    let mut next = row(app.office.key.public().id())?.filter(|row| row.revoked_from.is_none());
+    while let Some(present) = next.filter(|row| row.source.as_str() == AUTHORITY_SOURCE) {
+        keys.push(present.public_key);
+        let former = present.replaces.map(row).transpose()?.flatten();
+        // A hand-over revokes the former key right after the entry of the new one.
+        next = former.filter(|former| former.revoked_from.is_none_or(|from| from > present.seq));
+    }
     Ok(keys)
 }
 
@@ -45,9 +46,20 @@ fn held(mut response: Response) -> Response {
 #[derive(ToSchema)]
 #[allow(dead_code, reason = "describes what the protocol serialises")]
 pub(crate) struct KeySet {
-    /// RFC 7517, RFC 8037.
-    #[schema(value_type = Vec<Object>)]
-    keys: Value,
+    keys: Vec<JsonWebKey>,
+}
+
+/// RFC 7517, RFC 8037
+#[derive(ToSchema)]
+#[allow(dead_code, reason = "describes what the protocol serialises")]
+pub(crate) struct JsonWebKey {
+    kty: String,
+    crv: String,
+    /// The 32 bytes of the key, base64url.
+    #[schema(min_length = 43, max_length = 43)]
+    x: String,
+    /// The key's id, as in `kid` of what it signed.
+    kid: String,
 }
 
 /// The keys that signed answers can be verified with

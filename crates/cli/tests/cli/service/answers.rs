@@ -26,6 +26,9 @@ fn an_answer_is_kept_until_what_it_rests_on_changes() {
     let etag = first.header("etag").to_owned();
     let unchanged = service.get_with(&format!("{ASK}&context=purchase"), &[("if-none-match", &etag)]);
     assert_eq!((unchanged.status, unchanged.body.len()), (304, 0));
+    for same in [format!("W/{etag}"), format!("\"x\", {etag}"), "*".to_owned()] {
+        assert_eq!(service.get_with(&format!("{ASK}&context=purchase"), &[("if-none-match", &same)]).status, 304);
+    }
 
     // A score event or a recorded response changes nothing; a signal, a weight, a key, the standing does.
     let mut last = first.body.clone();
@@ -54,6 +57,20 @@ fn an_answer_is_kept_until_what_it_rests_on_changes() {
     service.submit("other", "a", "rel_uptime", 10.0);
     assert_eq!(service.get(&format!("{ASK}&context=purchase")).body, last);
     service.stop().audit_passes();
+}
+
+#[test]
+fn purposes_spelled_otherwise_are_the_same() {
+    let service = Service::fresh(&[]);
+    service.add_shop();
+    let plain = service.get(&format!("{ASK}&context=high-value")).body;
+    for spelled in ["HIGH-VALUE", "high_value", "High%20Value"] {
+        assert_eq!(service.get(&format!("{ASK}&context={spelled}")).body, plain, "{spelled}");
+    }
+    let other = service.get(&format!("{ASK}&context=buy-a-house")).json();
+    assert_eq!(other["meta"]["context"], "buy-a-house");
+    let absurd = service.get(&format!("{ASK}&context={}", "x".repeat(5_000))).json();
+    assert!(absurd["meta"].get("context").is_none());
 }
 
 #[test]
@@ -86,7 +103,7 @@ fn an_answer_that_left_is_in_the_log_and_its_proof_checks_offline() {
 /// Ten thousand pages make ten thousand answers, and a handful of entries.
 #[test]
 fn varied_addresses_do_not_flood_the_ledger() {
-    let service = Service::fresh(&["requests_per_second=0"]);
+    let service = Service::fresh(&["requests_per_second=0", "new_answers_per_second=0"]);
     service.add_shop();
     let before = service.get("/").ok()["entries"].as_u64().unwrap();
     let since = std::time::Instant::now();
@@ -120,6 +137,13 @@ fn an_independent_verifier_accepts_answers_and_the_log_as_served() {
     let said = independent(&["log", &service.log_key, &service.url], "").unwrap();
     let size = service.get("/").ok()["entries"].as_u64().unwrap();
     assert!(size > 300);
+    // A checkpoint that somebody kept, and the proof that today's log extends it, for `credence check`.
+    let kept = service.get("/log/checkpoint").text();
+    service.submit("shop", "a", "rel_uptime", 1.0);
+    let proof = service.request("POST", "/v1/log/consistency", "", "text/plain", kept);
+    std::fs::write(service.shell.path("extends.txt"), &proof.body).unwrap();
+    assert!(service.shell.ok(&["check", "extends.txt", "--key", &service.log_key]).contains("extends itself"));
+    service.request("POST", "/v1/log/consistency", "", "text/plain", "nonsense").refused(422, "invalid_checkpoint");
     assert_eq!(said, format!("{size} entries agree"));
 }
 
@@ -138,7 +162,7 @@ fn what_the_protocol_calls_its_errors() {
         service.get(&format!("/v1/entities/shop/trust-signals?url={outside}")).refused(400, "entityMismatch");
     }
     service.get("/v1/entities/shop/trust-signals").refused(400, "bad_query");
-    service.get_with(ASK, &[("authorization", "Bearer nonsense")]).refused(401, "unauthorized");
+    service.get_with(ASK, &[("authorization", "Bearer crd_nonsense")]).refused(401, "unauthorized");
     assert_eq!(service.get(&format!("{ASK}&some-extension=1")).status, 200, "extension parameters are passed over");
 }
 
@@ -178,6 +202,11 @@ fn outcomes_make_the_scores_own_curve() {
         service.post("/v1/outcomes", &json!({ "agent": "shop", "good": n % 10 != 0 })).created();
         service.post("/v1/outcomes", &json!({ "agent": "poor", "good": n % 4 == 0 })).created();
     }
+    // The same again, though nobody says when: the same outcome.
+    let again = json!({ "id": "018f3c2e-0000-7000-8000-000000000002", "agent": "unheard-of", "good": true });
+    service.add_agent("unheard-of", &[]);
+    assert_eq!(service.post("/v1/outcomes", &again).created()["known"], false);
+    assert_eq!(service.post("/v1/outcomes", &again).created()["known"], true);
     let id = "018f3c2e-0000-7000-8000-000000000001";
     let outcome =
         json!({ "id": id, "agent": "https://shop.example/de", "good": true, "relied_at": "2999-01-01T00:00:00Z" });
@@ -191,7 +220,7 @@ fn outcomes_make_the_scores_own_curve() {
     service.add_agent("unrated", &[]);
     service.post("/v1/outcomes", &json!({ "agent": "unrated", "good": true })).created();
     let curve = service.get("/v1/calibration").ok();
-    assert_eq!((&curve["outcomes"], &curve["good"], &curve["unrated"]), (&json!(41), &json!(24), &json!(1)));
+    assert_eq!((&curve["outcomes"], &curve["good"], &curve["unrated"]), (&json!(41), &json!(24), &json!(2)));
     assert!(curve["concordance"].as_f64().unwrap() > 0.7, "{curve}");
     assert_eq!(curve["bins"].as_array().unwrap().len(), 2);
     let one = service.get("/v1/calibration?agent=poor").ok();

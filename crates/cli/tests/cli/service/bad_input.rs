@@ -12,21 +12,21 @@ fn each_mistake_has_its_code() {
     let long = "x".repeat(129);
     for (path, body, status, code) in [
         ("/v1/agents", "{", 400, "malformed_json"),
-        ("/v1/agents", "[]", 400, "malformed_json"),
-        ("/v1/agents", "null", 400, "malformed_json"),
-        ("/v1/agents", "{\"agent\": 7}", 400, "malformed_json"),
-        ("/v1/agents", "{\"agent\": \"x\", \"agent\": \"y\"}", 400, "malformed_json"),
-        ("/v1/agents", "{\"agent\": \"x\", \"nme\": \"y\"}", 400, "malformed_json"),
-        ("/v1/agents", "{\"agent\": \"a/b\"}", 400, "malformed_json"),
-        ("/v1/agents", "{\"agent\": \"..\"}", 400, "malformed_json"),
-        ("/v1/agents", &format!("{{\"agent\": \"{long}\"}}"), 400, "malformed_json"),
+        ("/v1/agents", "[]", 422, "invalid_body"),
+        ("/v1/agents", "null", 422, "invalid_body"),
+        ("/v1/agents", "{\"agent\": 7}", 422, "invalid_body"),
+        ("/v1/agents", "{\"agent\": \"x\", \"agent\": \"y\"}", 422, "invalid_body"),
+        ("/v1/agents", "{\"agent\": \"x\", \"nme\": \"y\"}", 422, "invalid_body"),
+        ("/v1/agents", "{\"agent\": \"a/b\"}", 422, "invalid_body"),
+        ("/v1/agents", "{\"agent\": \"..\"}", 422, "invalid_body"),
+        ("/v1/agents", &format!("{{\"agent\": \"{long}\"}}"), 422, "invalid_body"),
         ("/v1/agents", "{\"agent\": \"x\", \"name\": \"a\\nb\"}", 422, "invalid_text"),
-        ("/v1/agents", "{\"agent\": \"x\", \"aliases\": [\"nonsense\"]}", 400, "malformed_json"),
+        ("/v1/agents", "{\"agent\": \"x\", \"aliases\": [\"nonsense\"]}", 422, "invalid_body"),
         ("/v1/agents", "{\"agent\": \"y\", \"aliases\": [\"https://shop.example/de\"]}", 409, "alias_taken"),
         ("/v1/agents", "{\"agent\": \"shop\"}", 409, "nothing_new"),
         ("/v1/sources", "{\"source\": \"a\"}", 409, "source_exists"),
         ("/v1/sources", "{\"source\": \"z\", \"weight\": -1}", 422, "invalid_weight"),
-        ("/v1/sources", "{\"source\": \"z\", \"weight\": 1e999}", 400, "malformed_json"),
+        ("/v1/sources", "{\"source\": \"z\", \"weight\": 1e999}", 422, "invalid_body"),
         ("/v1/sources", "{\"source\": \"z\", \"methodology\": \"by feel\"}", 422, "invalid_methodology"),
         ("/v1/keys", "{\"source\": \"a\", \"public_key\": \"short\"}", 422, "invalid_key"),
         (
@@ -36,13 +36,26 @@ fn each_mistake_has_its_code() {
             "unknown_source",
         ),
         ("/v1/keys/nonsense/revocation", "{}", 404, "unknown_key"),
-        ("/v1/signals", "{", 422, "malformed"),
+        ("/v1/signals", "{", 400, "malformed_json"),
+        ("/v1/signals", "{}", 422, "invalid_body"),
         ("/v1/signals", "[1, 2", 400, "malformed_json"),
-        ("/v1/statements", "{}", 422, "malformed"),
-        ("/v1/contracts", "{}", 400, "malformed"),
+        ("/v1/statements", "{}", 422, "invalid_body"),
+        ("/v1/contracts", "{}", 422, "invalid_body"),
         ("/v1/outcomes", "{\"agent\": \"nobody\", \"good\": true}", 404, "unknown_agent"),
-        ("/v1/outcomes", "{\"agent\": \"shop\", \"good\": \"yes\"}", 400, "malformed_json"),
+        ("/v1/outcomes", "{\"agent\": \"shop\", \"good\": \"yes\"}", 422, "invalid_body"),
         ("/v1/outcomes", "{\"agent\": \"shop\", \"good\": true, \"response\": \"x\"}", 422, "invalid_outcome"),
+        (
+            "/v1/outcomes",
+            &format!("{{\"agent\": \"shop\", \"good\": true, \"response\": \"{}\"}}", "0".repeat(64)),
+            422,
+            "invalid_outcome",
+        ),
+        (
+            "/v1/keys",
+            "{\"source\": \"credence\", \"public_key\": \"did:key:z6MkvAEKXrKcbyb6nmYvfA9vcz6prhHQMGAHSnb9doc927DW\"}",
+            403,
+            "not_over_http",
+        ),
         (
             "/v1/outcomes",
             "{\"agent\": \"shop\", \"good\": true, \"relied_at\": \"1999-01-01T00:00:00Z\"}",
@@ -136,16 +149,23 @@ fn tokens_and_scopes() {
     service.post_as(&ingest, "/v1/outcomes", &json!({ "agent": "shop", "good": true })).created();
     let mut wrong = ingest.clone();
     wrong.replace_range(20..21, if &ingest[20..21] == "A" { "B" } else { "A" });
-    for bad in [wrong.as_str(), "crd_", "x", &"y".repeat(5_000), "a b c"] {
+    for bad in [wrong.as_str(), "crd_", "crd_x", &format!("crd_{}", "y".repeat(5_000)), "crd_a b c"] {
         service.post_as(bad, "/v1/agents", &agent).refused(401, "unauthorized");
         service.get_with("/v1/agents", &[("authorization", &format!("Bearer {bad}"))]).refused(401, "unauthorized");
     }
-    service.get_with("/v1/agents", &[("authorization", "Basic dXNlcjpwYXNz")]).refused(401, "unauthorized");
+    // Other people's credentials open nothing and close nothing.
+    for foreign in ["Basic dXNlcjpwYXNz", "Bearer eyJhbGciOiJFZERTQSJ9.e30.c2ln"] {
+        assert_eq!(service.get_with("/v1/agents", &[("authorization", foreign)]).status, 200);
+    }
+    service.post_as("eyJhbGciOiJFZERTQSJ9.e30.c2ln", "/v1/agents", &agent).refused(401, "unauthorized");
     // Ended from the command line, while the service runs.
     let listed = service.shell.json(&["token", "list"]);
     let of = |name: &str| listed.as_array().unwrap().iter().find(|token| token["name"] == name).unwrap()["id"].clone();
+    let named =
+        listed.as_array().unwrap().iter().find(|token| token["scopes"] == json!(["ingest"])).unwrap()["name"].clone();
+    let named = named.as_str().unwrap().to_owned();
     assert!(!listed.to_string().contains(ingest.rsplit('_').next().unwrap()));
-    service.shell.ok(&["token", "revoke", of("ingest-test").as_str().unwrap()]);
+    service.shell.ok(&["token", "revoke", of(&named).as_str().unwrap()]);
     service.shell.fails(&["token", "revoke", "nonsense"], "no token has the id");
     until("the token has ended", || {
         service.post_as(&ingest, "/v1/outcomes", &json!({ "agent": "shop", "good": true })).status == 401

@@ -5,15 +5,22 @@ use serde_json::{Value, json};
 
 use super::{Service, independent};
 
-fn is_revoked(service: &Service, credential: &Value) -> bool {
-    let status = &credential["credentialStatus"];
-    let url = status["statusListCredential"].as_str().unwrap();
-    let list = service.get(url.strip_prefix(&service.url).unwrap());
-    assert_eq!(list.header("content-type"), "application/vc");
-    std::fs::write(service.shell.path("list.json"), &list.body).unwrap();
-    assert!(service.shell.ok(&["check", "list.json", "--key", &service.authority_key()]).contains("valid"));
-    let bits = StatusList::decode(list.json()["credentialSubject"]["encodedList"].as_str().unwrap()).unwrap();
-    bits.is_revoked(status["statusListIndex"].as_str().unwrap().parse().unwrap()).unwrap()
+/// The bits of a credential: revoked, suspended.
+fn bits(service: &Service, credential: &Value) -> (bool, bool) {
+    let bit = |at: usize, purpose: &str| {
+        let status = &credential["credentialStatus"][at];
+        assert_eq!(status["statusPurpose"], purpose);
+        let url = status["statusListCredential"].as_str().unwrap();
+        let list = service.get(url.strip_prefix(&service.url).unwrap());
+        assert_eq!(list.header("content-type"), "application/vc");
+        let file = format!("{purpose}.json");
+        std::fs::write(service.shell.path(&file), &list.body).unwrap();
+        assert!(service.shell.ok(&["check", &file, "--key", &service.authority_key()]).contains("valid"));
+        assert_eq!(list.json()["credentialSubject"]["statusPurpose"], purpose);
+        let bits = StatusList::decode(list.json()["credentialSubject"]["encodedList"].as_str().unwrap()).unwrap();
+        bits.is_revoked(status["statusListIndex"].as_str().unwrap().parse().unwrap()).unwrap()
+    };
+    (bit(0, "revocation"), bit(1, "suspension"))
 }
 
 #[test]
@@ -32,32 +39,43 @@ fn a_credential_holds_until_it_or_its_agent_is_revoked() {
         assert_eq!(said, "accepted, and no change is");
     }
     assert_eq!(
-        (&first["credentialStatus"]["statusListIndex"], &second["credentialStatus"]["statusListIndex"]),
+        (&first["credentialStatus"][0]["statusListIndex"], &second["credentialStatus"][0]["statusListIndex"]),
         (&json!("0"), &json!("1"))
     );
-    assert!(!is_revoked(&service, &first) && !is_revoked(&service, &second));
+    assert_eq!((bits(&service, &first), bits(&service, &second)), ((false, false), (false, false)));
 
     let id = first["id"].as_str().unwrap().strip_prefix("urn:uuid:").unwrap();
     service.post(&format!("/v1/credentials/{id}/revocation"), &json!({ "reason": "a test" })).created();
-    assert!(is_revoked(&service, &first) && !is_revoked(&service, &second));
-    let checked = service.shell.run(&["check", "vc.json", "--key", &key, "--status", "list.json"]);
+    assert_eq!((bits(&service, &first), bits(&service, &second)), ((true, false), (false, false)));
+    let checked = service.shell.run(&[
+        "check",
+        "vc.json",
+        "--key",
+        &key,
+        "--status",
+        "revocation.json",
+        "--status",
+        "suspension.json",
+    ]);
     assert!(checked.code == Some(2) && checked.stdout.contains("taken back"), "{checked:?}");
     std::fs::write(service.shell.path("second.json"), second.to_string()).unwrap();
     assert!(
-        service.shell.ok(&["check", "second.json", "--key", &key, "--status", "list.json"]).contains("Not taken back")
+        service
+            .shell
+            .ok(&["check", "second.json", "--key", &key, "--status", "revocation.json", "--status", "suspension.json"])
+            .contains("Not taken back")
     );
     assert_eq!(service.get(&format!("/v1/credentials/{id}")).ok()["revoked"], true);
     service.post(&format!("/v1/credentials/{id}/revocation"), &json!({})).refused(409, "already_revoked");
 
     service.post("/v1/agents/shop/standing", &json!({ "revoked": true })).created();
-    assert!(is_revoked(&service, &first) && is_revoked(&service, &second));
+    assert_eq!((bits(&service, &first), bits(&service, &second)), ((true, true), (false, true)));
+    let checked = service.shell.run(&["check", "second.json", "--key", &key, "--status", "suspension.json"]);
+    assert!(checked.code == Some(2) && checked.stdout.contains("is suspended"), "{checked:?}");
     service.post("/v1/credentials", &json!({ "agent": "shop" })).refused(409, "agent_revoked");
     service.post("/v1/agents/shop/standing", &json!({ "revoked": true })).refused(409, "agent_revoked");
     service.post("/v1/agents/shop/standing", &json!({ "revoked": false })).created();
-    assert!(
-        is_revoked(&service, &first) && !is_revoked(&service, &second),
-        "only what was taken back by itself stays so"
-    );
+    assert_eq!((bits(&service, &first), bits(&service, &second)), ((true, false), (false, false)));
 
     service.post("/v1/credentials", &json!({ "agent": "fresh" })).refused(409, "not_rated");
     service.post("/v1/credentials", &json!({ "agent": "nobody" })).refused(404, "unknown_agent");
@@ -88,7 +106,7 @@ fn a_public_address_makes_a_did_web() {
     service.add_shop();
     let credential = service.post("/v1/credentials", &json!({ "agent": "shop" })).created();
     assert_eq!(credential["issuer"], "did:web:trust.example");
-    assert_eq!(credential["credentialStatus"]["statusListCredential"], "https://trust.example/v1/status-lists/0");
+    assert_eq!(credential["credentialStatus"][0]["statusListCredential"], "https://trust.example/v1/status-lists/0");
     let did = service.get("/.well-known/did.json").ok();
     assert_eq!(did["id"], "did:web:trust.example");
     assert_eq!(did["assertionMethod"][0], credential["proof"]["verificationMethod"]);

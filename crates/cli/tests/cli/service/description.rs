@@ -24,8 +24,15 @@ fn every_route_is_described_and_every_description_is_a_route() {
     let doc = service.get("/openapi.json").ok();
     assert_eq!(doc["openapi"].as_str().unwrap().split('.').next(), Some("3"));
     let described = operations(&doc);
+    let mut names = BTreeSet::new();
     assert!(described.len() > 45, "{}", described.len());
     for (method, path) in &described {
+        assert!(
+            names.insert(doc["paths"][path][method]["operationId"].as_str().unwrap().to_owned()),
+            "{method} {path}"
+        );
+        let responses = doc["paths"][path][method]["responses"].as_object().unwrap();
+        assert!(responses.values().all(|one| one["description"].as_str().is_some_and(|text| !text.is_empty())));
         let concrete = path.replace("{path}", "0%2F000.p%2F1").replace(['{', '}'], "");
         if path == "/v1/events" {
             continue;
@@ -129,6 +136,7 @@ fn answers_are_as_described() {
         ("/v1/schemas/{name}", "/v1/schemas/contract"),
         ("/v1/calibration", "/v1/calibration"),
         ("/v1/status-lists/{list}", "/v1/status-lists/0"),
+        ("/v1/suspension-lists/{list}", "/v1/suspension-lists/0"),
         ("/v1/log/entries/{seq}", "/v1/log/entries/0"),
         ("/v1/log/proofs/{seq}", "/v1/log/proofs/0"),
         ("/v1/log/consistency", "/v1/log/consistency?older=1"),

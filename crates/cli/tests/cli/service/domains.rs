@@ -52,7 +52,19 @@ fn whoever_serves_the_line_owns_the_domain() {
     *served.lock().unwrap() = "x".repeat(100_000);
     post("domain-verifications", &address).refused(422, "domain_not_verified");
     *served.lock().unwrap() = format!("{}\n", challenge["content"].as_str().unwrap());
-    post("domain-verifications", &address).created();
+    let proved = post("domain-verifications", &address).created();
+    assert_eq!(service.get(&ask).ok()["meta"]["status"], "verified");
+    // Again, by whomever: the same entry, and nobody is asked.
+    let entries = service.get("/").ok()["entries"].clone();
+    for _ in 0..5 {
+        let again = post("domain-verifications", &address).created();
+        assert_eq!((&again["seq"], &again["known"]), (&proved["seq"], &json!(true)));
+    }
+    assert!(service.get("/").ok()["entries"].as_u64().unwrap() <= entries.as_u64().unwrap() + 2);
+    // What was proved of one host says nothing of another.
+    service.post("/v1/agents", &json!({ "agent": "shop", "aliases": ["https://victim.example"] })).created();
+    let victim = service.get("/v1/entities/shop/trust-signals?url=https://victim.example/pay").ok();
+    assert_eq!(victim["meta"]["status"], "pending");
     assert_eq!(service.get(&ask).ok()["meta"]["status"], "verified");
     // Not an address of the agent's, not a web address, or one that must not be looked at.
     post("domain-challenges", "https://elsewhere.example").refused(422, "invalid_address");

@@ -31,6 +31,9 @@ fn settings_come_from_the_file_the_environment_and_flags_and_typos_are_told() {
     shell.fails(&["score", "x"], "did you mean 'coverage_floor'?");
     with("[serve]\nlisten = \"not an address\"\n");
     shell.fails(&["serve"], "cannot listen on not an address");
+    let empty = Shell::new();
+    empty.fails(&["serve", "--listen", "not an address"], "cannot listen on");
+    assert!(!empty.path("credence-data").exists(), "nothing was made");
     with("[serve]\nmax_body_bytes = 50\n");
     shell.fails(&["serve", "--set", "max_inflight=1"], "did you mean 'max_in_flight'?");
     shell.fails(&["serve", "--set", "max_in_flight=0"], "at least 1");
@@ -259,4 +262,93 @@ fn logs_can_be_json() {
         metrics.contains("credence_http_requests_total{method=\"GET\",route=\"/v1/agents/{agent}\",status=\"404\"} 1"),
         "{metrics}"
     );
+}
+
+#[test]
+fn a_revoked_key_signs_nothing() {
+    let service = Service::fresh(&[]);
+    service.add_shop();
+    let keys = service.get("/.well-known/jwks.json").ok();
+    let kid = keys["keys"][0]["kid"].as_str().unwrap().to_owned();
+    let ask = "/v1/entities/shop/trust-signals?url=https://shop.example/de";
+    assert_eq!(service.get(ask).status, 200);
+    service.post(&format!("/v1/keys/{kid}/revocation"), &json!({ "reason": "stolen" })).created();
+    until("it is known", || service.get("/readyz").status == 503);
+    service.get(ask).refused(503, "signing_key_unusable");
+    service.get("/v1/agents/shop/badge.svg").refused(503, "signing_key_unusable");
+    service.post("/v1/credentials", &json!({ "agent": "shop" })).refused(503, "signing_key_unusable");
+    assert_eq!(service.get("/.well-known/jwks.json").ok()["keys"], json!([]));
+    assert_eq!(service.get("/v1/agents/shop/score").status, 200, "what is not signed is still read");
+    // The same after a restart; then another key, and everything works again.
+    let shell = service.stop();
+    let service = Service::start(shell, &[]);
+    service.get(ask).refused(503, "signing_key_unusable");
+    let shell = service.stop();
+    std::fs::rename(shell.path("credence-data/keys/credence.jwk"), shell.path("stolen.jwk")).unwrap();
+    shell.ok(&["keys", "generate", "credence"]);
+    let service = Service::start(shell, &[]);
+    assert_eq!(service.get(ask).status, 200);
+    let now = service.get("/.well-known/jwks.json").ok();
+    assert_eq!(now["keys"].as_array().unwrap().len(), 1);
+    assert_ne!(now["keys"][0]["kid"], kid.as_str());
+    service.stop().audit_passes();
+}
+
+#[test]
+fn a_key_that_was_handed_over_is_still_published() {
+    let service = Service::fresh(&[]);
+    service.add_shop();
+    let answer = service.get("/v1/entities/shop/trust-signals?url=https://shop.example/de").text();
+    let shell = service.stop();
+    shell.ok(&["keys", "rotate", "credence"]);
+    let service = Service::start(shell, &[]);
+    let keys = service.get("/.well-known/jwks.json");
+    assert_eq!(keys.json()["keys"].as_array().unwrap().len(), 2);
+    std::fs::write(service.shell.path("answer.json"), answer).unwrap();
+    std::fs::write(service.shell.path("jwks.json"), keys.body).unwrap();
+    assert!(service.shell.ok(&["check", "answer.json", "--key", "jwks.json"]).contains("shop is verified"));
+    std::fs::write(service.shell.path("did.json"), service.get("/.well-known/did.json").body).unwrap();
+    assert!(service.shell.ok(&["check", "answer.json", "--key", "did.json"]).contains("shop is verified"));
+    service.shell.fails(&["check", "answer.json", "--key", "nowhere.json"], "nor a readable file");
+}
+
+#[test]
+fn listeners_miss_nothing_and_hear_of_standings() {
+    let service = Service::fresh(&["token_requests_per_second=0"]);
+    service.add_shop();
+    let first: u64 = service.get("/v1/agents/shop").ok()["score"]["seq"].as_u64().unwrap();
+    service.post("/v1/agents/shop/standing", &json!({ "revoked": true, "reason": "fraud" })).created();
+    for (path, field) in [("score", "revoked"), ("explain", "revoked"), ("history", "revoked")] {
+        assert_eq!(service.get(&format!("/v1/agents/shop/{path}")).ok()[field], true, "{path}");
+    }
+    let listen = |last: &str| {
+        let mut stream = service.socket();
+        write!(stream, "GET /v1/events HTTP/1.1\r\nhost: x\r\nlast-event-id: {last}\r\n\r\n").unwrap();
+        BufReader::new(stream)
+    };
+    let until_line = |stream: &mut BufReader<std::net::TcpStream>, wanted: &str| {
+        let mut line = String::new();
+        while !line.contains(wanted) {
+            line.clear();
+            assert!(stream.read_line(&mut line).unwrap() > 0, "the stream ended before {wanted}");
+        }
+        line
+    };
+    assert!(until_line(&mut listen(&first.to_string()), "\"revoked\"").contains("fraud"));
+    // An id from another ledger: what happens from now on is heard all the same.
+    let mut stranger = listen("999999999");
+    until_line(&mut stranger, "text/event-stream");
+    service.submit("shop", "a", "rel_uptime", 3.0);
+    assert!(until_line(&mut stranger, "\"agent\":\"shop\"").contains("\"score\""));
+    // A token that ends takes its stream along.
+    let verify = service.token("verify");
+    let mut stream = service.socket();
+    write!(stream, "GET /v1/events HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {verify}\r\n\r\n").unwrap();
+    let listed = service.shell.json(&["token", "list"]);
+    let id =
+        listed.as_array().unwrap().iter().find(|token| token["scopes"] == json!(["verify"])).unwrap()["id"].clone();
+    service.shell.ok(&["token", "revoke", id.as_str().unwrap()]);
+    let mut rest = String::new();
+    BufReader::new(stream).read_to_string(&mut rest).unwrap();
+    assert!(rest.ends_with("0\r\n\r\n"), "it was ended, not left open");
 }

@@ -14,6 +14,7 @@ use std::{
     io::{BufRead, BufReader, Read, Write},
     net::TcpStream,
     process::{Child, Command, Stdio},
+    sync::atomic::{AtomicU32, Ordering},
     time::{Duration, Instant},
 };
 
@@ -144,7 +145,9 @@ impl Service {
 
     /// A token with a scope, of which the service knows.
     pub fn token(&self, scope: &str) -> String {
-        let made = self.shell.json(&["token", "create", &format!("{scope}-test"), "--scope", scope]);
+        static MADE: AtomicU32 = AtomicU32::new(0);
+        let name = format!("{scope}-{}", MADE.fetch_add(1, Ordering::Relaxed));
+        let made = self.shell.json(&["token", "create", &name, "--scope", scope]);
         let token = made["token"].as_str().unwrap().to_owned();
         until("the token is known", || {
             self.get_with("/v1/tags", &[("authorization", &format!("Bearer {token}"))]).status == 200
