@@ -1,6 +1,6 @@
 //! A service to measure: a small authority, and echo handlers behind the same edge, which answer with as many bytes as the
 //! handlers they are compared with. `scripts/bench-http` drives it with wrk.
-#![allow(clippy::unwrap_used, missing_docs, reason = "a program to measure with, not to build on")]
+#![allow(clippy::unwrap_used, clippy::expect_used, missing_docs, reason = "a program to measure with, not to build on")]
 
 use std::{path::Path, sync::Arc, time::SystemTime};
 

@@ -181,7 +181,7 @@ pub(crate) struct OwnView {
 #[allow(dead_code, reason = "describes what the pipeline serialises")]
 pub(crate) enum AnyScore {
     /// Without `at` and `weights`.
-    Now(Score),
+    Now(Box<Score>),
     /// With `at`.
     Then(ScoreEvent),
     /// With `weights`.
@@ -417,7 +417,7 @@ pub(crate) struct SignalDocument {
 #[serde(untagged)]
 #[allow(dead_code, reason = "describes what is signed elsewhere")]
 pub(crate) enum OneOrManySignals {
-    One(SignalDocument),
+    One(Box<SignalDocument>),
     /// Each has its own result, whatever it is.
     Many(Vec<Value>),
 }

@@ -63,6 +63,8 @@ pub async fn serve_with(
     let most = room_for_connections(&app);
     let router = routes::router(Arc::clone(&app), more);
     let background = Background::start(&app);
+    let (version, url) = (env!("CARGO_PKG_VERSION"), &app.office.base_url);
+    tracing::info!(version, url, entries = app.tail.seen(), connections = most, "serving");
     let graceful = GracefulShutdown::new();
     let mut refusing = false;
     tokio::pin!(stop);

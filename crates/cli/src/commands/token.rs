@@ -18,8 +18,8 @@ pub enum Command {
     Create {
         /// Whose it is: reports under it carry this name
         name: EntityId,
-        /// What it may do; may be repeated
-        #[arg(long = "scope", value_enum, required = true)]
+        /// What it may do; may be repeated, or a list with commas
+        #[arg(long = "scope", value_enum, required = true, value_delimiter = ',')]
         scopes: Vec<May>,
         /// Ends after so many days
         #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=36_500))]
