@@ -210,12 +210,17 @@ impl Rule {
         };
         let mut text = format!(
             "Trust score {} of 100; with 95 % probability at least {:.0}, where {:.0} is asked for to proceed and {:.0} for caution. \
-             It rests on {} signals of {} independent sources.",
-            score.score, bound, self.proceed, self.caution, facts.signals, score.sources
+             It rests on {} of {}.",
+            score.score,
+            bound,
+            self.proceed,
+            self.caution,
+            count(facts.signals as u64, "signal"),
+            count(score.sources as u64, "independent source")
         );
         if few {
             text +=
-                &format!(" That is fewer than the {} sources asked for, so the evidence is thin.", self.min_sources);
+                &format!(" The evidence is thin: at least {} are asked for.", count(self.min_sources as u64, "source"));
         }
         match facts.standing {
             Standing::Lapsed => text += " The verification of its identity has lapsed.",
@@ -230,23 +235,35 @@ fn lower_bound(mean: f64, stddev: f64) -> f64 {
     (mean - LOWER_BOUND_SIGMAS * stddev).clamp(0.0, 100.0)
 }
 
+/// `1 source`, `2 sources`.
+fn count(n: u64, noun: &str) -> String {
+    if n == 1 { format!("1 {noun}") } else { format!("{n} {noun}s") }
+}
+
 fn highlights(facts: &Facts) -> Vec<String> {
+    // Next to it nothing is a highlight.
+    if facts.standing == Standing::Revoked {
+        return vec!["Revoked by the authority".to_owned()];
+    }
     let mut all = Vec::new();
     if let Outcome::Rated(score) = &facts.outcome {
         all.push(format!("Trust score {score}"));
-        all.push(format!("{} independent sources, coverage {:.0} %", score.sources, score.coverage * 100.0));
+        let sources = count(score.sources as u64, "independent source");
+        all.push(format!("{sources}, coverage {:.0} %", score.coverage * 100.0));
     }
     if facts.certification > Tier::Unrated {
         all.push(format!("Meets every requirement of the {} tier", facts.certification));
     }
     if let Some((value, stddev, checks)) = facts.output_quality {
-        all.push(format!("Tool results verified: quality {value:.0} ± {stddev:.0} over {checks} checks"));
+        let checks = count(checks, "check");
+        all.push(format!("Tool results verified: quality {value:.0} ± {stddev:.0} over {checks}"));
     }
     if let Some((average, threats)) = facts.probes {
-        all.push(format!("Withstood {average:.0} % of security probes on average, over {threats} kinds of threat"));
+        let threats = if threats == 1 { "1 kind".to_owned() } else { format!("{threats} kinds") };
+        all.push(format!("Withstood {average:.0} % of security probes on average, over {threats} of threat"));
     }
     if let Some((score, events)) = facts.reputation {
-        all.push(format!("Reputation among agents {score:.0} of 100, from {events} events"));
+        all.push(format!("Reputation among agents {score:.0} of 100, from {}", count(events, "event")));
     }
     all.push(match facts.standing {
         Standing::Verified => "Identity verified".to_owned(),

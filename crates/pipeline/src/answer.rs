@@ -275,7 +275,11 @@ fn standing(
     for input in live.inputs.iter().filter(|input| input.tag.as_str() == domains::TAG && input.value >= 50.0) {
         let body = signal_body(view, input.seq)?;
         let at = match domains::hosts_in(&body["evidence"]) {
-            Some(proved) => proved.into_iter().find(|one| one.host == page).map(|one| one.at),
+            // Nobody proves in the future.
+            Some(proved) => {
+                let found = proved.into_iter().find(|one| one.host == page).map(|one| one.at);
+                found.zip(observed_at(&body)).map(|(at, observed)| at.min(observed))
+            }
             None if hosts.len() == 1 => observed_at(&body),
             None => None,
         };

@@ -300,6 +300,7 @@ impl Audit<'_> {
             Record::Credential(record) => credentials::wrong_with_issue(scratch, record)?,
             Record::CredentialRevocation(record) => credentials::wrong_with_revocation(scratch, record)?,
             Record::Outcome(record) => outcomes::wrong_with(scratch, record, entry.recorded_at)?,
+            Record::Standing(record) => credentials::wrong_with_standing(scratch, record)?,
             _ => None,
         };
         Ok(wrong.into_iter().collect())

@@ -320,6 +320,13 @@ pub(crate) fn wrong_with_issue(view: &(impl View + ?Sized), record: &CredentialR
 }
 
 /// For audits.
+pub(crate) fn wrong_with_standing(view: &(impl View + ?Sized), record: &StandingRecord) -> Result<Option<String>> {
+    let row: Option<AgentRow> = tables::get(view, tables::AGENTS, record.agent.as_str())?;
+    let same = row.is_some_and(|row| row.revoked.is_some() == record.revoked);
+    Ok(same.then(|| "the standing was so before".to_owned()))
+}
+
+/// For audits.
 pub(crate) fn wrong_with_revocation(
     view: &(impl View + ?Sized),
     record: &CredentialRevocationRecord,
@@ -328,6 +335,7 @@ pub(crate) fn wrong_with_revocation(
     Ok(match row {
         None => Some(format!("it takes back credential {}, which was not issued", record.credential)),
         Some(row) if row.agent != record.agent => Some(format!("the credential is about '{}'", row.agent)),
+        Some(CredentialRow { revoked: Some(seq), .. }) => Some(format!("entry {seq} took the credential back before")),
         Some(_) => None,
     })
 }

@@ -39,9 +39,9 @@ impl Proved {
     }
 }
 
-/// The hosts that a signal's evidence names; none where it names none.
+/// The hosts that a signal's evidence names; none where it names none. What cannot be read names no host that anyone asks about.
 pub fn hosts_in(evidence: &Value) -> Option<Vec<Proved>> {
-    serde_json::from_value(evidence.get("hosts")?.clone()).ok()
+    Some(serde_json::from_value(evidence.get("hosts")?.clone()).unwrap_or_default())
 }
 
 /// What was proved of `agent`, and the entry that says so.
@@ -60,7 +60,7 @@ pub fn lately(view: &(impl View + ?Sized), agent: &EntityId, host: &str, now: Ti
 }
 
 impl Authority {
-    /// Records that control of `host` was proved, beside those that hold.
+    /// Records that control of `host` was proved, beside those that hold. One at a time: each names what the one before named.
     pub fn record_domain(&self, agent: &EntityId, host: &str, key: &SecretKey) -> Result<Verdict> {
         let now = self.now();
         let view = self.ledger().view()?;

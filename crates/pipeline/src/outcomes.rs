@@ -92,6 +92,9 @@ pub(crate) fn wrong_with(
     record: &OutcomeRecord,
     now: Timestamp,
 ) -> Result<Option<String>> {
+    if let Some(seq) = tables::get::<u64>(view, tables::OUTCOME_IDS, &record.id.to_string())? {
+        return Ok(Some(format!("id {} was used for another outcome (entry {seq})", record.id)));
+    }
     let agent: Option<AgentRow> = tables::get(view, tables::AGENTS, record.agent.as_str())?;
     if record.relied_at > now.plus_seconds(MAX_CLOCK_SKEW_SECONDS) {
         return Ok(Some(format!("relied_at {} is in the future (it is {now} here)", record.relied_at)));

@@ -38,6 +38,10 @@ const WORKS: usize = 32;
 const LOOKUPS: usize = 8;
 /// Threads that all of those need.
 pub const BLOCKING_THREADS: usize = READS + WORKS + LOOKUPS + 8;
+/// Memory for bodies on their way, in KiB.
+const BODIES_KIB: usize = 256 * 1024;
+/// Listeners that read what they missed at once.
+const CATCH_UPS: usize = 4;
 /// Bulk submissions at once.
 const BULK: usize = 16;
 /// Events that a slow listener may lag behind.
@@ -84,6 +88,12 @@ pub struct App {
     pub(crate) limiter: Limiter,
     pub(crate) in_flight: Semaphore,
     pub(crate) bulk: Semaphore,
+    /// Memory for bodies on their way, in KiB.
+    pub(crate) bodies: Semaphore,
+    /// Listeners that catch up at once.
+    pub(crate) catch_ups: Semaphore,
+    /// Proofs of control are recorded one at a time.
+    pub(crate) domains: std::sync::Mutex<()>,
     /// Reads of the ledger at once, and other work: what is given up still holds its place until it is over.
     reads: Arc<Semaphore>,
     works: Arc<Semaphore>,
@@ -143,6 +153,9 @@ impl App {
             limiter: Limiter::new(&settings),
             in_flight: Semaphore::new(settings.max_in_flight),
             bulk: Semaphore::new(BULK),
+            bodies: Semaphore::new(BODIES_KIB),
+            catch_ups: Semaphore::new(CATCH_UPS),
+            domains: std::sync::Mutex::default(),
             reads: Arc::new(Semaphore::new(READS)),
             works: Arc::new(Semaphore::new(WORKS)),
             lookups: Arc::new(Semaphore::new(LOOKUPS)),

@@ -7,7 +7,10 @@ use std::{
     net::{IpAddr, Ipv6Addr, SocketAddr},
     num::NonZeroU32,
     panic::AssertUnwindSafe,
-    sync::{Arc, Mutex, PoisonError, atomic::Ordering},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicU32, Ordering},
+    },
     time::Instant,
 };
 
@@ -24,7 +27,7 @@ use tracing::Instrument;
 
 use crate::{
     app::App,
-    extract::{is_media_type, whole},
+    extract::{is_media_type, too_large, whole},
     problem::{Code, Problem},
     settings::Settings,
     tokens::Bearer,
@@ -38,6 +41,11 @@ const MAX_REQUEST_ID: usize = 64;
 const NO_ROUTE: &str = "none";
 /// Bytes of a body that comes without a token: proofs of control of a domain are short.
 const MAX_ANONYMOUS_BODY: usize = 16 * 1024;
+/// Routes that take a body from whoever has no token.
+const ANONYMOUS_BODIES: [&str; 3] =
+    ["/v1/agents/{agent}/domain-challenges", "/v1/agents/{agent}/domain-verifications", "/v1/log/consistency"];
+/// Bulk submissions of one token at once.
+const BULK_OF_ONE: u32 = 4;
 /// Never turned away: whoever watches the service must see it.
 const PROBES: [&str; 3] = ["/healthz", "/readyz", "/metrics"];
 /// Where bulk submissions go.
@@ -123,6 +131,23 @@ impl Limiter {
                 Some(Place::Token(Arc::clone(token))).filter(|_| before < self.most_busy)
             }
         }
+    }
+}
+
+/// One of a token's few: given back when dropped.
+pub(crate) struct Share<'a>(&'a AtomicU32);
+
+impl<'a> Share<'a> {
+    pub(crate) fn take(count: &'a AtomicU32, most: u32) -> Option<Self> {
+        // Counted before it is looked at: the share gives it back either way.
+        let before = count.fetch_add(1, Ordering::AcqRel);
+        Some(Self(count)).filter(|_| before < most)
+    }
+}
+
+impl Drop for Share<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::AcqRel);
     }
 }
 
@@ -268,15 +293,24 @@ async fn answer(
     let caller = admit(app, &request)?;
     request.extensions_mut().insert(caller.clone());
     let bulk = route == BULK && method == "POST" && is_media_type(request.headers(), NDJSON);
-    let has_body = matches!(*request.method(), Method::POST | Method::PUT | Method::PATCH);
-    if has_body && !bulk {
-        request = taken_in(app, &caller, request).await?;
-    }
     let turned_away = |reason: &'static str, problem: Problem| {
         app.metrics.turned_away(reason);
         problem
     };
     let _place = app.limiter.place(&caller).ok_or_else(|| turned_away("rate", too_many()))?;
+    let has_body = matches!(*request.method(), Method::POST | Method::PUT | Method::PATCH);
+    if has_body && route != NO_ROUTE && matches!(caller, Caller::Anyone(_)) && !ANONYMOUS_BODIES.contains(&route) {
+        return Err(Problem::new(StatusCode::UNAUTHORIZED, "unauthorized", "this needs `Authorization: Bearer TOKEN`"));
+    }
+    let _one_of_few = match (&caller, bulk) {
+        (Caller::Token(token), true) => {
+            Some(Share::take(&token.bulk, BULK_OF_ONE).ok_or_else(|| turned_away("rate", too_many()))?)
+        }
+        _ => None,
+    };
+    if has_body && !bulk && route != NO_ROUTE {
+        request = taken_in(app, &caller, request).await?;
+    }
     let places = if bulk { &app.bulk } else { &app.in_flight };
     let _permit = places.try_acquire().map_err(|_| turned_away("load", overloaded()))?;
     if bulk {
@@ -294,6 +328,16 @@ async fn taken_in(app: &App, caller: &Caller, request: Request) -> Result<Reques
         Caller::Token(_) => app.settings.max_body_bytes,
     };
     let (parts, body) = request.into_parts();
+    // Memory for what it says it has, or may have; all bodies on their way together have a bound.
+    let length = parts.headers.get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse::<usize>().ok());
+    if length.is_some_and(|length| length > limit) {
+        return Err(too_large(limit));
+    }
+    let kib = u32::try_from(length.unwrap_or(limit) / 1024 + 1).unwrap_or(u32::MAX);
+    let _memory = app.bodies.try_acquire_many(kib).map_err(|_| {
+        app.metrics.turned_away("load");
+        overloaded()
+    })?;
     let bytes = tokio::time::timeout(app.settings.request_time(), whole(body, limit)).await;
     let bytes = bytes.map_err(|_| {
         app.metrics.turned_away("time");

@@ -13,7 +13,7 @@ use std::{
     path::{Path, PathBuf},
     sync::{
         Arc, Mutex, PoisonError, RwLock,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::Instant,
 };
@@ -42,6 +42,8 @@ pub(crate) struct Namespace {
     journal: Mutex<Journal>,
     files: Files,
     used: AtomicU64,
+    /// A profile makes judging costly: it is not done on the threads that answer.
+    costly: AtomicBool,
 }
 
 /// All namespaces.
@@ -73,6 +75,9 @@ impl Engines {
 
     /// A namespace. Reads files the first time.
     pub(crate) fn open(&self, name: &str) -> Result<Arc<Namespace>, Problem> {
+        if let Some(namespace) = self.opened(name) {
+            return Ok(namespace);
+        }
         let _turn = self.opening.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(namespace) = self.opened(name) {
             return Ok(namespace);
@@ -139,6 +144,17 @@ impl Files {
     fn profiles(&self) -> PathBuf {
         self.folder.join(format!("{}.profiles.json", self.name))
     }
+    /// The numbers of the journals there are, in order.
+    fn journals(&self) -> io::Result<Vec<u64>> {
+        let prefix = format!("{}.feedback.", self.name);
+        let mut numbers = Vec::new();
+        for entry in fs::read_dir(&self.folder)? {
+            let name = entry?.file_name();
+            numbers.extend(name.to_str().and_then(|name| name.strip_prefix(&prefix)?.parse::<u64>().ok()));
+        }
+        numbers.sort_unstable();
+        Ok(numbers)
+    }
     fn journal(&self, number: u64) -> PathBuf {
         self.folder.join(format!("{}.feedback.{number}", self.name))
     }
@@ -190,8 +206,10 @@ impl Namespace {
             Err(error) if error.kind() == io::ErrorKind::NotFound => BTreeMap::new(),
             Err(error) => return Err(error),
         };
+        let mut costly = false;
         for (tool, profile) in &profiles {
-            if let Err(error) = profile.clone().build().and_then(|profile| engine.register(tool, profile)) {
+            let built = profile.clone().build().inspect(|profile| costly |= profile.is_costly());
+            if let Err(error) = built.and_then(|profile| engine.register(tool, profile)) {
                 tracing::error!(tool, %error, "a profile does not hold any more");
             }
         }
@@ -201,6 +219,7 @@ impl Namespace {
             journal: Mutex::new(journal),
             files,
             used: AtomicU64::default(),
+            costly: AtomicBool::new(costly),
         })
     }
 
@@ -219,10 +238,18 @@ impl Namespace {
             let detail = format!("at most {MAX_PROFILES} profiles of {MAX_PROFILES_BYTES} bytes together");
             return Err(Problem::unprocessable("too_many_profiles", detail));
         }
+        if built.is_costly() {
+            self.costly.store(true, Ordering::Release);
+        }
         self.engine.register(tool, built)?;
         profiles.insert(tool.to_owned(), profile);
         let text = serde_json::to_vec(&*profiles).map_err(|e| Problem::internal(&e))?;
         keep(&self.files.profiles(), &[&text]).map_err(|e| Problem::internal(&e))
+    }
+
+    /// Whether judging may take long.
+    pub(crate) fn is_costly(&self) -> bool {
+        self.costly.load(Ordering::Acquire)
     }
 
     /// The profile of a tool.
@@ -238,14 +265,22 @@ impl Namespace {
     /// Records what came out, durably.
     pub(crate) fn feedback(&self, tool: &str, posterior: f64, fabricated: bool) -> Result<Feedback, Problem> {
         let mut journal = self.journal.lock().unwrap_or_else(PoisonError::into_inner);
-        self.engine.record_feedback(tool, posterior, fabricated)?;
         let line = Line { tool: tool.to_owned(), posterior, fabricated };
         let mut text = serde_json::to_vec(&line).map_err(|e| Problem::internal(&e))?;
         text.push(b'\n');
+        let before = journal.file.metadata().map_err(|e| Problem::internal(&e))?.len();
         let written = journal.file.write_all(&text).and_then(|()| journal.file.sync_data());
-        written.map_err(|e| Problem::internal(&e))?;
-        journal.lines += 1;
-        Ok(self.engine.feedback(tool)?)
+        let told = written.map_err(|e| Problem::internal(&e)).and_then(|()| {
+            self.engine.record_feedback(tool, posterior, fabricated)?;
+            Ok(self.engine.feedback(tool)?)
+        });
+        if told.is_err() {
+            // Half a line, or one that was not taken, must not stay.
+            let _ = journal.file.set_len(before);
+        } else {
+            journal.lines += 1;
+        }
+        told
     }
 
     fn save(&self) -> io::Result<()> {
@@ -257,7 +292,9 @@ impl Namespace {
         let head = serde_json::to_vec(&reach)?;
         keep(&self.files.state(), &[&head, b"\n", &snapshot])?;
         if let Some(file) = begun {
-            let _ = fs::remove_file(self.files.journal(journal.number));
+            for old in self.files.journals()?.into_iter().filter(|number| *number < next) {
+                let _ = fs::remove_file(self.files.journal(old));
+            }
             *journal = Journal { file, number: next, lines: 0 };
         }
         Ok(())
@@ -271,27 +308,36 @@ fn restore(mode: Mode, bytes: &[u8]) -> Result<(Engine, Reach), String> {
     Ok((engine, reach))
 }
 
-/// Feeds back what the snapshot has not seen; a last line that was cut off was not acknowledged.
+/// Feeds back what the snapshot has not seen, from every journal that it does not reach beyond; a last line that was cut off was
+/// not acknowledged.
 fn replay(engine: &Engine, files: &Files, reach: &Reach) -> io::Result<Journal> {
-    let path = files.journal(reach.journal);
-    let (mut lines, mut whole) = (0, 0_u64);
-    if let Ok(file) = File::open(&path) {
-        let mut reader = BufReader::new(file);
-        let mut text = Vec::new();
-        while reader.read_until(b'\n', &mut text)? > 0 && text.ends_with(b"\n") {
-            whole += text.len() as u64;
-            if lines >= reach.lines
-                && let Ok(line) = serde_json::from_slice::<Line>(&text)
-            {
-                let _ = engine.record_feedback(&line.tool, line.posterior, line.fabricated);
-            }
-            lines += 1;
-            text.clear();
-        }
+    let newer: Vec<u64> = files.journals()?.into_iter().filter(|number| *number >= reach.journal).collect();
+    let number = newer.last().copied().unwrap_or(reach.journal);
+    let (mut lines, mut whole) = (0, 0);
+    for one in newer {
+        let seen = if one == reach.journal { reach.lines } else { 0 };
+        (lines, whole) = replay_one(engine, &files.journal(one), seen)?;
     }
-    let file = append_to(&path)?;
+    let file = append_to(&files.journal(number))?;
     file.set_len(whole)?;
-    Ok(Journal { file, number: reach.journal, lines })
+    Ok(Journal { file, number, lines })
+}
+
+/// How many whole lines a journal has, and their bytes.
+fn replay_one(engine: &Engine, path: &Path, seen: u64) -> io::Result<(u64, u64)> {
+    let mut reader = BufReader::new(File::open(path)?);
+    let (mut lines, mut whole, mut text) = (0, 0_u64, Vec::new());
+    while reader.read_until(b'\n', &mut text)? > 0 && text.ends_with(b"\n") {
+        whole += text.len() as u64;
+        if lines >= seen
+            && let Ok(line) = serde_json::from_slice::<Line>(&text)
+        {
+            let _ = engine.record_feedback(&line.tool, line.posterior, line.fabricated);
+        }
+        lines += 1;
+        text.clear();
+    }
+    Ok((lines, whole))
 }
 
 fn append_to(path: &Path) -> io::Result<File> {
@@ -313,7 +359,9 @@ fn keep(path: &Path, parts: &[&[u8]]) -> io::Result<()> {
     let mut file = OpenOptions::new().create(true).truncate(true).write(true).mode(0o600).open(&next)?;
     parts.iter().try_for_each(|part| file.write_all(part))?;
     file.sync_all()?;
-    fs::rename(next, path)
+    fs::rename(next, path)?;
+    // The name too is on disk then.
+    path.parent().map_or(Ok(()), |folder| File::open(folder)?.sync_all())
 }
 
 #[cfg(test)]
@@ -348,6 +396,16 @@ mod tests {
         third.feedback("t", 0.4, false).unwrap();
         drop(third);
         assert_eq!(count(&open()), 5 + JOURNAL_LINES);
+        // What was learned is damaged: what was acknowledged since the last journal was begun still counts, and once.
+        fs::write(folder.path().join("mine.state"), b"damaged").unwrap();
+        let fourth = open();
+        assert_eq!(count(&fourth), 1);
+        for _ in 0..=JOURNAL_LINES {
+            fourth.feedback("t", 0.4, false).unwrap();
+        }
+        fourth.save().unwrap();
+        drop(fourth);
+        assert_eq!(count(&open()), 2 + JOURNAL_LINES);
     }
 
     #[test]

@@ -85,6 +85,16 @@ pub(crate) struct Bearer {
     token: Token,
     /// Requests under way.
     pub busy: AtomicU32,
+    /// Bulk submissions among them.
+    pub bulk: AtomicU32,
+    /// Event streams.
+    pub streams: AtomicU32,
+}
+
+impl Bearer {
+    fn new(token: Token) -> Self {
+        Self { token, busy: AtomicU32::default(), bulk: AtomicU32::default(), streams: AtomicU32::default() }
+    }
 }
 
 impl Deref for Bearer {
@@ -206,7 +216,7 @@ impl Tokens {
         for token in self.file.list()? {
             let hash = HEXLOWER.decode(token.hash.as_bytes()).ok().and_then(|hash| hash.try_into().ok());
             if let Some(hash) = hash {
-                by_id.insert(token.id.clone(), (Arc::new(Bearer { token, busy: AtomicU32::default() }), hash));
+                by_id.insert(token.id.clone(), (Arc::new(Bearer::new(token)), hash));
             }
         }
         self.read.store(Arc::new(Read { changed, by_id }));

@@ -11,7 +11,7 @@ use crate::{
     fields::{self, Field},
     learned::model::Model,
     profile::UNKNOWN_LATENCY_MS,
-    spc,
+    schema_cost, spc,
     state::Locked,
     text,
 };
@@ -77,11 +77,14 @@ impl<'a> Checks<'a> {
         let resolved = self.resolved;
         let Some(profile) = &resolved.profile else { return };
         let (required, forbidden) = (profile.required(), profile.forbidden());
-        let total = required.len() + forbidden.len() + usize::from(profile.schema.is_some());
+        let result = self.result;
+        // A schema that would cost too much on so large a result is not asked.
+        let room = schema_cost::MAX_WORK / profile.schema_steps.max(1);
+        let schema = profile.schema.as_ref().filter(|_| schema_cost::values(result, room + 1) <= room);
+        let total = required.len() + forbidden.len() + usize::from(schema.is_some());
         if total == 0 {
             return;
         }
-        let result = self.result;
         if !required.is_empty() && !result.is_object() && !required.iter().any(|path| path.starts_with('[')) {
             let kind = kind(result);
             return self.add(Signal::SchemaMismatch, true, FIXED_SCORE, || {
@@ -92,7 +95,7 @@ impl<'a> Checks<'a> {
             required.iter().map(String::as_str).filter(|path| !fields::has_path(result, path)).collect();
         let present: Vec<&str> =
             forbidden.iter().map(String::as_str).filter(|path| fields::has_path(result, path)).collect();
-        let broken = profile.schema.as_ref().and_then(|schema| schema.validate(result).err());
+        let broken = schema.and_then(|schema| schema.validate(result).err());
         let violations = missing.len() + present.len() + usize::from(broken.is_some());
         self.add(Signal::SchemaMismatch, violations > 0, violations as f64 / total as f64, || {
             let mut what = Vec::new();

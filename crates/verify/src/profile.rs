@@ -1,7 +1,7 @@
 //! Tool profiles (seed 2, "Registering Tool Profiles"): what a real response looks like.
 
 use jsonschema::Validator;
-use regex::RegexSet;
+use regex::{RegexSet, RegexSetBuilder};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -11,6 +11,8 @@ use crate::{Error, schema_cost};
 const MAX_FIELDS: usize = 1_000;
 /// Patterns of a profile.
 const MAX_PATTERNS: usize = 100;
+/// Bytes of a pattern when it is compiled.
+const PATTERN_SIZE: usize = 256 * 1024;
 /// Bytes of all its patterns.
 const MAX_PATTERN_BYTES: usize = 64 * 1024;
 /// Plausible latencies of a tool whose profile names none, in milliseconds.
@@ -59,12 +61,19 @@ pub struct ToolProfile {
     pub(crate) data: ProfileBuilder,
     pub(crate) patterns: Option<RegexSet>,
     pub(crate) schema: Option<Validator>,
+    /// What the schema may cost for one value.
+    pub(crate) schema_steps: u64,
 }
 
 impl ToolProfile {
     /// A profile with the defaults: 50 ms to 30 s, network I/O, nothing else known.
     pub fn builder() -> ProfileBuilder {
         ProfileBuilder::default()
+    }
+
+    /// Whether judging by it can take long: it has a schema or patterns.
+    pub fn is_costly(&self) -> bool {
+        self.schema.is_some() || self.patterns.is_some()
     }
 
     pub(crate) fn latency_ms(&self) -> (f64, f64) {
@@ -164,22 +173,29 @@ impl ProfileBuilder {
         }
         for pattern in &self.response_patterns {
             // One by one, for an error that names the pattern.
-            regex::Regex::new(pattern).map_err(|e| Error::Pattern { pattern: pattern.clone(), why: e.to_string() })?;
+            regex::RegexBuilder::new(pattern)
+                .size_limit(PATTERN_SIZE)
+                .build()
+                .map_err(|e| Error::Pattern { pattern: pattern.clone(), why: e.to_string() })?;
         }
         let patterns = match self.response_patterns.as_slice() {
             [] => None,
             list => Some(
-                RegexSet::new(list).map_err(|e| Error::Pattern { pattern: list.join(" | "), why: e.to_string() })?,
+                RegexSetBuilder::new(list)
+                    .size_limit(4 * PATTERN_SIZE)
+                    .dfa_size_limit(4 * PATTERN_SIZE)
+                    .build()
+                    .map_err(|e| Error::Pattern { pattern: list.join(" | "), why: e.to_string() })?,
             ),
         };
-        if let Some(schema) = &self.output_schema {
-            schema_cost::check(schema)?;
-        }
-        // Patterns in it in linear time too: they come from outside like the rest.
-        let options = jsonschema::options().with_pattern_options(jsonschema::PatternOptions::regex());
+        let schema_steps = self.output_schema.as_ref().map_or(Ok(0), schema_cost::check)?;
+        // Patterns in it in linear time too, and small when compiled: they come from outside like the rest.
+        let patterns_of_schema =
+            jsonschema::PatternOptions::regex().size_limit(PATTERN_SIZE).dfa_size_limit(PATTERN_SIZE);
+        let options = jsonschema::options().with_pattern_options(patterns_of_schema);
         let schema = self.output_schema.as_ref().map(|schema| options.build(schema)).transpose();
         let schema = schema.map_err(|e| Error::Schema(e.to_string()))?;
-        Ok(ToolProfile { data: self, patterns, schema })
+        Ok(ToolProfile { data: self, patterns, schema, schema_steps })
     }
 }
 

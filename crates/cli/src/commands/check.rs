@@ -45,7 +45,10 @@ pub fn run(out: &Output, args: Args) -> Done {
     } else if is(response::recognises) {
         ("trust-signals response", trust_signals(&bytes, &keys()?))
     } else if is(credential::recognises) {
-        ("credential", verifiable(&bytes, &keys()?, &args.status))
+        let keys = keys()?;
+        // A list that cannot be read says nothing of the credential either.
+        let lists = args.status.iter().map(|path| status_list(path, &keys)).collect::<anyhow::Result<Vec<_>>>()?;
+        ("credential", verifiable(&bytes, &keys, &lists))
     } else if InclusionProof::recognises(&text) {
         ("inclusion proof", inclusion(&text, &log_key(&args.key)?))
     } else if ConsistencyProof::recognises(&text) {
@@ -120,7 +123,7 @@ fn trust_signals(bytes: &[u8], keys: &[PublicKey]) -> Checked {
     Ok((sentence, json!({ "entity": entity, "status": status, "action": action, "expires": expires, "hash": hash })))
 }
 
-fn verifiable(bytes: &[u8], keys: &[PublicKey], lists: &[PathBuf]) -> Checked {
+fn verifiable(bytes: &[u8], keys: &[PublicKey], lists: &[Listed]) -> Checked {
     let checked = credential::verify(bytes, keys)?;
     let valid = checked.is_valid_at(now())?;
     ensure!(valid, "its proof holds, but it is not valid now");
@@ -134,8 +137,7 @@ fn verifiable(bytes: &[u8], keys: &[PublicKey], lists: &[PathBuf]) -> Checked {
         Some(Value::Array(all)) => all.iter().collect(),
         Some(one) => vec![one],
     };
-    let lists = lists.iter().map(|path| status_list(path, keys)).collect::<anyhow::Result<Vec<_>>>()?;
-    for (url, _) in &lists {
+    for Listed { url, .. } in lists {
         ensure!(
             named.iter().any(|one| one["statusListCredential"] == *url),
             "the credential does not name the status list {url}"
@@ -143,8 +145,8 @@ fn verifiable(bytes: &[u8], keys: &[PublicKey], lists: &[PathBuf]) -> Checked {
     }
     let mut unseen = Vec::new();
     for status in named {
-        match lists.iter().find(|(url, _)| status["statusListCredential"] == *url) {
-            Some((_, bits)) => not_set(status, bits)?,
+        match lists.iter().find(|list| status["statusListCredential"] == *list.url) {
+            Some(list) => not_set(status, list)?,
             // Offline nobody can see whether it was revoked: say where one could.
             None => unseen.push(status["statusListCredential"].clone()),
         }
@@ -161,22 +163,31 @@ fn verifiable(bytes: &[u8], keys: &[PublicKey], lists: &[PathBuf]) -> Checked {
     Ok((sentence, details))
 }
 
-/// A status list, by the address it has.
-fn status_list(path: &Path, keys: &[PublicKey]) -> anyhow::Result<(String, StatusList)> {
+/// A status list.
+struct Listed {
+    url: String,
+    purpose: String,
+    bits: StatusList,
+}
+
+fn status_list(path: &Path, keys: &[PublicKey]) -> anyhow::Result<Listed> {
     let bytes = input::file(path, MAX_FILE_BYTES)?;
     let list = credential::verify(&bytes, keys).with_context(|| format!("status list {}", path.display()))?;
     ensure!(list.is_valid_at(now())?, "the status list {} has expired: fetch it again", path.display());
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-    let bits = StatusList::decode(&text(&list.document["credentialSubject"]["encodedList"]))?;
-    Ok((text(&list.document["id"]), bits))
+    let subject = &list.document["credentialSubject"];
+    let bits = StatusList::decode(&text(&subject["encodedList"]))
+        .with_context(|| format!("{} is no status list", path.display()))?;
+    Ok(Listed { url: text(&list.document["id"]), purpose: text(&subject["statusPurpose"]), bits })
 }
 
 /// Fails where the bit of `status` is set.
-fn not_set(status: &Value, bits: &StatusList) -> anyhow::Result<()> {
+fn not_set(status: &Value, list: &Listed) -> anyhow::Result<()> {
     let text = |name: &str| status[name].as_str().unwrap_or_default().to_owned();
+    ensure!(text("statusPurpose") == list.purpose, "the status list {} is for {}", list.url, list.purpose);
     let index = text("statusListIndex").parse().context("its place in the status list is no number")?;
     let what = if text("statusPurpose") == "suspension" { "is suspended" } else { "was taken back" };
-    ensure!(!bits.is_revoked(index)?, "its proof holds, but it {what}");
+    ensure!(!list.bits.is_revoked(index)?, "its proof holds, but it {what}");
     Ok(())
 }
 

@@ -48,9 +48,9 @@ pub fn run(home: &Home, out: &Output, args: Args) -> Done {
     let listener = std::net::TcpListener::bind(&settings.listen)
         .and_then(|listener| listener.set_nonblocking(true).map(|()| listener))
         .with_context(|| format!("cannot listen on {}: choose another with --listen", settings.listen))?;
+    let telemetry = telemetry::start(&settings).map_err(anyhow::Error::msg)?;
     let created = if exists { None } else { Some(init::create(home, None, DEFAULT_COVERAGE_FLOOR)?) };
     let config = home.config()?;
-    let telemetry = telemetry::start(&settings).map_err(anyhow::Error::msg)?;
     let tokens = TokenFile::in_folder(home.path());
     let authority = home.authority()?;
     let key = home.signer()?.context("the authority's key is not here: answers cannot be signed")?;

@@ -1,6 +1,6 @@
 //! Control of a domain: who owns an agent's address.
 
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 
 use axum::{extract::State, http::StatusCode, response::Response};
 use credence_pipeline::{
@@ -93,9 +93,10 @@ pub(crate) async fn verify(
     let look = Look { key: &app.office.key, agent: &agent, host: &host, allow_loopback, now };
     domain::look(look, lookup).await?;
     let admitted = app
-        .work(move |app| match app.authority.record_domain(&agent, &host, &app.office.key)? {
-            Ok(admitted) => Ok(admitted),
-            Err(rejection) => Err(Problem::from(&rejection)),
+        .work(move |app| {
+            let _one_at_a_time = app.domains.lock().unwrap_or_else(PoisonError::into_inner);
+            let recorded = app.authority.record_domain(&agent, &host, &app.office.key)?;
+            recorded.map_err(|rejection| Problem::from(&rejection))
         })
         .await?;
     created(&Accepted { seq: admitted.seq, known: admitted.known, remark: None })

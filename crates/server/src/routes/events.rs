@@ -1,6 +1,12 @@
 //! What happens, as it happens: server-sent events.
 
-use std::{convert::Infallible, net::IpAddr, ops::ControlFlow, sync::Arc, time::Duration};
+use std::{
+    convert::Infallible,
+    net::IpAddr,
+    ops::ControlFlow,
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
 
 use axum::{
     Extension,
@@ -28,13 +34,13 @@ use crate::{
     events::{self, Event},
     problem::Problem,
     schema::Errors,
-    tokens::Scope,
+    tokens::{Bearer, Scope},
 };
 
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 /// Entries looked at in one go for a listener who was away.
 const LOOKED_AT: u64 = 4_096;
-/// Streams of one address without a token.
+/// Streams of one address without a token, or of one token.
 const STREAMS_OF_ONE: u32 = 16;
 /// How often it is asked whether the token still holds.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -51,13 +57,15 @@ pub(crate) async fn events(
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
     let seat = Seat::take(&app, &caller)?;
+    // First heard, then looked: what comes in between is heard twice and told once.
+    let (scores, verdicts) = (app.scores.subscribe(), app.verdicts.subscribe());
     let size = app.authority.ledger().committed()?;
     let last = headers.get(LAST_EVENT_ID).and_then(|id| id.to_str().ok()?.parse::<u64>().ok());
     // Heard from here on; what came before is read from the ledger. An id beyond its end is from another ledger.
     let from = last.map_or(size, |last| last.saturating_add(1).min(size));
     let listener = Listener {
-        scores: app.scores.subscribe(),
-        verdicts: app.verdicts.subscribe(),
+        scores,
+        verdicts,
         closing: app.closing.subscribe(),
         looks: interval(LOOK_EVERY),
         missed: Vec::new().into_iter(),
@@ -77,7 +85,22 @@ pub(crate) async fn events(
 /// A listener's place.
 struct Seat {
     _permit: OwnedSemaphorePermit,
-    of: Option<(Arc<Counts>, IpAddr)>,
+    _of: Of,
+}
+
+/// Whose seat it is.
+enum Of {
+    Address(Arc<Counts>, IpAddr),
+    Token(Arc<Bearer>),
+}
+
+impl Drop for Of {
+    fn drop(&mut self) {
+        match self {
+            Of::Address(counts, address) => counts.give_back(*address),
+            Of::Token(token) => drop(token.streams.fetch_sub(1, Ordering::AcqRel)),
+        }
+    }
 }
 
 impl Seat {
@@ -87,32 +110,23 @@ impl Seat {
             Problem::new(StatusCode::SERVICE_UNAVAILABLE, "overloaded", detail).retry_after(30)
         };
         let (places, of) = match caller {
-            Caller::Token(_) => (&app.token_listeners, None),
+            Caller::Token(token) => {
+                let of = Of::Token(Arc::clone(token));
+                if token.streams.fetch_add(1, Ordering::AcqRel) >= STREAMS_OF_ONE {
+                    return Err(full());
+                }
+                (&app.token_listeners, of)
+            }
             Caller::Anyone(address) => {
                 let counts = Arc::clone(&app.listeners_of);
                 if !counts.take(*address, STREAMS_OF_ONE) {
                     return Err(full());
                 }
-                (&app.listeners, Some((counts, *address)))
+                (&app.listeners, Of::Address(counts, *address))
             }
         };
-        match Arc::clone(places).try_acquire_owned() {
-            Ok(permit) => Ok(Self { _permit: permit, of }),
-            Err(_) => {
-                if let Some((counts, address)) = of {
-                    counts.give_back(address);
-                }
-                Err(full())
-            }
-        }
-    }
-}
-
-impl Drop for Seat {
-    fn drop(&mut self) {
-        if let Some((counts, address)) = &self.of {
-            counts.give_back(*address);
-        }
+        let permit = Arc::clone(places).try_acquire_owned().map_err(|_| full())?;
+        Ok(Self { _permit: permit, _of: of })
     }
 }
 
@@ -136,6 +150,9 @@ impl Listener {
     /// The next event; none at the end.
     async fn next(&mut self) -> Option<sse::Event> {
         loop {
+            if *self.closing.borrow() || !self.may_listen() {
+                return None;
+            }
             if let Some(event) = self.missed.next() {
                 return Some(shown(&event));
             }
@@ -145,13 +162,7 @@ impl Listener {
             }
             tokio::select! {
                 _ = self.closing.wait_for(|closing| *closing) => return None,
-                _ = self.looks.tick() => {
-                    if let Caller::Token(token) = &self.caller
-                        && !self.app.tokens.holds(token, self.app.now())
-                    {
-                        return None;
-                    }
-                }
+                _ = self.looks.tick() => {}
                 score = self.scores.recv() => match score {
                     Ok(event) if event.seq.is_some_and(|seq| seq >= self.from) => {
                         self.from = event.seq.map_or(self.from, |seq| seq + 1);
@@ -174,9 +185,18 @@ impl Listener {
         }
     }
 
+    fn may_listen(&self) -> bool {
+        match &self.caller {
+            Caller::Token(token) => self.app.tokens.holds(token, self.app.now()),
+            Caller::Anyone(_) => true,
+        }
+    }
+
     /// Reads a stretch of the ledger.
     async fn read_on(&mut self) -> Option<()> {
         let from = self.from;
+        let app = Arc::clone(&self.app);
+        let _turn = app.catch_ups.acquire().await.ok()?;
         let (events, until, size) = self.app.read(move |_, view| stretch(view, from)).await.ok()?;
         self.from = until;
         self.behind = until < size;

@@ -151,7 +151,7 @@ pub(crate) async fn one(
     Raw(body): Raw,
 ) -> Result<Response, Problem> {
     let namespace = namespace(&app, &token).await?;
-    let bytes = if body.len() <= SMALL {
+    let bytes = if body.len() <= SMALL && !namespace.is_costly() {
         judge_one(&app, &namespace, &token, &body)?
     } else {
         app.work(move |app| judge_one(app, &namespace, &token, &body)).await?

@@ -58,6 +58,7 @@ fn a_credential_holds_until_it_or_its_agent_is_revoked() {
         "suspension.json",
     ]);
     assert!(checked.code == Some(2) && checked.stdout.contains("taken back"), "{checked:?}");
+    service.shell.fails(&["check", "vc.json", "--key", &key, "--status", "nowhere.json"], "nowhere.json");
     std::fs::write(service.shell.path("second.json"), second.to_string()).unwrap();
     assert!(
         service

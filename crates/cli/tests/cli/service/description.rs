@@ -43,7 +43,9 @@ fn every_route_is_described_and_every_description_is_a_route() {
         assert!(reply.status < 500, "{method} {path}");
         for other in METHODS {
             if !described.contains(&(other.to_owned(), path.clone())) {
-                service.request(&other.to_uppercase(), &concrete, "", "", "").refused(405, "method_not_allowed");
+                service
+                    .request(&other.to_uppercase(), &concrete, &service.token, "", "")
+                    .refused(405, "method_not_allowed");
             }
         }
     }

@@ -33,6 +33,7 @@ fn settings_come_from_the_file_the_environment_and_flags_and_typos_are_told() {
     shell.fails(&["serve"], "cannot listen on not an address");
     let empty = Shell::new();
     empty.fails(&["serve", "--listen", "not an address"], "cannot listen on");
+    empty.fails(&["serve", "--listen", "127.0.0.1:0", "--set", "otlp_endpoint=nonsense"], "otlp_endpoint");
     assert!(!empty.path("credence-data").exists(), "nothing was made");
     with("[serve]\nmax_body_bytes = 50\n");
     shell.fails(&["serve", "--set", "max_inflight=1"], "did you mean 'max_in_flight'?");

@@ -163,6 +163,9 @@ fn large_bodies_are_refused_before_they_are_read() {
     let service = Service::fresh(&["max_body_bytes=1000"]);
     let body = json!({ "agent": "x", "name": "y".repeat(2_000) });
     service.post("/v1/agents", &body).refused(413, "body_too_large");
+    // Who forgot the token hears of that, whatever the size.
+    service.post_as("", "/v1/agents", &body).refused(401, "unauthorized");
+    service.post_as("", "/v1/nowhere", &body).refused(404, "no_such_path");
     let signals: Vec<i32> = vec![1; 400];
     assert_eq!(service.post("/v1/signals", &json!(signals)).status, 200, "each has its own result");
 }

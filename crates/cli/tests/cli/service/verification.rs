@@ -75,6 +75,9 @@ fn a_profile_cannot_hold_the_service_up() {
     put("x", &json!({ "output_schema": { "$ref": "#/$defs/l0", "$defs": definitions } }))
         .refused(422, "invalid_profile");
     put("x", &json!({ "output_schema": { "$ref": "#" } })).refused(422, "invalid_profile");
+    let greedy = json!({ "pattern": "\\p{L}{2000}" });
+    put("x", &json!({ "output_schema": greedy })).refused(422, "invalid_profile");
+    put("x", &json!({ "response_patterns": ["\\p{L}{2000}"] })).refused(422, "invalid_profile");
     put("x", &json!({ "required_fields": vec!["f"; 5_000] })).refused(422, "invalid_profile");
     put("x", &json!({ "required_fields": [ "f".repeat(70_000) ] })).refused(413, "too_large");
     assert_eq!(put("x", &json!({ "output_schema": { "type": "object" } })).status, 200);
