@@ -202,13 +202,30 @@ fn judge(app: &App, engine: &Engine, token: &Bearer, trace: &Trace<'_>) -> Resul
     Ok(verdict)
 }
 
-#[derive(Deserialize, ToSchema)]
+#[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Traces<'a> {
-    /// Judged in this order; each as in `/v1/verify`, and each has its own result.
+struct Traces<'a> {
     #[serde(borrow)]
-    #[schema(value_type = Vec<serde_json::Value>, max_items = 1000)]
     traces: Vec<&'a RawValue>,
+}
+
+/// `{"traces": […]}`, or the list alone
+#[derive(ToSchema)]
+#[serde(untagged)]
+#[allow(dead_code, reason = "describes two forms of one body")]
+pub(crate) enum TracesOrList {
+    Named(NamedTraces),
+    Bare(Vec<serde_json::Value>),
+}
+
+#[derive(ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(as = Traces)]
+#[allow(dead_code, reason = "describes one form of a body")]
+pub(crate) struct NamedTraces {
+    /// Judged in this order; each as in `/v1/verify`, and each has its own result.
+    #[schema(max_items = 1000)]
+    traces: Vec<serde_json::Value>,
 }
 
 #[derive(ToSchema)]
@@ -233,7 +250,7 @@ pub(crate) struct Refused {
 }
 
 /// Judges many tool results, each with its own result
-#[utoipa::path(post, path = "/v1/verify/batch", tag = "verification", request_body = Traces, responses((status = 200, body = Verdicts), Errors),
+#[utoipa::path(post, path = "/v1/verify/batch", tag = "verification", request_body = TracesOrList, responses((status = 200, body = Verdicts), Errors),
     security(("token" = ["verify"])))]
 pub(crate) async fn batch(
     State(app): State<Arc<App>>,
