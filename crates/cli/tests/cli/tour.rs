@@ -55,7 +55,8 @@ struct Service(std::path::PathBuf);
 impl Drop for Service {
     fn drop(&mut self) {
         if let Ok(pid) = fs::read_to_string(&self.0) {
-            let _ = Command::new("kill").arg(pid.trim()).stderr(std::process::Stdio::null()).status();
+            let end = format!("kill {} 2>/dev/null", pid.trim());
+            let _ = Command::new("sh").args(["-c", &end]).status();
         }
     }
 }

@@ -203,8 +203,7 @@ fn killed_under_mixed_load_nothing_acknowledged_is_lost() {
                 }
             });
             std::thread::sleep(Duration::from_millis(700 + 150 * round));
-            let killed = std::process::Command::new("kill").args(["-9", &service.pid().to_string()]).status().unwrap();
-            assert!(killed.success());
+            assert!(super::signal("KILL", service.pid()));
             std::thread::sleep(Duration::from_millis(50));
             stop.store(true, Ordering::Relaxed);
         });

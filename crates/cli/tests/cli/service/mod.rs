@@ -213,7 +213,7 @@ impl Service {
     /// Ends in order.
     pub fn stop(mut self) -> Shell {
         let mut child = self.child.take().unwrap();
-        assert!(Command::new("kill").arg(child.id().to_string()).status().unwrap().success());
+        assert!(signal("TERM", child.id()));
         let status = child.wait().unwrap();
         assert!(status.success(), "{status}: {}", self.log());
         std::mem::take(&mut self.shell)
@@ -235,6 +235,11 @@ impl Drop for Service {
             let _ = child.wait();
         }
     }
+}
+
+/// Sends a signal with the shell's own `kill`, which is there wherever a shell is.
+pub fn signal(name: &str, pid: u32) -> bool {
+    Command::new("sh").args(["-c", &format!("kill -{name} {pid}")]).status().unwrap().success()
 }
 
 /// Waits for something that takes a moment.
