@@ -229,5 +229,5 @@ fn outcomes_make_the_scores_own_curve() {
     let told = shell.ok(&["calibration"]);
     assert!(told.contains("of pairs") && told.contains("●"), "{told}");
     shell.audit_passes();
-    assert!(shell.ok(&["replay"]).contains("agree") || shell.run(&["replay"]).code == Some(0));
+    shell.ok(&["replay"]);
 }
