@@ -49,6 +49,14 @@ pub enum Kind {
     Credential,
     /// Hashes of signed responses that left.
     Responses,
+    /// A tool call that happened, in a guard's own ledger.
+    Receipt,
+    /// A made-up result that a guard judged in shadow, in its own ledger.
+    Canary,
+    /// Where a guard's ledger begins, and which one it follows.
+    Segment,
+    /// How far the ledger of a guard has grown, as it was seen here.
+    Checkpoint,
     /// What stops counting: a key from a given seq on, a signal of the authority's own, a credential, an agent's standing.
     Revocation,
 }
@@ -72,6 +80,10 @@ impl Kind {
             Kind::Calibration => "calibration",
             Kind::Credential => "credential",
             Kind::Responses => "responses",
+            Kind::Receipt => "receipt",
+            Kind::Canary => "canary",
+            Kind::Segment => "segment",
+            Kind::Checkpoint => "checkpoint",
             Kind::Revocation => "revocation",
         }
     }

@@ -58,7 +58,8 @@ pub trait View {
     fn scan(&self, table: Table, scan: Scan<'_>, visit: RowVisitor<'_>) -> Result<()>;
     /// The hashes of a tile, as far as they exist.
     fn tile(&self, level: u8, index: u64) -> Result<Option<Vec<u8>>>;
-    /// The signed checkpoint of this view's size; none for an empty ledger.
+    /// The newest signed checkpoint: of this view's size, or of a little less where entries wait for their seal. None for an
+    /// empty ledger.
     fn checkpoint(&self) -> Result<Option<String>>;
     /// What should keep the database from changing entries, and is not there.
     fn missing_protections(&self) -> Result<Vec<String>>;

@@ -11,9 +11,9 @@ use std::{
 };
 
 use credence_ledger::{
-    Entry, Error, Kind, Ledger, LogKey, NewEntry, OutsideCheckpoint, Restored, Scan, SqliteLedger, Table, merkle,
-    proof,
-    sqlite::{Clock, Options},
+    Checkpoint, Entry, Error, Kind, Ledger, LogKey, NewEntry, OutsideCheckpoint, Restored, Scan, SqliteLedger, Table,
+    merkle, proof,
+    sqlite::{Clock, Options, Sealing},
     tiles::Resource,
     write,
 };
@@ -27,6 +27,7 @@ fn options(folder: &Path) -> Options {
         path: folder.join("ledger.db"),
         tables: &[ROWS],
         outside: OutsideCheckpoint::at(folder.join("checkpoint")),
+        sealing: Sealing::EveryCommit,
     }
 }
 
@@ -319,4 +320,67 @@ fn every_resource_of_the_log_can_be_read() {
     assert!(rest.is_empty());
     assert_eq!(Resource::parse("tile/entries/002.p/89").unwrap().read(&*view).unwrap(), None);
     assert_eq!(Resource::parse("tile/0/003").unwrap().read(&*view).unwrap(), None);
+}
+
+/// A process that is killed between a commit and its seal: the entries are there, and the next process seals them.
+#[test]
+fn what_waits_for_its_seal_outlives_the_process() {
+    let folder = tempfile::tempdir().unwrap();
+    let batched = |folder: &Path| Options { sealing: Sealing::Batched, ..options(folder) };
+    let ledger = SqliteLedger::create(batched(folder.path()), key(), clock()).unwrap();
+    append(&ledger, 300).unwrap();
+    ledger.flush().unwrap();
+    append(&ledger, 5).unwrap();
+    let sealed = |ledger: &SqliteLedger| {
+        let note = ledger.view().unwrap().checkpoint().unwrap().unwrap();
+        Checkpoint::open(&note, ledger.verifier()).unwrap()
+    };
+    assert_eq!((ledger.view().unwrap().size().unwrap(), sealed(&ledger).size), (305, 300));
+
+    // What a killed process leaves behind: its files as they are now.
+    let left = tempfile::tempdir().unwrap();
+    for file in std::fs::read_dir(folder.path()).unwrap() {
+        let file = file.unwrap();
+        std::fs::copy(file.path(), left.path().join(file.file_name())).unwrap();
+    }
+    let reader = SqliteLedger::open_read_only(batched(left.path()), key().verifier().clone()).unwrap();
+    assert_eq!((reader.view().unwrap().size().unwrap(), sealed(&reader).size), (305, 300));
+    drop(reader);
+    let again = SqliteLedger::open(batched(left.path()), key(), clock()).unwrap();
+    append(&again, 2).unwrap();
+    again.flush().unwrap();
+    assert_eq!(sealed(&again).size, 307);
+    again.close().unwrap();
+
+    // The same entries sealed one commit at a time give the same root.
+    let whole = tempfile::tempdir().unwrap();
+    let one = create(whole.path());
+    append(&one, 300).unwrap();
+    append(&one, 5).unwrap();
+    ledger.close().unwrap();
+    let closed = SqliteLedger::open_read_only(batched(folder.path()), key().verifier().clone()).unwrap();
+    assert_eq!(sealed(&closed), sealed(&one));
+
+    // Entries below the seal are guarded as ever.
+    drop(one);
+    let raw = rusqlite::Connection::open(left.path().join("ledger.db")).unwrap();
+    raw.execute_batch("DROP TRIGGER entries_are_never_deleted; DELETE FROM entries WHERE seq > 200").unwrap();
+    drop(raw);
+    assert!(SqliteLedger::open(batched(left.path()), key(), clock()).is_err());
+}
+
+/// Without anybody asking for it, a seal follows.
+#[test]
+fn a_batched_ledger_seals_by_itself() {
+    let folder = tempfile::tempdir().unwrap();
+    let options = Options { sealing: Sealing::Batched, ..options(folder.path()) };
+    let ledger = SqliteLedger::create(options, key(), clock()).unwrap();
+    append(&ledger, 3).unwrap();
+    for _ in 0..100 {
+        if ledger.view().unwrap().checkpoint().unwrap().is_some() {
+            return;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(100));
+    }
+    panic!("no checkpoint after ten seconds");
 }

@@ -39,6 +39,7 @@ fn authority(folder: &Path, log: LogKey, key: &SecretKey, clock: &Clock) -> Auth
         path: folder.join("ledger.db"),
         tables: TABLES,
         outside: OutsideCheckpoint::at(folder.join("checkpoint")),
+        sealing: Default::default(),
     };
     let ledger = SqliteLedger::create(options, log, Arc::clone(clock)).unwrap();
     let settings = credence_pipeline::Settings { signer: Some(key.clone()), ..Default::default() };

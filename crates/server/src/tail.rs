@@ -42,9 +42,16 @@ enum Concerns {
 fn concerns(kind: Kind) -> Concerns {
     match kind {
         // Made of what is in the ledger already, or of no consequence to an answer.
-        Kind::Score | Kind::Responses | Kind::Credential | Kind::Outcome | Kind::Calibration | Kind::Key => {
-            Concerns::Nobody
-        }
+        Kind::Score
+        | Kind::Responses
+        | Kind::Credential
+        | Kind::Outcome
+        | Kind::Calibration
+        | Kind::Key
+        | Kind::Receipt
+        | Kind::Canary
+        | Kind::Segment
+        | Kind::Checkpoint => Concerns::Nobody,
         Kind::Signal | Kind::Agent => Concerns::Subject,
         // Weights, keys, and words that reach further than whom they are about.
         Kind::Source

@@ -26,7 +26,7 @@ fn id(text: &str) -> EntityId {
 
 fn authority(folder: &Path, log: LogKey, key: &SecretKey, clock: &Clock) -> Authority {
     let outside = OutsideCheckpoint::at(folder.join("checkpoint"));
-    let options = Options { path: folder.join("ledger.db"), tables: TABLES, outside };
+    let options = Options { path: folder.join("ledger.db"), tables: TABLES, outside, sealing: Default::default() };
     let ledger = SqliteLedger::create(options, log, Arc::clone(clock)).unwrap();
     let authority =
         Authority::open(Arc::new(ledger), &credence_pipeline::Settings::default(), Arc::clone(clock)).unwrap();

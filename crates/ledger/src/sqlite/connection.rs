@@ -4,7 +4,7 @@ use std::{fs, path::Path};
 
 use rusqlite::{Connection, OpenFlags};
 
-use super::Options;
+use super::{Options, Sealing};
 use crate::{Error, Result, Table};
 
 /// "CRED", in the database header: tells our files from others'.
@@ -60,7 +60,11 @@ pub(super) fn open_writer(options: &Options, repair: bool) -> Result<Connection>
             check_tables(&connection, options)?;
         }
         migrate(&connection, options)?;
-        connection.pragma_update(None, "synchronous", "FULL")?;
+        let synchronous = match options.sealing {
+            Sealing::EveryCommit => "FULL",
+            Sealing::Batched => "NORMAL",
+        };
+        connection.pragma_update(None, "synchronous", synchronous)?;
         connection.pragma_update(None, "wal_autocheckpoint", WAL_AUTOCHECKPOINT_PAGES)?;
         connection.pragma_update(None, "cache_size", -WRITER_CACHE_KIB)?;
         Ok(())
@@ -80,6 +84,13 @@ pub(super) fn open_reader(options: &Options) -> Result<Connection> {
     })();
     prepared.map_err(|e| translate(&options.path, e))?;
     Ok(connection)
+}
+
+/// The write-ahead log of a database.
+pub(super) fn wal(database: &Path) -> std::path::PathBuf {
+    let mut path = database.as_os_str().to_owned();
+    path.push("-wal");
+    path.into()
 }
 
 /// Refuses a ledger with entries and without one of its tables: made anew it would be empty, and wrong.

@@ -4,7 +4,10 @@
 //! - `tiles`, `checkpoint`: the Merkle log, written in the same transaction as the entries;
 //! - `p_…(key, value)`: projections.
 //!
-//! An append is acknowledged after a commit with `synchronous = FULL`. One process writes at a time, held by a lock file.
+//! Under [`Sealing::EveryCommit`] an append is acknowledged after a commit with `synchronous = FULL`, tiles and signed
+//! checkpoint included. Under [`Sealing::Batched`] it is acknowledged once it is in the database, where it outlives the
+//! process; fsync, tiles and checkpoint follow within a second (docs/adr/0011). One process writes at a time, held by a lock
+//! file.
 
 mod connection;
 mod scratch;
@@ -38,6 +41,20 @@ pub type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
 /// How long a second writer waits for the first: a command that follows another should not fail, a service should.
 const LOCK_PATIENCE: Duration = Duration::from_secs(2);
 
+/// When appended entries are made durable and sealed under a signed checkpoint.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Sealing {
+    /// With the commit, before the append is acknowledged: nothing that was acknowledged is lost, whatever fails.
+    #[default]
+    EveryCommit,
+    /// Within [`SEAL_EVERY`] of the commit. What was acknowledged outlives the process, however it ends; a machine that fails
+    /// may take the last second with it.
+    Batched,
+}
+
+/// How long entries wait for their seal under [`Sealing::Batched`].
+pub const SEAL_EVERY: Duration = Duration::from_secs(1);
+
 /// How to open a ledger.
 #[derive(Clone)]
 pub struct Options {
@@ -47,6 +64,8 @@ pub struct Options {
     pub tables: &'static [Table],
     /// Where the last checkpoint is kept outside the database.
     pub outside: OutsideCheckpoint,
+    /// When appends are sealed.
+    pub sealing: Sealing,
 }
 
 /// What accepting a restored database meant.
@@ -155,13 +174,15 @@ impl SqliteLedger {
             (0, None) => {}
             (size, Some(note)) => {
                 let inside = Checkpoint::open(&note, &self.log)?;
-                if inside.size != size {
+                if inside.size != size && (self.options.sealing == Sealing::EveryCommit || inside.size > size) {
                     return Err(Error::Log(format!("{size} entries, but the checkpoint is of {}", inside.size)));
                 }
-                if merkle::root(size, &*view)? != inside.root {
+                if merkle::root(inside.size, &*view)? != inside.root {
                     return Err(Error::Log("its tiles do not add up to the checkpoint in the database".into()));
                 }
             }
+            // The first second of a ledger.
+            (_, None) if self.options.sealing == Sealing::Batched => {}
             (size, None) => return Err(Error::Log(format!("{size} entries and no checkpoint"))),
         }
         outside::extends(&outside, &*view)?;

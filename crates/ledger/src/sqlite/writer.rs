@@ -1,6 +1,7 @@
 //! The single writer: a thread that owns the writing connection. Works that wait together share one transaction.
 
 use std::{
+    fs::File,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -14,9 +15,10 @@ use credence_protocol::Timestamp;
 use rusqlite::Connection;
 use tlog_tiles::Hash;
 
-use super::{Clock, Options, connection, view};
+use super::{Clock, Options, SEAL_EVERY, Sealing, connection, view};
 use crate::{
-    Appended, Entry, Error, LogKey, NewEntry, OutsideCheckpoint, Result, Scan, Table, Ticket, Transaction, View, Work,
+    Appended, Checkpoint, Entry, Error, LogKey, NewEntry, OutsideCheckpoint, Result, Scan, Table, Ticket, Transaction,
+    View, Work,
     merkle::{self, Edge},
     store::{EntryVisitor, RowVisitor},
 };
@@ -42,7 +44,20 @@ pub(super) struct Writer {
 impl Writer {
     pub(super) fn start(connection: Connection, options: &Options, key: LogKey, clock: Clock) -> Result<Self> {
         let size = view::size(&connection)?;
-        let edge = Edge::load(size, &Tiles(&connection))?;
+        let sealed = match options.sealing {
+            Sealing::EveryCommit => size,
+            Sealing::Batched => view::checkpoint(&connection)?
+                .map_or(Ok(0), |note| Checkpoint::open(&note, key.verifier()).map(|sealed| sealed.size))?,
+        };
+        let edge = Edge::load(sealed, &Tiles(&connection))?;
+        // What was appended and not sealed when the process ended.
+        let mut unsealed = Vec::new();
+        if sealed < size {
+            view::entries(&connection, sealed, &mut |_, entry| {
+                unsealed.push(merkle::leaf(entry));
+                std::ops::ControlFlow::Continue(())
+            })?;
+        }
         let last_recorded = match size.checked_sub(1) {
             None => None,
             Some(seq) => {
@@ -61,6 +76,9 @@ impl Writer {
             key,
             clock,
             edge,
+            sealing: options.sealing,
+            seal_due: (!unsealed.is_empty()).then(Instant::now),
+            unsealed,
             last_recorded,
         };
         let (jobs, queue) = mpsc::sync_channel(QUEUE);
@@ -97,6 +115,10 @@ struct State {
     key: LogKey,
     clock: Clock,
     edge: Edge,
+    sealing: Sealing,
+    /// Leaves of entries that are in the database and under no checkpoint yet.
+    unsealed: Vec<Hash>,
+    seal_due: Option<Instant>,
     last_recorded: Option<Timestamp>,
     committed: Arc<AtomicU64>,
 }
@@ -104,16 +126,21 @@ struct State {
 impl State {
     fn run(&mut self, queue: &Receiver<Job>) -> Result<()> {
         loop {
-            let wait = OUTSIDE_EVERY.saturating_sub(self.outside_written.elapsed());
-            let first = if self.outside_due.is_some() {
-                queue.recv_timeout(wait)
-            } else {
-                queue.recv().map_err(|_| RecvTimeoutError::Disconnected)
+            let outside = self.outside_due.as_ref().map(|_| self.outside_written + OUTSIDE_EVERY);
+            let first = match outside.into_iter().chain(self.seal_due).min() {
+                Some(due) => queue.recv_timeout(due.saturating_duration_since(Instant::now())),
+                None => queue.recv().map_err(|_| RecvTimeoutError::Disconnected),
             };
             match first {
                 Ok(first) => self.group(first, queue),
                 Err(RecvTimeoutError::Timeout) => {}
-                Err(RecvTimeoutError::Disconnected) => return self.write_outside(),
+                Err(RecvTimeoutError::Disconnected) => {
+                    return self.seal_now().and_then(|()| self.write_outside());
+                }
+            }
+            if self.seal_due.is_some_and(|due| due <= Instant::now()) && self.seal_now().is_err() {
+                // Kept due and tried again: a full disk may pass.
+                self.seal_due = Some(Instant::now() + SEAL_EVERY);
             }
             if self.outside_due.is_some() && self.outside_written.elapsed() >= OUTSIDE_EVERY {
                 // Kept due and tried again: a full disk may pass.
@@ -135,15 +162,18 @@ impl State {
             let _ = self.connection.execute_batch("ROLLBACK");
         }
         // A submitter that no longer waits is no concern here.
+        let path = self.path.clone();
         let tell = |all: Vec<Done>, outcome: &Result<()>| {
             for done in all {
-                let _ = done.send(outcome.as_ref().map_err(|error| again(&self.path, error)).copied());
+                let _ = done.send(outcome.as_ref().map_err(|error| again(&path, error)).copied());
             }
         };
         tell(waiting.works, &outcome);
         if !waiting.flushes.is_empty() {
             // What was committed stays committed, whatever becomes of the file.
-            let outcome = outcome.and_then(|()| write_outside(&self.outside, &mut self.outside_due));
+            let outcome = outcome
+                .and_then(|()| self.seal_now())
+                .and_then(|()| write_outside(&self.outside, &mut self.outside_due));
             tell(waiting.flushes, &outcome);
         }
     }
@@ -155,7 +185,7 @@ impl State {
         let since = Instant::now();
         let begun = self.connection.execute_batch("BEGIN IMMEDIATE").map_err(|e| translate(e.into()));
         let size = begun.and_then(|()| view::size(&self.connection));
-        let expected = self.edge.size();
+        let expected = self.edge.size() + self.unsealed.len() as u64;
         let size = size.and_then(|size| {
             let foreign =
                 format!("{size} entries where this process left {expected}: something else wrote to the database");
@@ -182,30 +212,65 @@ impl State {
             next = (since.elapsed() < GROUP_FOR).then(|| queue.try_recv().ok()).flatten();
         }
         size?;
-        let WriterTransaction { leaves, last_recorded, .. } = tx;
-        let mut edge = self.edge.clone();
-        let mut note = None;
-        if !leaves.is_empty() {
-            for tile in edge.extend(&leaves) {
-                let sql = "INSERT INTO tiles VALUES (?1, ?2, ?3) ON CONFLICT DO UPDATE SET hashes = excluded.hashes";
-                let index = tile.index as i64; // Below 2^55: there are 256 leaves to a tile.
-                self.connection
-                    .prepare_cached(sql)?
-                    .execute((tile.level, index, tile.hashes))
-                    .map_err(|e| translate(e.into()))?;
-            }
-            let signed = self.key.sign(edge.size(), edge.root()?)?;
-            let sql = "INSERT INTO checkpoint VALUES (0, ?1) ON CONFLICT DO UPDATE SET note = excluded.note";
-            self.connection.prepare_cached(sql)?.execute([&signed]).map_err(|e| translate(e.into()))?;
-            note = Some(signed);
-        }
-        self.connection.execute_batch("COMMIT").map_err(|e| translate(e.into()))?;
-        self.edge = edge;
-        self.committed.store(self.edge.size(), Ordering::Release);
+        let WriterTransaction { leaves, last_recorded, size, .. } = tx;
+        let sealed = match self.sealing {
+            Sealing::EveryCommit if !leaves.is_empty() => Some(self.seal(&leaves).map_err(translate)?),
+            _ => None,
+        };
+        self.connection.prepare_cached("COMMIT")?.execute([]).map_err(|e| translate(e.into()))?;
         self.last_recorded = last_recorded;
-        if note.is_some() {
-            self.outside_due = note;
+        if let Some((edge, note)) = sealed {
+            self.edge = edge;
+            self.outside_due = Some(note);
+        } else if !leaves.is_empty() {
+            self.unsealed.extend(leaves);
+            self.seal_due.get_or_insert_with(|| Instant::now() + SEAL_EVERY);
         }
+        self.committed.store(size, Ordering::Release);
+        Ok(())
+    }
+
+    /// Writes the tiles and the signed checkpoint that come of `leaves`, in the transaction that is open.
+    fn seal(&self, leaves: &[Hash]) -> Result<(Edge, String)> {
+        let mut edge = self.edge.clone();
+        for tile in edge.extend(leaves) {
+            let sql = "INSERT INTO tiles VALUES (?1, ?2, ?3) ON CONFLICT DO UPDATE SET hashes = excluded.hashes";
+            let index = tile.index as i64; // Below 2^55: there are 256 leaves to a tile.
+            self.connection.prepare_cached(sql)?.execute((tile.level, index, tile.hashes))?;
+        }
+        let note = self.key.sign(edge.size(), edge.root()?)?;
+        let sql = "INSERT INTO checkpoint VALUES (0, ?1) ON CONFLICT DO UPDATE SET note = excluded.note";
+        self.connection.prepare_cached(sql)?.execute([&note])?;
+        Ok((edge, note))
+    }
+
+    /// Seals what was appended since the last seal, and has the disk keep it.
+    fn seal_now(&mut self) -> Result<()> {
+        if self.unsealed.is_empty() {
+            self.seal_due = None;
+            return Ok(());
+        }
+        let sealed = (|| {
+            self.connection.execute_batch("BEGIN IMMEDIATE")?;
+            let sealed = self.seal(&self.unsealed)?;
+            self.connection.execute_batch("COMMIT")?;
+            // With `synchronous = NORMAL` a commit writes to the write-ahead log and does not wait for the disk.
+            let wal = connection::wal(&self.path);
+            match File::open(&wal).and_then(|file| file.sync_data()) {
+                // Everything was moved into the database, which waits for the disk.
+                Err(e) if e.kind() == std::io::ErrorKind::NotFound => {}
+                outcome => outcome.map_err(|e| Error::Io(wal, e))?,
+            }
+            Ok(sealed)
+        })();
+        if !self.connection.is_autocommit() {
+            let _ = self.connection.execute_batch("ROLLBACK");
+        }
+        let (edge, note) = sealed.map_err(|e| connection::translate(&self.path, e))?;
+        self.edge = edge;
+        self.outside_due = Some(note);
+        self.unsealed.clear();
+        self.seal_due = None;
         Ok(())
     }
 }

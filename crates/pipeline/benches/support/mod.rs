@@ -27,6 +27,7 @@ pub fn house() -> House {
         path: folder.path().join("ledger.db"),
         tables: TABLES,
         outside: OutsideCheckpoint::at(folder.path().join("checkpoint")),
+        sealing: Default::default(),
     };
     let key = LogKey::new("example.org/bench", &SecretKey::from_seed(&[3; 32])).unwrap();
     let ledger = SqliteLedger::create(options, key, Arc::new(now)).unwrap();

@@ -52,6 +52,7 @@ fn options(folder: &tempfile::TempDir) -> Options {
         path: folder.path().join("ledger.db"),
         tables: TABLES,
         outside: OutsideCheckpoint::at(folder.path().join("checkpoint")),
+        sealing: Default::default(),
     }
 }
 
