@@ -5,6 +5,7 @@
 //! - [`canonical`]: RFC 8785 canonical JSON, the bytes that are signed and hashed;
 //! - [`strict`]: JSON parsing that refuses what canonical JSON would merge or drop in silence;
 //! - [`Signal`]: the signed measurement; [`Statement`]: any other signed [record](records);
+//! - [`receipt`]: what a guard says of a tool call that happened;
 //! - [`TagRegistry`]: the closed registry of an open vocabulary.
 //!
 //! No I/O, no clock: key files, the environment and the time of day belong to the callers.
@@ -30,6 +31,7 @@ mod id;
 pub mod jwk;
 mod key;
 pub mod limits;
+pub mod receipt;
 pub mod records;
 pub mod schemas;
 mod signal;

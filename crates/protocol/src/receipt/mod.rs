@@ -1,0 +1,254 @@
+//! Receipts: what a guard, sitting where a tool is called, says of one call (DESIGN, *Receipts*).
+//!
+//! A receipt shows nothing of the arguments and the result but salted commitments to them, `SHA-256(salt ‖ view ‖ 0 ‖
+//! form)`. Whoever has a claim and the salts can tell whether it is what the tool really gave; whoever has the receipt alone
+//! learns nothing, not even by guessing.
+//!
+//! Frameworks hand results on in several shapes, so a result is committed to in several [`Views`]: as a whole, its content
+//! items, their text, their text but for white space, its structured content.
+
+mod exact;
+mod views;
+
+use std::{fmt, str::FromStr};
+
+use data_encoding::BASE64URL_NOPAD;
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+use uuid::Uuid;
+
+pub use exact::Exact;
+pub use views::{Form, View, Views, forms_of_error, forms_of_result, forms_of_text};
+
+use crate::{EntityId, Error, Timestamp, strict::present};
+
+/// Bytes of a salt.
+const SALT_BYTES: usize = 16;
+/// Bytes of a receipt's canonical form.
+pub const MAX_RECEIPT_BYTES: usize = 8 * 1024;
+/// Bytes of a session's, a client's, a server's or a tool's name in a receipt; longer ones are cut.
+pub const MAX_NAME_BYTES: usize = 256;
+
+/// What makes a commitment say nothing to whoever does not have it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Salt([u8; SALT_BYTES]);
+
+/// A salted hash. In base64url, 43 characters.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Commitment([u8; 32]);
+
+impl Salt {
+    /// From the operating system's randomness.
+    pub fn generate() -> Result<Self, Error> {
+        let mut salt = [0; SALT_BYTES];
+        getrandom::fill(&mut salt).map_err(|e| Error::Randomness(e.to_string()))?;
+        Ok(Self(salt))
+    }
+
+    /// The commitment to one view of a value.
+    pub fn commit(&self, view: &str, form: &str) -> Commitment {
+        let mut hash = Sha256::new();
+        hash.update(self.0);
+        hash.update(view.as_bytes());
+        hash.update([0]);
+        hash.update(form.as_bytes());
+        Commitment(hash.finalize().into())
+    }
+}
+
+/// Fixed-size bytes written as unpadded base64url.
+macro_rules! text_form {
+    ($name:ident, $bytes:expr, $what:literal) => {
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(&BASE64URL_NOPAD.encode(&self.0))
+            }
+        }
+        impl fmt::Debug for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                fmt::Display::fmt(self, f)
+            }
+        }
+        impl FromStr for $name {
+            type Err = Error;
+            fn from_str(text: &str) -> Result<Self, Error> {
+                let bytes = BASE64URL_NOPAD.decode(text.as_bytes()).ok().and_then(|bytes| bytes.try_into().ok());
+                bytes.map(Self).ok_or_else(|| Error::Malformed(format!("not {}", $what)))
+            }
+        }
+        impl Serialize for $name {
+            fn serialize<S: serde::Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
+                s.collect_str(self)
+            }
+        }
+        impl<'de> Deserialize<'de> for $name {
+            fn deserialize<D: serde::Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
+                let text = std::borrow::Cow::<'de, str>::deserialize(d)?;
+                text.parse().map_err(serde::de::Error::custom)
+            }
+        }
+    };
+}
+text_form!(Salt, SALT_BYTES, "a salt: 22 characters of unpadded base64url");
+text_form!(Commitment, 32, "a commitment: 43 characters of unpadded base64url");
+
+/// What came of a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CallOutcome {
+    /// A result.
+    Result,
+    /// A result by which the tool says that it failed.
+    ToolError,
+    /// An error of the protocol in place of a result.
+    ProtocolError,
+    /// Nothing: the server ended, or the call was given up.
+    Unanswered,
+}
+
+/// What was thought of a result.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ReceiptVerdict {
+    /// Believable.
+    Accept,
+    /// Looked odd.
+    Flag,
+    /// Not believable.
+    Block,
+}
+
+/// How much depended on the result, as the caller said.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ReceiptStake {
+    /// Little.
+    Low,
+    /// Something.
+    Medium,
+    /// Much.
+    High,
+    /// Everything.
+    Critical,
+}
+
+/// One call that happened. What is absent was not known.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Receipt {
+    /// The guard's id of the call.
+    pub call: Uuid,
+    /// The guard's name of the server.
+    pub server: String,
+    /// The tool.
+    pub tool: String,
+    /// Who called, as the operator or the caller said.
+    #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
+    pub agent: Option<EntityId>,
+    /// In which session.
+    #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
+    pub session: Option<String>,
+    /// The client program, as it calls itself.
+    #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
+    pub client: Option<String>,
+    /// The JSON-RPC id of the request, as JSON.
+    #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
+    pub request: Option<String>,
+    /// When the call went to the server.
+    pub started_at: Timestamp,
+    /// How long the server took.
+    #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
+    pub execution_ms: Option<f64>,
+    /// What came of it.
+    pub outcome: CallOutcome,
+    /// The arguments.
+    pub arguments: Commitment,
+    /// The result as the server gave it.
+    #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
+    pub result: Option<Views>,
+    /// The result as the client got it, where that is another.
+    #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
+    pub delivered: Option<Views>,
+    /// What was thought of the result.
+    #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
+    pub verdict: Option<ReceiptVerdict>,
+    /// P(fabricated).
+    #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
+    pub posterior: Option<f64>,
+    /// Why there is no verdict.
+    #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
+    pub unjudged: Option<String>,
+    /// What was at stake.
+    #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
+    pub stake: Option<ReceiptStake>,
+    /// How strongly the result's text reads like instructions, 0..=1, where that was looked at.
+    #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
+    pub content_injection: Option<f64>,
+}
+
+/// The salts of one receipt: with them whoever has a claim can check it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Salts {
+    /// Of the arguments.
+    pub arguments: Salt,
+    /// Of the result, as given and as delivered.
+    pub result: Salt,
+}
+
+impl Salts {
+    /// Fresh ones.
+    pub fn generate() -> Result<Self, Error> {
+        Ok(Self { arguments: Salt::generate()?, result: Salt::generate()? })
+    }
+
+    /// The commitment to arguments. None are an empty object: to a tool they are the same.
+    pub fn arguments(&self, arguments: Option<&Exact<'_>>) -> Commitment {
+        let form = match arguments {
+            None => "{}".to_owned(),
+            Some(value) if value.is_null() => "{}".to_owned(),
+            Some(value) => value.canonical(),
+        };
+        self.arguments.commit("arguments", &form)
+    }
+}
+
+/// A name as a receipt holds it.
+pub fn cut_name(name: &str) -> String {
+    let end = (0..=MAX_NAME_BYTES.min(name.len())).rev().find(|end| name.is_char_boundary(*end)).unwrap_or_default();
+    name[..end].to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn commitments_depend_on_salt_view_and_form() {
+        let salt: Salt = "AAAAAAAAAAAAAAAAAAAAAA".parse().unwrap();
+        let other = Salt::generate().unwrap();
+        let commitment = salt.commit("text", "18");
+        assert_eq!(commitment, salt.commit("text", "18"));
+        for different in [other.commit("text", "18"), salt.commit("whole", "18"), salt.commit("text", "19")] {
+            assert_ne!(commitment, different);
+        }
+        assert_eq!(commitment.to_string().parse::<Commitment>().unwrap(), commitment);
+        assert!("short".parse::<Commitment>().is_err() && "AAAA".parse::<Salt>().is_err());
+    }
+
+    #[test]
+    fn no_arguments_are_an_empty_object() {
+        let salts = Salts::generate().unwrap();
+        let [empty, null, some] = ["{}", "null", "{\"a\":1}"].map(|text| Exact::parse(text).unwrap());
+        assert_eq!(salts.arguments(None), salts.arguments(Some(&empty)));
+        assert_eq!(salts.arguments(None), salts.arguments(Some(&null)));
+        assert_ne!(salts.arguments(None), salts.arguments(Some(&some)));
+    }
+
+    #[test]
+    fn names_are_cut_between_characters() {
+        assert_eq!(cut_name("short"), "short");
+        let long = "é".repeat(200);
+        assert!(cut_name(&long).len() <= MAX_NAME_BYTES && long.starts_with(&cut_name(&long)));
+    }
+}

@@ -1,0 +1,273 @@
+//! The views of a result that a receipt commits to, and the same views of what a transcript claims.
+//!
+//! | view | its form |
+//! |---|---|
+//! | `whole` | the result object without what programs add on the way: `_meta`, members that are null, `isError: false` |
+//! | `content` | the list of content items, cleaned in the same way |
+//! | `text` | the text items, joined by newlines, without white space at the ends |
+//! | `letters` | the same with no white space at all: joined in any way it is the same |
+//! | `structured` | `structuredContent`, or text that is JSON |
+
+use serde::{Deserialize, Serialize};
+
+use super::{Commitment, Exact, Salt};
+use crate::strict::present;
+
+/// A way to look at a result.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum View {
+    /// All of it.
+    Whole,
+    /// The content items.
+    Content,
+    /// Their text.
+    Text,
+    /// Their text but for white space.
+    Letters,
+    /// The structured content.
+    Structured,
+}
+
+impl View {
+    /// Its name, as in a receipt.
+    pub fn name(self) -> &'static str {
+        match self {
+            View::Whole => "whole",
+            View::Content => "content",
+            View::Text => "text",
+            View::Letters => "letters",
+            View::Structured => "structured",
+        }
+    }
+}
+
+/// One view of a value, in its one form.
+pub type Form = (View, String);
+
+/// The commitments to a result's views.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Views {
+    /// All of it.
+    pub whole: Commitment,
+    /// The content items.
+    #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
+    pub content: Option<Commitment>,
+    /// Their text.
+    #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
+    pub text: Option<Commitment>,
+    /// Their text but for white space.
+    #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
+    pub letters: Option<Commitment>,
+    /// The structured content.
+    #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
+    pub structured: Option<Commitment>,
+}
+
+impl Views {
+    /// Commits to `forms`; none without a view of the whole.
+    pub fn commit(salt: &Salt, forms: &[Form]) -> Option<Self> {
+        let of =
+            |view: View| forms.iter().find(|(one, _)| *one == view).map(|(view, form)| salt.commit(view.name(), form));
+        Some(Self {
+            whole: of(View::Whole)?,
+            content: of(View::Content),
+            text: of(View::Text),
+            letters: of(View::Letters),
+            structured: of(View::Structured),
+        })
+    }
+
+    /// The commitment to one view.
+    pub fn get(&self, view: View) -> Option<Commitment> {
+        match view {
+            View::Whole => Some(self.whole),
+            View::Content => self.content,
+            View::Text => self.text,
+            View::Letters => self.letters,
+            View::Structured => self.structured,
+        }
+    }
+
+    /// The first of `forms` that these commitments are to, in the order whole, content, structured, text, letters.
+    pub fn matching(&self, salt: &Salt, forms: &[Form]) -> Option<View> {
+        const ORDER: [View; 5] = [View::Whole, View::Content, View::Structured, View::Text, View::Letters];
+        ORDER.into_iter().find(|view| {
+            self.get(*view).is_some_and(|commitment| {
+                forms.iter().any(|(one, form)| one == view && salt.commit(view.name(), form) == commitment)
+            })
+        })
+    }
+}
+
+/// The views of a tool's result (an MCP `CallToolResult`).
+pub fn forms_of_result(result: &Exact<'_>) -> Vec<Form> {
+    let mut forms = vec![(View::Whole, cleaned(result, true).canonical())];
+    if let Some(Exact::List(items)) = result.get("content") {
+        forms.extend(forms_of_items(items));
+    }
+    match result.get("structuredContent").filter(|structured| !structured.is_null()) {
+        Some(structured) => forms.push((View::Structured, structured.canonical())),
+        None => {
+            // Text that is JSON is what many clients hand on as a value.
+            let text = forms.iter().find(|(view, _)| *view == View::Text).map(|(_, text)| text.clone());
+            forms.extend(text.and_then(|text| structured(&text)));
+        }
+    }
+    forms
+}
+
+/// The views of an error in place of a result.
+pub fn forms_of_error(error: &Exact<'_>) -> Vec<Form> {
+    let mut forms = vec![(View::Whole, error.canonical())];
+    forms.extend(error.get("message").and_then(Exact::as_text).map(text_forms).into_iter().flatten());
+    forms
+}
+
+/// The views of a list of content items.
+fn forms_of_items(items: &[Exact<'_>]) -> Vec<Form> {
+    let cleaned: Vec<Exact<'_>> = items.iter().map(|item| cleaned(item, false)).collect();
+    let mut forms = vec![(View::Content, Exact::List(cleaned).canonical())];
+    let texts: Vec<&str> = items.iter().filter_map(text_of).collect();
+    if !texts.is_empty() {
+        forms.extend(text_forms(&texts.join("\n")));
+    }
+    forms
+}
+
+/// The views of what a transcript holds in place of a result: text, perhaps with JSON in it.
+pub fn forms_of_text(text: &str) -> Vec<Form> {
+    let mut forms = text_forms(text);
+    let Ok(value) = Exact::parse(text.trim()) else { return forms };
+    forms.extend(forms_of_claim(&value));
+    forms
+}
+
+/// The views of what a transcript holds in place of a result, as JSON: a whole result, content items, one of them, or a value.
+fn forms_of_claim(value: &Exact<'_>) -> Vec<Form> {
+    let mut forms = vec![(View::Structured, value.canonical())];
+    match value {
+        Exact::Object(_) if matches!(value.get("content"), Some(Exact::List(_))) => {
+            forms.extend(forms_of_result(value).into_iter().filter(|(view, _)| *view != View::Structured));
+            // What a client adds of its own beside the structured content is no part of it.
+            forms.extend(value.get("structuredContent").map(|one| (View::Structured, one.canonical())));
+        }
+        Exact::Object(_) if value.get("type").is_some() && text_of(value).is_some() => {
+            forms.extend(forms_of_items(std::slice::from_ref(value)));
+        }
+        Exact::List(items) => forms.extend(forms_of_items(items)),
+        Exact::Text(text) => forms.extend(text_forms(text)),
+        _ => {}
+    }
+    forms
+}
+
+impl Exact<'_> {
+    /// The views of this value as what a transcript claims came back.
+    pub fn claimed(&self) -> Vec<Form> {
+        forms_of_claim(self)
+    }
+}
+
+fn text_forms(text: &str) -> Vec<Form> {
+    let letters = text.chars().filter(|c| !c.is_whitespace()).collect();
+    vec![(View::Text, text.trim().to_owned()), (View::Letters, letters)]
+}
+
+fn structured(text: &str) -> Option<Form> {
+    let value = Exact::parse(text).ok()?;
+    matches!(value, Exact::Object(_) | Exact::List(_)).then(|| (View::Structured, value.canonical()))
+}
+
+fn text_of<'a>(item: &'a Exact<'_>) -> Option<&'a str> {
+    match item {
+        Exact::Text(text) => Some(text),
+        _ => item.get("text").and_then(Exact::as_text),
+    }
+}
+
+/// Without what programs add on the way.
+fn cleaned<'a>(value: &Exact<'a>, is_result: bool) -> Exact<'a> {
+    let Exact::Object(members) = value else { return value.clone() };
+    let mut kept = std::collections::BTreeMap::new();
+    for (name, member) in members {
+        let added = match name.as_ref() {
+            "_meta" | "meta" => true,
+            "isError" | "is_error" => matches!(member, Exact::Word("false")),
+            "resultType" => is_result,
+            // Anthropic's way to mark a prefix for its cache.
+            "cache_control" => !is_result,
+            _ => member.is_null(),
+        };
+        if added {
+            continue;
+        }
+        let member = match member {
+            Exact::List(items) if is_result && name == "content" => {
+                Exact::List(items.iter().map(|item| cleaned(item, false)).collect())
+            }
+            other => other.clone(),
+        };
+        kept.insert(name.clone(), member);
+    }
+    image(&mut kept);
+    Exact::Object(kept)
+}
+
+/// An image as Anthropic's messages hold it becomes the one that the tool gave.
+fn image<'a>(item: &mut std::collections::BTreeMap<std::borrow::Cow<'a, str>, Exact<'a>>) {
+    let Some(source) = item.get("source").cloned() else { return };
+    if let (Some(data), Some(kind)) = (source.get("data"), source.get("media_type")) {
+        item.insert("data".into(), data.clone());
+        item.insert("mimeType".into(), kind.clone());
+        item.remove("source");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RESULT: &str = r#"{"content":[{"type":"text","text":"{\"t\":18}"},{"type":"text","text":"second\n"}],
+        "structuredContent":{"t":18},"isError":false,"_meta":{"x":1}}"#;
+
+    fn views(result: &str) -> (Salt, Views) {
+        let salt = Salt::generate().unwrap();
+        let views = Views::commit(&salt, &forms_of_result(&Exact::parse(result).unwrap())).unwrap();
+        (salt, views)
+    }
+
+    #[test]
+    fn what_frameworks_make_of_a_result_is_recognised() {
+        let (salt, views) = views(RESULT);
+        let claimed = |text: &str| views.matching(&salt, &forms_of_text(text));
+        let dumped = r#"{"meta":null,"content":[{"type":"text","text":"{\"t\":18}","annotations":null,"meta":null},
+            {"type":"text","text":"second\n"}],"structuredContent":{"t":18},"isError":false}"#;
+        assert_eq!(claimed(dumped), Some(View::Whole));
+        assert_eq!(
+            claimed(r#"[{"type":"text","text":"{\"t\":18}"},{"type":"text","text":"second\n"}]"#),
+            Some(View::Content)
+        );
+        assert_eq!(claimed("{\"t\": 18.0}"), Some(View::Structured));
+        assert_eq!(claimed("{\"t\":18}\nsecond"), Some(View::Text));
+        assert_eq!(claimed("{\"t\":18}second"), Some(View::Letters));
+        for altered in ["{\"t\":19}", "{\"t\":18}\nthird", "", "{\"t\":18,\"u\":1}"] {
+            assert_eq!(claimed(altered), None, "{altered}");
+        }
+    }
+
+    #[test]
+    fn a_lone_json_text_is_a_value_too() {
+        let (salt, views) = views(r#"{"content":[{"type":"text","text":"{\"id\": 12345678901234567890}"}]}"#);
+        assert_eq!(views.matching(&salt, &forms_of_text(r#"{"id":12345678901234567890}"#)), Some(View::Structured));
+        assert_eq!(views.matching(&salt, &forms_of_text(r#"{"id":12345678901234567168}"#)), None);
+    }
+
+    #[test]
+    fn images_are_the_same_in_both_shapes() {
+        let (salt, views) = views(r#"{"content":[{"type":"image","data":"AAAA","mimeType":"image/png"}]}"#);
+        let claim = r#"[{"type":"image","source":{"type":"base64","media_type":"image/png","data":"AAAA"},"cache_control":{"type":"ephemeral"}}]"#;
+        assert_eq!(views.matching(&salt, &forms_of_text(claim)), Some(View::Content));
+        assert_eq!(views.matching(&salt, &forms_of_text(&claim.replace("AAAA", "AAAB"))), None);
+    }
+}
