@@ -43,6 +43,8 @@ enum Command {
     Init(run::init::Args),
     /// Run the authority as a service: REST, signed answers, the log, over HTTP
     Serve(run::serve::Args),
+    /// Stand in front of a tool server (MCP): judge its results, write receipts of its calls
+    Guard(run::guard::Args),
     /// Tokens for the service: make, list, revoke
     #[command(subcommand)]
     Token(run::token::Command),
@@ -133,6 +135,7 @@ fn main() -> ExitCode {
     let done = match cli.command {
         Command::Init(args) => run::init::run(&home, &out, args),
         Command::Serve(args) => run::serve::run(&home, &out, args),
+        Command::Guard(args) => run::guard::run(&out, args),
         Command::Token(command) => run::token::run(&home, &out, command),
         Command::Keys(command) => run::keys::run(&home, &out, command),
         Command::Source(command) => run::source::run(&home, &out, command),

@@ -26,11 +26,15 @@ pub enum Mode {
 }
 
 impl Mode {
-    fn builder(self) -> Builder {
-        Engine::builder().mode(match self {
+    pub fn of_engine(self) -> credence_verify::Mode {
+        match self {
             Mode::Fixed => credence_verify::Mode::Fixed,
             Mode::Adaptive => credence_verify::Mode::Adaptive,
-        })
+        }
+    }
+
+    fn builder(self) -> Builder {
+        Engine::builder().mode(self.of_engine())
     }
 }
 
@@ -67,12 +71,15 @@ impl EngineArgs {
     }
 }
 
-fn register(engine: &Engine, path: &Path) -> anyhow::Result<()> {
+/// The profiles in a file.
+pub fn profiles(path: &Path) -> anyhow::Result<BTreeMap<String, ProfileBuilder>> {
     let bytes = input::file(path, MAX_SETTINGS_BYTES)?;
     let text = String::from_utf8_lossy(&bytes);
-    let profiles: BTreeMap<String, ProfileBuilder> =
-        toml::from_str(&text).with_context(|| format!("{} is not a file of profiles", path.display()))?;
-    for (tool, profile) in profiles {
+    toml::from_str(&text).with_context(|| format!("{} is not a file of profiles", path.display()))
+}
+
+fn register(engine: &Engine, path: &Path) -> anyhow::Result<()> {
+    for (tool, profile) in profiles(path)? {
         let registered = profile.build().and_then(|profile| engine.register(&tool, profile));
         registered.with_context(|| format!("{}, tool '{tool}'", path.display()))?;
     }

@@ -20,6 +20,11 @@ impl Canonical {
         serde_json_canonicalizer::to_string(value).map(Self).map_err(|e| Error::Malformed(e.to_string()))
     }
 
+    /// Text that is known to be canonical.
+    pub(crate) fn known(text: String) -> Self {
+        Self(text)
+    }
+
     /// The text.
     pub fn as_str(&self) -> &str {
         &self.0

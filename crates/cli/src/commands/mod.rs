@@ -11,6 +11,7 @@ pub mod compute;
 pub mod contract;
 pub mod credential;
 pub mod evaluate;
+pub mod guard;
 mod hcs25;
 pub mod init;
 pub mod keys;

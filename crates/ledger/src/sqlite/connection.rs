@@ -27,6 +27,8 @@ pub(super) const TRIGGERS: [&str; 3] = ["entries_are_never_changed", "entries_ar
 /// Pages in the write-ahead log before they are moved into the database: 64 MiB. A page that many transactions touch is
 /// moved once.
 const WAL_AUTOCHECKPOINT_PAGES: i64 = 16_384;
+/// Bytes of the write-ahead log from which on it is moved aside of writing, where something does that.
+const MOVE_WAL_BYTES: u64 = 4 * 1024 * 1024;
 /// Page cache of the writer, in KiB.
 const WRITER_CACHE_KIB: i64 = 64 * 1024;
 /// Prepared statements kept per connection: two for each table and a few more.
@@ -91,6 +93,20 @@ pub(super) fn wal(database: &Path) -> std::path::PathBuf {
     let mut path = database.as_os_str().to_owned();
     path.push("-wal");
     path.into()
+}
+
+/// Moves the write-ahead log into the database once it has grown, beside whoever writes.
+pub(super) fn move_wal(database: &Path, mover: &mut Option<Connection>) -> Result<()> {
+    if fs::metadata(wal(database)).map_or(0, |meta| meta.len()) < MOVE_WAL_BYTES {
+        return Ok(());
+    }
+    let connection = match mover.take() {
+        Some(connection) => connection,
+        None => open(database, OpenFlags::SQLITE_OPEN_READ_WRITE)?,
+    };
+    connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()))?;
+    *mover = Some(connection);
+    Ok(())
 }
 
 /// Refuses a ledger with entries and without one of its tables: made anew it would be empty, and wrong.

@@ -2,8 +2,9 @@
 
 use std::{
     fs::File,
+    path::Path,
     sync::{
-        Arc,
+        Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicU64, Ordering},
         mpsc::{self, Receiver, RecvTimeoutError, SyncSender},
     },
@@ -35,10 +36,20 @@ type Done = SyncSender<Result<()>>;
 type Job = (Option<Work>, Done);
 
 pub(super) struct Writer {
-    jobs: SyncSender<Job>,
+    route: Route,
     thread: JoinHandle<Result<()>>,
     /// Entries that are durable.
     committed: Arc<AtomicU64>,
+}
+
+/// How works reach the connection.
+enum Route {
+    /// Through the thread that owns it: works that wait together for the disk share one wait.
+    Queue(SyncSender<Job>),
+    /// On the submitter's own thread: nothing waits for the disk, and another thread only seals.
+    ///
+    /// Dropping `_stop` ends that thread.
+    Inline { state: Arc<Mutex<State>>, _stop: SyncSender<()> },
 }
 
 impl Writer {
@@ -66,11 +77,13 @@ impl Writer {
             }
         };
         let committed = Arc::new(AtomicU64::new(size));
+        #[allow(unused_mut, reason = "moved into one of two threads")]
         let mut state = State {
             committed: Arc::clone(&committed),
             connection,
             path: options.path.clone(),
             outside: options.outside.clone(),
+            outside_turn: Arc::default(),
             outside_due: None,
             outside_written: Instant::now(),
             key,
@@ -81,12 +94,20 @@ impl Writer {
             unsealed,
             last_recorded,
         };
-        let (jobs, queue) = mpsc::sync_channel(QUEUE);
-        let thread = std::thread::Builder::new()
-            .name("ledger-writer".into())
-            .spawn(move || state.run(&queue))
-            .map_err(|e| Error::NoWriter(e.to_string()))?;
-        Ok(Self { jobs, thread, committed })
+        let named = || std::thread::Builder::new().name("ledger-writer".into());
+        let (route, thread) = match options.sealing {
+            Sealing::EveryCommit => {
+                let (jobs, queue) = mpsc::sync_channel(QUEUE);
+                (Route::Queue(jobs), named().spawn(move || state.run(&queue)))
+            }
+            Sealing::Batched => {
+                let state = Arc::new(Mutex::new(state));
+                let (stop, stopped) = mpsc::sync_channel(1);
+                let sealed = Arc::clone(&state);
+                (Route::Inline { state, _stop: stop }, named().spawn(move || keep_sealing(&sealed, &stopped)))
+            }
+        };
+        Ok(Self { route, thread: thread.map_err(|e| Error::NoWriter(e.to_string()))?, committed })
     }
 
     pub(super) fn committed(&self) -> u64 {
@@ -95,12 +116,15 @@ impl Writer {
 
     pub(super) fn submit(&self, work: Option<Work>) -> Result<Ticket> {
         let (done, ticket) = mpsc::sync_channel(1);
-        self.jobs.send((work, done)).map_err(|_| Error::NoWriter("it stopped".into()))?;
+        match &self.route {
+            Route::Queue(jobs) => jobs.send((work, done)).map_err(|_| Error::NoWriter("it stopped".into()))?,
+            Route::Inline { state, .. } => lock(state).group((work, done), &mut || None),
+        }
         Ok(Ticket(ticket))
     }
 
     pub(super) fn stop(self) -> Result<()> {
-        drop(self.jobs);
+        drop(self.route);
         self.thread.join().unwrap_or_else(|_| Err(Error::NoWriter("it panicked".into())))
     }
 }
@@ -109,6 +133,8 @@ struct State {
     connection: Connection,
     path: std::path::PathBuf,
     outside: OutsideCheckpoint,
+    /// One writes to that file at a time.
+    outside_turn: Arc<Mutex<()>>,
     /// A checkpoint newer than the one outside.
     outside_due: Option<String>,
     outside_written: Instant,
@@ -132,7 +158,7 @@ impl State {
                 None => queue.recv().map_err(|_| RecvTimeoutError::Disconnected),
             };
             match first {
-                Ok(first) => self.group(first, queue),
+                Ok(first) => self.group(first, &mut || queue.try_recv().ok()),
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => {
                     return self.seal_now().and_then(|()| self.write_outside());
@@ -151,13 +177,14 @@ impl State {
 
     fn write_outside(&mut self) -> Result<()> {
         self.outside_written = Instant::now();
+        let _turn = self.outside_turn.lock();
         write_outside(&self.outside, &mut self.outside_due)
     }
 
     /// Runs `first` and whatever else is waiting in one transaction, then tells everyone.
-    fn group(&mut self, first: Job, queue: &Receiver<Job>) {
+    fn group(&mut self, first: Job, more: &mut dyn FnMut() -> Option<Job>) {
         let mut waiting = Waiting::default();
-        let outcome = self.transaction(first, queue, &mut waiting);
+        let outcome = self.transaction(first, more, &mut waiting);
         if outcome.is_err() && !self.connection.is_autocommit() {
             let _ = self.connection.execute_batch("ROLLBACK");
         }
@@ -171,19 +198,17 @@ impl State {
         tell(waiting.works, &outcome);
         if !waiting.flushes.is_empty() {
             // What was committed stays committed, whatever becomes of the file.
-            let outcome = outcome
-                .and_then(|()| self.seal_now())
-                .and_then(|()| write_outside(&self.outside, &mut self.outside_due));
+            let outcome = outcome.and_then(|()| self.seal_now()).and_then(|()| self.write_outside());
             tell(waiting.flushes, &outcome);
         }
     }
 
-    fn transaction(&mut self, first: Job, queue: &Receiver<Job>, waiting: &mut Waiting) -> Result<()> {
+    fn transaction(&mut self, first: Job, more: &mut dyn FnMut() -> Option<Job>, waiting: &mut Waiting) -> Result<()> {
         let path = self.path.clone();
         let translate = |e: Error| connection::translate(&path, e);
         let mut next = Some(first);
         let since = Instant::now();
-        let begun = self.connection.execute_batch("BEGIN IMMEDIATE").map_err(|e| translate(e.into()));
+        let begun = self.begin().map_err(translate);
         let size = begun.and_then(|()| view::size(&self.connection));
         let expected = self.edge.size() + self.unsealed.len() as u64;
         let size = size.and_then(|size| {
@@ -209,7 +234,7 @@ impl State {
                     }
                 }
             }
-            next = (since.elapsed() < GROUP_FOR).then(|| queue.try_recv().ok()).flatten();
+            next = (since.elapsed() < GROUP_FOR).then(&mut *more).flatten();
         }
         size?;
         let WriterTransaction { leaves, last_recorded, size, .. } = tx;
@@ -244,23 +269,30 @@ impl State {
         Ok((edge, note))
     }
 
+    fn begin(&self) -> Result<()> {
+        self.connection.prepare_cached("BEGIN IMMEDIATE")?.execute([])?;
+        Ok(())
+    }
+
     /// Seals what was appended since the last seal, and has the disk keep it.
     fn seal_now(&mut self) -> Result<()> {
+        if let Some(note) = self.seal_unsealed()? {
+            sync_wal(&self.path)?;
+            self.outside_due = Some(note);
+        }
+        Ok(())
+    }
+
+    /// Writes tiles and checkpoint of what was appended since the last seal; gives the checkpoint.
+    fn seal_unsealed(&mut self) -> Result<Option<String>> {
         if self.unsealed.is_empty() {
             self.seal_due = None;
-            return Ok(());
+            return Ok(None);
         }
         let sealed = (|| {
-            self.connection.execute_batch("BEGIN IMMEDIATE")?;
+            self.begin()?;
             let sealed = self.seal(&self.unsealed)?;
-            self.connection.execute_batch("COMMIT")?;
-            // With `synchronous = NORMAL` a commit writes to the write-ahead log and does not wait for the disk.
-            let wal = connection::wal(&self.path);
-            match File::open(&wal).and_then(|file| file.sync_data()) {
-                // Everything was moved into the database, which waits for the disk.
-                Err(e) if e.kind() == std::io::ErrorKind::NotFound => {}
-                outcome => outcome.map_err(|e| Error::Io(wal, e))?,
-            }
+            self.connection.prepare_cached("COMMIT")?.execute([])?;
             Ok(sealed)
         })();
         if !self.connection.is_autocommit() {
@@ -268,11 +300,61 @@ impl State {
         }
         let (edge, note) = sealed.map_err(|e| connection::translate(&self.path, e))?;
         self.edge = edge;
-        self.outside_due = Some(note);
         self.unsealed.clear();
         self.seal_due = None;
-        Ok(())
+        Ok(Some(note))
     }
+}
+
+/// Has the disk keep what was committed: with `synchronous = NORMAL` a commit writes to the write-ahead log and does not wait.
+fn sync_wal(database: &Path) -> Result<()> {
+    let wal = connection::wal(database);
+    match File::open(&wal).and_then(|file| file.sync_data()) {
+        // Everything was moved into the database, which waits for the disk.
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(()),
+        outcome => outcome.map_err(|e| Error::Io(wal, e)),
+    }
+}
+
+fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
+    state.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Seals what is due until told to stop. The disk is waited for without holding up whoever appends.
+fn keep_sealing(state: &Mutex<State>, stopped: &Receiver<()>) -> Result<()> {
+    let mut mover = None;
+    while stopped.recv_timeout(SEAL_EVERY / 4) == Err(RecvTimeoutError::Timeout) {
+        let path = lock(state).path.clone();
+        // Moved here, so that no append has to. What fails is tried again, and done by the writer in the end.
+        let _ = connection::move_wal(&path, &mut mover);
+        let (note, outside, turn) = {
+            let mut state = lock(state);
+            if state.seal_due.is_none_or(|due| due > Instant::now()) {
+                continue;
+            }
+            match state.seal_unsealed() {
+                Ok(note) => {
+                    let note = note.or_else(|| state.outside_due.take());
+                    (note, state.outside.clone(), Arc::clone(&state.outside_turn))
+                }
+                // Kept due and tried again: a full disk may pass.
+                Err(_) => continue,
+            }
+        };
+        let Some(note) = note else { continue };
+        let written = sync_wal(&path).and_then(|()| {
+            let _turn = turn.lock();
+            outside.write(&note)
+        });
+        if written.is_err() {
+            let mut state = lock(state);
+            state.outside_due.get_or_insert(note);
+            state.seal_due.get_or_insert_with(|| Instant::now() + SEAL_EVERY);
+        }
+    }
+    let mut state = lock(state);
+    state.seal_now()?;
+    state.write_outside()
 }
 
 /// Who shared a transaction.

@@ -99,7 +99,7 @@ impl<'a> Exact<'a> {
         text
     }
 
-    fn write(&self, out: &mut String) {
+    pub(super) fn write(&self, out: &mut String) {
         match self {
             Exact::Word(word) => out.push_str(word),
             Exact::Number(number) => out.push_str(number),
@@ -165,7 +165,7 @@ fn plain(quoted: &str) -> Option<&str> {
     (!inner.contains('\\')).then_some(inner)
 }
 
-fn quote(text: &str, out: &mut String) {
+pub(super) fn quote(text: &str, out: &mut String) {
     if text.bytes().all(|b| b >= b' ' && b != b'"' && b != b'\\') {
         out.push('"');
         out.push_str(text);

@@ -8,9 +8,11 @@
 //! | `letters` | the same with no white space at all: joined in any way it is the same |
 //! | `structured` | `structuredContent`, or text that is JSON |
 
+use std::{borrow::Cow, collections::BTreeMap};
+
 use serde::{Deserialize, Serialize};
 
-use super::{Commitment, Exact, Salt};
+use super::{Commitment, Exact, Salt, exact::quote};
 use crate::strict::present;
 
 /// A way to look at a result.
@@ -48,20 +50,20 @@ pub type Form = (View, String);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Views {
-    /// All of it.
-    pub whole: Commitment,
     /// The content items.
     #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
     pub content: Option<Commitment>,
-    /// Their text.
-    #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
-    pub text: Option<Commitment>,
     /// Their text but for white space.
     #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
     pub letters: Option<Commitment>,
     /// The structured content.
     #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
     pub structured: Option<Commitment>,
+    /// Their text.
+    #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
+    pub text: Option<Commitment>,
+    /// All of it.
+    pub whole: Commitment,
 }
 
 impl Views {
@@ -102,7 +104,7 @@ impl Views {
 
 /// The views of a tool's result (an MCP `CallToolResult`).
 pub fn forms_of_result(result: &Exact<'_>) -> Vec<Form> {
-    let mut forms = vec![(View::Whole, cleaned(result, true).canonical())];
+    let mut forms = vec![(View::Whole, cleaned(result, true))];
     if let Some(Exact::List(items)) = result.get("content") {
         forms.extend(forms_of_items(items));
     }
@@ -126,8 +128,9 @@ pub fn forms_of_error(error: &Exact<'_>) -> Vec<Form> {
 
 /// The views of a list of content items.
 fn forms_of_items(items: &[Exact<'_>]) -> Vec<Form> {
-    let cleaned: Vec<Exact<'_>> = items.iter().map(|item| cleaned(item, false)).collect();
-    let mut forms = vec![(View::Content, Exact::List(cleaned).canonical())];
+    let mut content = String::new();
+    write_items(items, &mut content);
+    let mut forms = vec![(View::Content, content)];
     let texts: Vec<&str> = items.iter().filter_map(text_of).collect();
     if !texts.is_empty() {
         forms.extend(text_forms(&texts.join("\n")));
@@ -186,10 +189,27 @@ fn text_of<'a>(item: &'a Exact<'_>) -> Option<&'a str> {
     }
 }
 
-/// Without what programs add on the way.
-fn cleaned<'a>(value: &Exact<'a>, is_result: bool) -> Exact<'a> {
-    let Exact::Object(members) = value else { return value.clone() };
-    let mut kept = std::collections::BTreeMap::new();
+/// The form of a value without what programs add on the way.
+fn cleaned(value: &Exact<'_>, is_result: bool) -> String {
+    let mut out = String::new();
+    write_cleaned(value, is_result, &mut out);
+    out
+}
+
+fn write_cleaned(value: &Exact<'_>, is_result: bool, out: &mut String) {
+    let Exact::Object(members) = value else { return value.write(out) };
+    // An image as Anthropic's messages hold it is the one that the tool gave.
+    let source = value.get("source");
+    let image = source.and_then(|source| Some((source.get("data")?, source.get("media_type")?)));
+    if let Some((data, kind)) = image {
+        let mut members: BTreeMap<Cow<'_, str>, Exact<'_>> = members.clone();
+        members.remove("source");
+        members.insert("data".into(), data.clone());
+        members.insert("mimeType".into(), kind.clone());
+        return write_cleaned(&Exact::Object(members), is_result, out);
+    }
+    let mut first = true;
+    out.push('{');
     for (name, member) in members {
         let added = match name.as_ref() {
             "_meta" | "meta" => true,
@@ -202,26 +222,28 @@ fn cleaned<'a>(value: &Exact<'a>, is_result: bool) -> Exact<'a> {
         if added {
             continue;
         }
-        let member = match member {
-            Exact::List(items) if is_result && name == "content" => {
-                Exact::List(items.iter().map(|item| cleaned(item, false)).collect())
-            }
-            other => other.clone(),
-        };
-        kept.insert(name.clone(), member);
+        if !std::mem::take(&mut first) {
+            out.push(',');
+        }
+        quote(name, out);
+        out.push(':');
+        match member {
+            Exact::List(items) if is_result && name == "content" => write_items(items, out),
+            other => other.write(out),
+        }
     }
-    image(&mut kept);
-    Exact::Object(kept)
+    out.push('}');
 }
 
-/// An image as Anthropic's messages hold it becomes the one that the tool gave.
-fn image<'a>(item: &mut std::collections::BTreeMap<std::borrow::Cow<'a, str>, Exact<'a>>) {
-    let Some(source) = item.get("source").cloned() else { return };
-    if let (Some(data), Some(kind)) = (source.get("data"), source.get("media_type")) {
-        item.insert("data".into(), data.clone());
-        item.insert("mimeType".into(), kind.clone());
-        item.remove("source");
+fn write_items(items: &[Exact<'_>], out: &mut String) {
+    out.push('[');
+    for (n, item) in items.iter().enumerate() {
+        if n > 0 {
+            out.push(',');
+        }
+        write_cleaned(item, false, out);
     }
+    out.push(']');
 }
 
 #[cfg(test)]

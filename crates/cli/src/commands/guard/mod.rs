@@ -1,0 +1,258 @@
+use std::{path::PathBuf, sync::Arc, time::Duration};
+
+use anyhow::{Context, bail, ensure};
+use clap::ValueEnum;
+use credence_guard::{
+    Caller, Guard, GuardMode, Settings, folder,
+    settings::{DEFAULT_CANARIES, DEFAULT_MESSAGE_BYTES, DEFAULT_RECEIPT_BYTES},
+    stdio,
+};
+use credence_protocol::{EntityId, SecretKey};
+use credence_verify::Stake;
+
+use super::{Done, verify::Calibrations};
+use crate::{input, keyfile, output::Output, traces};
+
+/// What was learned is kept this often.
+const SAVE_EVERY: Duration = Duration::from_secs(30);
+/// Programs whose first argument says what they run.
+const RUNNERS: [&str; 12] =
+    ["npx", "npm", "node", "bun", "bunx", "deno", "python", "python3", "uv", "uvx", "pipx", "docker"];
+
+#[derive(clap::Args)]
+#[command(args_conflicts_with_subcommands = true)]
+pub struct Args {
+    #[command(flatten)]
+    run: RunArgs,
+}
+
+#[derive(clap::Args)]
+pub struct RunArgs {
+    /// The server's name, by which its receipts are found [default: from the command]
+    #[arg(long)]
+    name: Option<String>,
+    /// What is done about a result that is not believed
+    #[arg(long, value_enum, default_value_t = ModeArg::Flag)]
+    mode: ModeArg,
+    /// The agent that calls; without it the request's _meta (credence/agent) or headers (Credence-Agent) may say
+    #[arg(long, env = "CREDENCE_GUARD_AGENT")]
+    agent: Option<EntityId>,
+    /// The session; without it _meta (credence/session) or headers may say [default: one for each run]
+    #[arg(long, env = "CREDENCE_GUARD_SESSION")]
+    session: Option<String>,
+    /// What is at stake; without it _meta (credence/stake) or headers may say
+    #[arg(long, value_enum)]
+    stake: Option<StakeArg>,
+    /// How results are judged
+    #[arg(long, value_enum, default_value_t = traces::Mode::Adaptive)]
+    verify: traces::Mode,
+    /// What is known of tools: a TOML file with a table for each (`credence learn` writes one). What a tool declares of its
+    /// output is known by itself
+    #[arg(long, value_name = "FILE")]
+    profiles: Option<PathBuf>,
+    /// Prior, thresholds and ratios: a TOML file (`credence calibrate` writes one)
+    #[arg(long, value_name = "FILE")]
+    calibration: Option<PathBuf>,
+    /// Look for text in results that tries to instruct the model
+    #[arg(long)]
+    content_injection: bool,
+    /// Share of accepted results of which a made-up variant is judged in shadow
+    #[arg(long, value_name = "SHARE", value_parser = traces::rate, default_value_t = DEFAULT_CANARIES)]
+    canaries: f64,
+    #[command(flatten)]
+    keeping: StateArgs,
+    /// Room for receipts in MiB; the oldest are let go beyond it
+    #[arg(long, value_name = "MIB", default_value_t = DEFAULT_RECEIPT_BYTES / MIB, value_parser = clap::value_parser!(u64).range(1..))]
+    max_receipts: u64,
+    /// The largest message that is passed on, in MiB
+    #[arg(long, value_name = "MIB", default_value_t = DEFAULT_MESSAGE_BYTES as u64 / MIB, value_parser = clap::value_parser!(u64).range(1..=4096))]
+    max_message: u64,
+    /// The tool server to run, with its arguments
+    #[arg(last = true, value_name = "COMMAND")]
+    command: Vec<String>,
+}
+
+const MIB: u64 = 1024 * 1024;
+
+/// Where guards keep their state, and whose receipts they are.
+#[derive(clap::Args)]
+pub struct StateArgs {
+    /// Where guards keep what they learn and write [default: ~/.local/state/credence/guard]
+    #[arg(long, env = "CREDENCE_GUARD_STATE", value_name = "DIR")]
+    pub state: Option<PathBuf>,
+    /// Under whose name receipts and summaries are signed
+    #[arg(long, env = "CREDENCE_GUARD_PROVIDER", value_name = "SOURCE", default_value = "guard")]
+    pub provider: EntityId,
+    /// The provider's private key [default: the environment's CREDENCE_GUARD_KEY, else provider.jwk in the state's folder, made
+    /// when missing]
+    #[arg(long, value_name = "FILE")]
+    pub key: Option<PathBuf>,
+}
+
+impl StateArgs {
+    /// The folder.
+    pub fn folder(&self) -> anyhow::Result<PathBuf> {
+        if let Some(folder) = &self.state {
+            return Ok(folder.clone());
+        }
+        let of = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+        let base = of("XDG_STATE_HOME").or_else(|| Some(of("HOME")?.join(".local").join("state")));
+        Ok(base
+            .context("neither XDG_STATE_HOME nor HOME is set: name a folder with --state")?
+            .join("credence")
+            .join("guard"))
+    }
+
+    /// The key that signs; made when there is none and `make`.
+    pub fn secret(&self, make: bool) -> anyhow::Result<SecretKey> {
+        const VARIABLE: &str = "CREDENCE_GUARD_KEY";
+        let file = self.folder()?.join("provider.jwk");
+        match &self.key {
+            Some(path) => keyfile::read(path),
+            None if std::env::var_os(VARIABLE).is_some() => keyfile::from_environment_or(VARIABLE, &file),
+            None if make || file.exists() => Ok(folder::key(&file)?),
+            None => bail!("no guard has run yet: there is nothing in {}", self.folder()?.display()),
+        }
+    }
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum ModeArg {
+    /// Nothing; the result's _meta says what was thought of it
+    Observe,
+    /// The result carries a note that the model can read
+    Flag,
+    /// A result that is blocked is withheld, and an error explains
+    Enforce,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum StakeArg {
+    Low,
+    Medium,
+    High,
+    Critical,
+}
+
+pub fn run(_out: &Output, args: Args) -> Done {
+    let run = args.run;
+    let settings = run.settings()?;
+    let key = run.keeping.secret(true)?;
+    let Some((command, rest)) = run.command.split_first() else {
+        bail!(
+            "what should be guarded? `credence guard -- COMMAND ARGS…` runs a server, --upstream URL --listen ADDRESS proxies one"
+        );
+    };
+    let guard = Guard::start(settings, key)?;
+    keep_saving(&guard)?;
+    let code = stdio::run(&guard, command, rest)?;
+    guard.close()?;
+    // A thread may still wait for a client that does not come back.
+    std::process::exit(code);
+}
+
+/// Keeps what is learned, now and then.
+fn keep_saving(guard: &Arc<Guard>) -> anyhow::Result<()> {
+    let guard = Arc::downgrade(guard);
+    std::thread::Builder::new().name("saver".to_owned()).spawn(move || {
+        loop {
+            std::thread::sleep(SAVE_EVERY);
+            let Some(guard) = guard.upgrade() else { return };
+            if let Err(error) = guard.save() {
+                eprintln!("credence guard: what was learned could not be kept: {error}");
+            }
+        }
+    })?;
+    Ok(())
+}
+
+impl RunArgs {
+    fn settings(&self) -> anyhow::Result<Settings> {
+        let name = match &self.name {
+            Some(name) => name.clone(),
+            None => named_after(&self.command),
+        };
+        let calibrations: Calibrations = match &self.calibration {
+            Some(path) => {
+                let bytes = input::file(path, traces::MAX_SETTINGS_BYTES)?;
+                toml::from_str(&String::from_utf8_lossy(&bytes))
+                    .with_context(|| format!("{} is not a calibration file", path.display()))?
+            }
+            None => Calibrations::default(),
+        };
+        let of_tools = calibrations.tools.into_iter().map(|(tool, one)| (Some(tool), one));
+        let session = self.session.clone().unwrap_or_else(|| credence_protocol::Uuid::now_v7().to_string());
+        ensure!(!session.is_empty() && session.len() <= 256, "a session's name has 1 to 256 bytes");
+        Ok(Settings {
+            name,
+            provider: self.keeping.provider.clone(),
+            mode: match self.mode {
+                ModeArg::Observe => GuardMode::Observe,
+                ModeArg::Flag => GuardMode::Flag,
+                ModeArg::Enforce => GuardMode::Enforce,
+            },
+            caller: Caller {
+                agent: self.agent.clone(),
+                session: self.session.clone(),
+                stake: self.stake.map(|stake| match stake {
+                    StakeArg::Low => Stake::Low,
+                    StakeArg::Medium => Stake::Medium,
+                    StakeArg::High => Stake::High,
+                    StakeArg::Critical => Stake::Critical,
+                }),
+            },
+            session,
+            verify: self.verify.of_engine(),
+            profiles: self.profiles.as_deref().map(traces::profiles).transpose()?.unwrap_or_default(),
+            calibrations: std::iter::once((None, calibrations.all)).chain(of_tools).collect(),
+            content_injection: self.content_injection,
+            canaries: self.canaries,
+            state: self.keeping.folder()?,
+            max_receipt_bytes: self.max_receipts.saturating_mul(MIB),
+            max_message_bytes: usize::try_from(self.max_message * MIB)?,
+        })
+    }
+}
+
+/// A name from a command: `npx -y @scope/server-files /tmp` is `server-files`.
+fn named_after(command: &[String]) -> String {
+    let base = |text: &str| {
+        let last = text.trim_end_matches('/').rsplit(['/', '\\']).next().unwrap_or_default();
+        let stem = last.rsplit_once('.').map_or(last, |(stem, _)| if stem.is_empty() { last } else { stem });
+        let unversioned = stem.split('@').find(|part| !part.is_empty()).unwrap_or_default();
+        let safe = |c: char| if c.is_ascii_alphanumeric() || "._-".contains(c) { c } else { '-' };
+        let name: String = unversioned.chars().map(safe).take(64).collect();
+        name.trim_start_matches(['.', '-']).to_owned()
+    };
+    let program = command.first().map(|program| base(program)).unwrap_or_default();
+    let runs = |arg: &&String| !arg.starts_with('-') && !["run", "exec", "-m", "x", "dlx"].contains(&arg.as_str());
+    let inner = RUNNERS.contains(&program.as_str()).then(|| command.iter().skip(1).find(runs)).flatten();
+    [inner.map(|inner| base(inner)), Some(program)]
+        .into_iter()
+        .flatten()
+        .find(|name| !name.is_empty())
+        .unwrap_or_else(|| "server".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn servers_are_named_after_what_they_run() {
+        let name = |command: &str| named_after(&command.split(' ').map(str::to_owned).collect::<Vec<_>>());
+        for (command, expected) in [
+            ("npx -y @modelcontextprotocol/server-filesystem /tmp", "server-filesystem"),
+            ("npx -y some-server@1.2.3", "some-server"),
+            ("/usr/bin/python3 ./my_server.py --x", "my_server"),
+            ("python -m weather", "weather"),
+            ("uvx mcp-server-git", "mcp-server-git"),
+            ("./target/release/thing", "thing"),
+            ("node", "node"),
+            ("ümlaut", "-mlaut".trim_start_matches('-')),
+        ] {
+            assert_eq!(name(command), expected, "{command}");
+            assert!(folder::check_name(&name(command)).is_ok());
+        }
+    }
+}

@@ -1,0 +1,174 @@
+//! What is in a tool's result (an MCP `CallToolResult`), as far as it is judged.
+//!
+//! The engine judges the structured content where there is some; else the text, as JSON where it is JSON; else the list of
+//! content items, in which an image or a sound stands for itself by its kind and its length.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+use credence_protocol::receipt::Exact;
+use credence_verify::{ToolProfile, Verdict};
+use serde::Deserialize;
+use serde_json::{Value, value::RawValue};
+
+use crate::Error;
+
+/// Latencies that a declared schema says nothing about, in milliseconds.
+const ANY_LATENCY_MS: (f64, f64) = (0.0, 1e9);
+/// Members that hold bytes in base64: their length says as much as they do.
+const BINARY: [&str; 2] = ["data", "blob"];
+
+/// What is judged of a result.
+pub fn judged<'a>(result: &'a Exact<'a>) -> Cow<'a, Exact<'a>> {
+    if let Some(structured) = result.get("structuredContent").filter(|structured| !structured.is_null()) {
+        return Cow::Borrowed(structured);
+    }
+    match result.get("content") {
+        Some(Exact::List(items)) => match items.as_slice() {
+            [only] if is_text(only) => match only.get("text") {
+                Some(Exact::Text(text)) => match Exact::parse(text) {
+                    Ok(json @ (Exact::Object(_) | Exact::List(_))) => Cow::Owned(json),
+                    _ => Cow::Owned(Exact::Text(Cow::Borrowed(text.as_ref()))),
+                },
+                _ => Cow::Borrowed(only),
+            },
+            items => Cow::Owned(Exact::List(items.iter().map(summarised).collect())),
+        },
+        _ => Cow::Borrowed(result),
+    }
+}
+
+fn is_text(item: &Exact<'_>) -> bool {
+    item.get("type").and_then(Exact::as_text) == Some("text")
+}
+
+fn summarised<'a>(item: &'a Exact<'a>) -> Exact<'a> {
+    let Exact::Object(members) = item else { return item.clone() };
+    let members = members.iter().filter(|(name, _)| *name != "_meta").map(|(name, value)| {
+        let value = match value {
+            Exact::Text(bytes) if BINARY.contains(&name.as_ref()) => Exact::Number(bytes.len().to_string().into()),
+            Exact::Object(_) => summarised(value),
+            other => other.clone(),
+        };
+        (name.clone(), value)
+    });
+    Exact::Object(members.collect::<BTreeMap<_, _>>())
+}
+
+/// The same as the engine takes it.
+pub fn value(exact: &Exact<'_>) -> Result<Value, Error> {
+    Ok(match exact {
+        Exact::Word("null") => Value::Null,
+        Exact::Word(word) => Value::Bool(*word == "true"),
+        Exact::Number(number) => serde_json::from_str(number).map_err(|e| Error::Receipts(e.to_string()))?,
+        Exact::Text(text) => Value::String(text.to_string()),
+        Exact::List(items) => Value::Array(items.iter().map(value).collect::<Result<_, _>>()?),
+        Exact::Object(members) => {
+            let members = members.iter().map(|(name, member)| Ok::<_, Error>((name.to_string(), value(member)?)));
+            Value::Object(members.collect::<Result<_, _>>()?)
+        }
+    })
+}
+
+/// Every text in a result.
+pub fn texts(result: &Exact<'_>) -> Vec<String> {
+    let mut texts = Vec::new();
+    collect(result.get("content").unwrap_or(result), &mut texts);
+    if let Some(structured) = result.get("structuredContent") {
+        collect(structured, &mut texts);
+    }
+    texts
+}
+
+fn collect(value: &Exact<'_>, texts: &mut Vec<String>) {
+    match value {
+        Exact::Text(text) => texts.push(text.to_string()),
+        Exact::List(items) => items.iter().for_each(|item| collect(item, texts)),
+        Exact::Object(members) => {
+            let readable = members.iter().filter(|(name, _)| !BINARY.contains(&name.as_ref()) && *name != "_meta");
+            readable.for_each(|(_, member)| collect(member, texts));
+        }
+        _ => {}
+    }
+}
+
+#[derive(Deserialize)]
+struct ToolList<'a> {
+    #[serde(borrow, default)]
+    tools: Vec<Tool<'a>>,
+}
+
+#[derive(Deserialize)]
+struct Tool<'a> {
+    #[serde(default)]
+    name: String,
+    #[serde(borrow, default, rename = "outputSchema")]
+    output_schema: Option<&'a RawValue>,
+}
+
+/// The tools of a `tools/list` result that declare what they give.
+pub fn output_schemas(result: &RawValue) -> Vec<(String, &RawValue)> {
+    let list: ToolList<'_> = serde_json::from_str(result.get()).unwrap_or(ToolList { tools: Vec::new() });
+    list.tools.into_iter().filter_map(|tool| Some((tool.name, tool.output_schema?))).collect()
+}
+
+/// The profile that a declared schema makes. Nothing is assumed of how long the tool takes, or of the network.
+pub fn profile(schema: &RawValue) -> Result<ToolProfile, Error> {
+    let schema: Value = serde_json::from_str(schema.get()).map_err(|e| Error::Receipts(e.to_string()))?;
+    let (least, most) = ANY_LATENCY_MS;
+    let profile = ToolProfile::builder().expected_latency_ms(least, most).has_network_io(false).output_schema(schema);
+    Ok(profile.build()?)
+}
+
+/// Why a verdict is what it is, without a word of the result: it may be what must not be repeated.
+pub fn reasons(verdict: &Verdict) -> String {
+    let fired: Vec<&str> = verdict.signals.iter().filter(|one| one.fired).map(|one| one.signal.name()).collect();
+    let fired = if fired.is_empty() { "no signal".to_owned() } else { fired.join(", ") };
+    format!("{fired}; P(fabricated) {:.0} %", verdict.posterior * 100.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn seen(result: Value) -> Value {
+        let text = result.to_string();
+        let exact = Exact::parse(&text).unwrap();
+        value(&judged(&exact)).unwrap()
+    }
+
+    #[test]
+    fn the_most_telling_part_is_judged() {
+        let text = |text: &str| json!({"type": "text", "text": text});
+        assert_eq!(seen(json!({"content": [text("x")], "structuredContent": {"a": 1.5}})), json!({"a": 1.5}));
+        assert_eq!(seen(json!({"content": [text("{\"a\": [1, null]}")]})), json!({"a": [1, null]}));
+        assert_eq!(seen(json!({"content": [text("plain")]})), json!("plain"));
+        assert_eq!(seen(json!({"content": [text("17")]})), json!("17"), "a text that happens to be a number is a text");
+        let image = json!({"type": "image", "data": "AAAA", "mimeType": "image/png"});
+        assert_eq!(seen(json!({"content": [image]})), json!([{"type": "image", "data": 4, "mimeType": "image/png"}]));
+        assert_eq!(seen(json!({"content": []})), json!([]));
+    }
+
+    #[test]
+    fn schemas_are_found_and_used_without_assumptions() {
+        let list =
+            json!({"tools": [{"name": "a", "outputSchema": {"type": "object", "required": ["t"]}}, {"name": "b"}]});
+        let raw = serde_json::value::to_raw_value(&list).unwrap();
+        let schemas = output_schemas(&raw);
+        assert_eq!(schemas.len(), 1);
+        assert!(profile(schemas[0].1).is_ok());
+        let engine = credence_verify::Engine::builder().build();
+        engine.register("a", profile(schemas[0].1).unwrap()).unwrap();
+        let good = json!({"t": 1});
+        let call = credence_verify::Call::new("a", &good).execution_time_ms(0.01);
+        assert_eq!(engine.verify(&call).unwrap().decision, credence_verify::Decision::Accept);
+    }
+
+    #[test]
+    fn texts_leave_out_bytes() {
+        let exact = json!({"content": [{"type": "text", "text": "one"}, {"type": "image", "data": "AAAA"}], "structuredContent": {"a": ["two"]}}).to_string();
+        let exact = Exact::parse(&exact).unwrap();
+        assert_eq!(texts(&exact), ["one", "text", "image", "two"]);
+    }
+}

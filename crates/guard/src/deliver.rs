@@ -1,0 +1,121 @@
+//! What the client gets: the server's own bytes with a few more, or an error in their place.
+
+use serde::Deserialize;
+use serde_json::{json, value::RawValue};
+
+use crate::message::{Edit, apply, insert_member, offset, push_item};
+
+/// The member of `_meta` under which a guard says what it thought.
+pub const META_KEY: &str = "credence/guard";
+
+/// Where the parts of a result lie.
+#[derive(Deserialize)]
+struct Outline<'a> {
+    #[serde(borrow, default, rename = "_meta")]
+    meta: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    content: Option<&'a RawValue>,
+}
+
+/// The result with `said` in its `_meta`, and `note` as one more content item. `None` where the result is not an object whose
+/// parts can be told apart.
+pub fn annotated(result: &str, said: &str, note: Option<&str>) -> Option<String> {
+    let outline: Outline<'_> = serde_json::from_str(result).ok()?;
+    let mut edits: Vec<Edit> = Vec::new();
+    match outline.meta.map(RawValue::get) {
+        Some(meta) if meta.starts_with('{') => {
+            edits.push(insert_member(meta, offset(result, meta), META_KEY, said));
+        }
+        // Neither an object nor absent: no reader can use it.
+        Some(meta) => {
+            let insert = format!("{{\"{META_KEY}\":{said}}}");
+            edits.push(Edit { at: offset(result, meta), remove: meta.len(), insert });
+        }
+        None if has_null_meta(result) => return None,
+        None => edits.push(insert_member(result, 0, "_meta", &format!("{{\"{META_KEY}\":{said}}}"))),
+    }
+    if let Some(note) = note {
+        let item = json!({ "type": "text", "text": note }).to_string();
+        match outline.content.map(RawValue::get) {
+            Some(content) if content.starts_with('[') => {
+                edits.push(push_item(content, offset(result, content), &item));
+            }
+            _ => return None,
+        }
+    }
+    Some(apply(result, edits))
+}
+
+/// `"_meta": null` reads as absent, and adding another would make two.
+fn has_null_meta(result: &str) -> bool {
+    #[derive(Deserialize)]
+    struct Meta {
+        #[serde(default, rename = "_meta", deserialize_with = "there")]
+        meta: bool,
+    }
+    fn there<'de, D: serde::Deserializer<'de>>(d: D) -> Result<bool, D::Error> {
+        serde::de::IgnoredAny::deserialize(d).map(|_| true)
+    }
+    serde_json::from_str::<Meta>(result).is_ok_and(|meta| meta.meta)
+}
+
+/// A tool error in place of a result. `original` tells which members its protocol version needs.
+pub fn refusal(original: &str, said: &str, text: &str) -> String {
+    let typed = serde_json::from_str::<Typed<'_>>(original).is_ok_and(|typed| typed.result_type.is_some());
+    let result_type = if typed { "\"resultType\":\"complete\"," } else { "" };
+    let item = json!({ "type": "text", "text": text });
+    format!("{{{result_type}\"content\":[{item}],\"isError\":true,\"_meta\":{{\"{META_KEY}\":{said}}}}}")
+}
+
+#[derive(Deserialize)]
+struct Typed<'a> {
+    #[serde(borrow, default, rename = "resultType")]
+    result_type: Option<&'a RawValue>,
+}
+
+/// An answer of the guard's own, in place of one that cannot be passed on.
+pub fn error_answer(id: &str, text: &str) -> String {
+    json!({ "jsonrpc": "2.0", "id": 0, "error": { "code": -32603, "message": text } }).to_string().replacen(
+        "\"id\":0",
+        &format!("\"id\":{id}"),
+        1,
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::Value;
+
+    #[test]
+    fn all_but_the_additions_stays_byte_for_byte() {
+        let result = r#"{ "content" : [ {"type":"text","text":"a\u0062"} ] , "n": 1.50e1 }"#;
+        let annotated = annotated(result, r#"{"v":1}"#, Some("look")).unwrap();
+        assert_eq!(
+            annotated,
+            r#"{"_meta":{"credence/guard":{"v":1}}, "content" : [ {"type":"text","text":"a\u0062"},{"text":"look","type":"text"} ] , "n": 1.50e1 }"#
+        );
+        let with_meta = r#"{"_meta":{"x":1},"content":[]}"#;
+        let value: Value = serde_json::from_str(&super::annotated(with_meta, "{}", Some("n")).unwrap()).unwrap();
+        assert_eq!(value["_meta"], json!({"x": 1, "credence/guard": {}}));
+        assert_eq!(value["content"], json!([{"type": "text", "text": "n"}]));
+    }
+
+    #[test]
+    fn what_cannot_be_annotated_is_left() {
+        for bad in ["[]", "1", r#"{"_meta":{},"_meta":{}}"#, r#"{"_meta":null}"#, r#"{"content":1}"#] {
+            assert_eq!(annotated(bad, "{}", Some("n")), None, "{bad}");
+        }
+        assert!(annotated(r#"{"_meta":7}"#, "{}", None).is_some_and(|text| text.contains("credence/guard")));
+    }
+
+    #[test]
+    fn a_refusal_is_what_the_protocol_version_needs() {
+        let old: Value = serde_json::from_str(&refusal(r#"{"content":[]}"#, "{}", "no")).unwrap();
+        assert_eq!((&old["isError"], old.get("resultType")), (&json!(true), None));
+        let new: Value = serde_json::from_str(&refusal(r#"{"resultType":"complete"}"#, "{}", "no")).unwrap();
+        assert_eq!(new["resultType"], "complete");
+        let error: Value = serde_json::from_str(&error_answer("\"a\"", "why \"id\":0")).unwrap();
+        assert_eq!((&error["id"], &error["error"]["message"]), (&json!("a"), &json!("why \"id\":0")));
+    }
+}

@@ -1,0 +1,201 @@
+//! What both proxies do with a message from the server: find out whether it answers a call, have it judged, and put together
+//! what the client gets. Messages are taken in batches, so that their receipts share one commit.
+
+use std::time::Instant;
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use crate::{
+    deliver::error_answer,
+    guard::{Answer, Guard, Judged},
+    message::{Edit, Message, Parsed, apply, id_at_the_edges, id_of_ambiguous, offset, parse},
+    settings::GuardMode,
+    warn,
+    watch::{Pending, Started, Watch},
+};
+
+/// Characters of a line that is no message, as the operator sees it.
+const SHOWN: usize = 500;
+
+/// Calls that were judged, with the answers they came from.
+pub type Batch<'l> = Vec<(Judged, Answer<'l>)>;
+
+/// What becomes of a message.
+pub enum Piece<'l> {
+    /// It passes as it is.
+    Raw(&'l str),
+    /// It does not pass.
+    Withheld,
+    /// It answers the call with this number in the batch.
+    Call {
+        /// Which.
+        number: usize,
+        /// The message; empty where it was too large to keep.
+        message: &'l str,
+        /// The result in it.
+        result: Option<&'l str>,
+    },
+    /// Several messages in one.
+    Several(Vec<Piece<'l>>),
+}
+
+/// The parts of a result by which a call goes on instead of ending.
+#[derive(Deserialize)]
+struct GoesOn<'a> {
+    #[serde(borrow, default, rename = "resultType")]
+    result_type: Option<&'a str>,
+    #[serde(default)]
+    task: Option<Task>,
+    #[serde(borrow, default)]
+    content: Option<&'a RawValue>,
+}
+
+#[derive(Deserialize)]
+struct Task {
+    #[serde(rename = "taskId")]
+    id: String,
+}
+
+/// Looks at one line from the server; judged calls are added to `batch`.
+pub fn from_server<'l>(
+    guard: &Guard,
+    watch: &mut Watch,
+    line: &'l str,
+    read: Instant,
+    batch: &mut Batch<'l>,
+) -> Piece<'l> {
+    match parse(line) {
+        Parsed::One(message) => one(guard, watch, line, &message, read, batch),
+        Parsed::Batch(items) => {
+            let pieces = items.into_iter().map(|item| from_server(guard, watch, item.get(), read, batch)).collect();
+            Piece::Several(pieces)
+        }
+        Parsed::Ambiguous(why) => {
+            let call = id_of_ambiguous(line).filter(|id| watch.awaits(id)).map(|id| (watch.answered(&id), id));
+            warn(&format!("the server sent a message that can be read in two ways ({why})"));
+            match call {
+                Some((Some(Pending::Call(started)), _)) => {
+                    let answer = Answer::Ambiguous("a member is there twice");
+                    judge(guard, *started, answer, read, batch);
+                    Piece::Call { number: batch.len() - 1, message: line, result: None }
+                }
+                _ if guard.settings.mode == GuardMode::Enforce => Piece::Withheld,
+                _ => Piece::Raw(line),
+            }
+        }
+        Parsed::NotJson(why) => {
+            if !line.trim().is_empty() {
+                let shown: String = line.chars().take(SHOWN).collect();
+                warn(&format!("the server printed what is no message ({why}), kept from the client: {shown}"));
+            }
+            Piece::Withheld
+        }
+    }
+}
+
+fn one<'l>(
+    guard: &Guard,
+    watch: &mut Watch,
+    line: &'l str,
+    message: &Message<'l>,
+    read: Instant,
+    batch: &mut Batch<'l>,
+) -> Piece<'l> {
+    let (Some(id), true) = (message.id, message.is_answer()) else { return Piece::Raw(line) };
+    let started = match watch.answered(id.get()) {
+        None => return unasked(guard, line, id.get()),
+        Some(Pending::Other) => return Piece::Raw(line),
+        Some(Pending::Tools) => {
+            if let Some(result) = message.result {
+                guard.learn_tools(result);
+            }
+            return Piece::Raw(line);
+        }
+        Some(Pending::TaskResult(task)) => match watch.task(&task, id.get().to_owned()) {
+            Some(started) => started,
+            None => return Piece::Raw(line),
+        },
+        Some(Pending::Call(started)) => *started,
+    };
+    let answer = match (message.result, message.error) {
+        (Some(result), None) => {
+            if let Ok(on) = serde_json::from_str::<GoesOn<'_>>(result.get()) {
+                if on.result_type.is_some_and(|kind| kind != "complete") {
+                    return Piece::Raw(line);
+                }
+                if let (Some(task), None) = (on.task, on.content) {
+                    watch.became_task(task.id, started);
+                    return Piece::Raw(line);
+                }
+            }
+            Answer::Result(result)
+        }
+        (None, Some(error)) => Answer::Error(error),
+        // Both: readers differ in which they take.
+        _ => Answer::Ambiguous("it has a result and an error"),
+    };
+    judge(guard, started, answer, read, batch);
+    Piece::Call { number: batch.len() - 1, message: line, result: message.result.map(RawValue::get) }
+}
+
+/// An answer that nobody waits for: to an unknown id, or a second one.
+fn unasked<'l>(guard: &Guard, line: &'l str, id: &str) -> Piece<'l> {
+    let id: String = id.chars().take(SHOWN).collect();
+    if guard.settings.mode == GuardMode::Enforce {
+        warn(&format!("the server answered {id}, which nobody waits for: withheld"));
+        Piece::Withheld
+    } else {
+        warn(&format!("the server answered {id}, which nobody waits for"));
+        Piece::Raw(line)
+    }
+}
+
+/// A message too large to keep, of which the first and the last bytes are known.
+pub fn too_large<'l>(
+    guard: &Guard,
+    watch: &mut Watch,
+    head: &[u8],
+    tail: &[u8],
+    bytes: usize,
+    batch: &mut Batch<'l>,
+) -> Piece<'l> {
+    let most = guard.settings.max_message_bytes;
+    warn(&format!("the server sent a message of {bytes} bytes, and {most} is the limit (--max-message): dropped"));
+    match id_at_the_edges(head, tail).and_then(|id| watch.answered(&id)) {
+        Some(Pending::Call(started)) => {
+            judge(guard, *started, Answer::TooLarge(bytes), Instant::now(), batch);
+            Piece::Call { number: batch.len() - 1, message: "", result: None }
+        }
+        _ => Piece::Withheld,
+    }
+}
+
+/// Judges and adds to the batch.
+pub fn judge<'l>(guard: &Guard, started: Started, answer: Answer<'l>, read: Instant, batch: &mut Batch<'l>) {
+    let execution_ms = read.saturating_duration_since(started.instant).as_secs_f64() * 1000.0;
+    batch.push((guard.judge(started, answer, execution_ms), answer));
+}
+
+/// What the client gets of a message, once the batch was recorded; `None` where it gets nothing.
+pub fn render(piece: &Piece<'_>, batch: &Batch<'_>) -> Option<String> {
+    match piece {
+        Piece::Raw(line) => Some((*line).to_owned()),
+        Piece::Withheld => None,
+        Piece::Call { number, message, result } => {
+            let judged = &batch[*number].0;
+            Some(match (judged.delivery(), result) {
+                (None, _) => (*message).to_owned(),
+                (Some(Ok(text)), Some(result)) => {
+                    let edit = Edit { at: offset(message, result), remove: result.len(), insert: text.to_owned() };
+                    apply(message, vec![edit])
+                }
+                (Some(Ok(text) | Err(text)), _) => error_answer(judged.id(), text),
+            })
+        }
+        Piece::Several(pieces) => {
+            let parts: Vec<String> = pieces.iter().filter_map(|piece| render(piece, batch)).collect();
+            (!parts.is_empty()).then(|| format!("[{}]", parts.join(",")))
+        }
+    }
+}

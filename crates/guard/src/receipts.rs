@@ -1,0 +1,398 @@
+//! The guard's own ledger: one receipt for each call, in segments.
+//!
+//! A receipt is in the database before its result is forwarded. The disk is asked to keep it, and a checkpoint is signed over
+//! it, at most a second later (ledger, `Sealing::Batched`). When a segment is full the next one begins with the former's
+//! signed checkpoint; when all of them together take more room than they may, the oldest is let go, and of it stays a file with
+//! its last checkpoint and the leaf of every receipt, so that an exported receipt can be proved for ever.
+
+use std::{
+    fs,
+    ops::ControlFlow,
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, PoisonError},
+    time::{SystemTime, UNIX_EPOCH},
+};
+
+use credence_ledger::{
+    Entry, Kind, Ledger, LogKey, LogVerifier, NewEntry, OutsideCheckpoint, SqliteLedger, Table, View, merkle,
+    sqlite::{Options, Sealing},
+};
+use credence_protocol::{
+    Canonical, EntityId, PublicKey, SecretKey, Timestamp, Uuid,
+    receipt::{Receipt, Salts},
+};
+use serde::{Deserialize, Serialize};
+
+use crate::{Error, folder, warn};
+
+/// Salts by call: what stays with the guard.
+pub const PRIVATE: Table = Table("private");
+/// Digests of values' parts by call.
+pub const PARTS: Table = Table("parts");
+/// Segments that the room for receipts is divided into.
+const SEGMENTS: u64 = 8;
+/// No segment is smaller.
+const MIN_SEGMENT_BYTES: u64 = 64 * 1024;
+
+/// What a guard keeps to itself of a call.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Private {
+    /// The salts of its commitments.
+    pub salts: Salts,
+    /// Finds it by its arguments: equal for equal ones, and only here.
+    #[serde(default)]
+    pub print: String,
+}
+
+/// Digests of the parts of a call's arguments and result: to say which of them a claim has changed.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Parts {
+    /// Of the arguments, with their paths.
+    pub arguments: Vec<(String, String)>,
+    /// Of the result.
+    pub result: Vec<(String, String)>,
+}
+
+/// One receipt to be written.
+#[derive(Debug, Clone)]
+pub struct NewReceipt {
+    /// What is in the ledger.
+    pub receipt: Receipt,
+    /// What is beside it.
+    pub private: Private,
+}
+
+/// A made-up result and what was thought of it, as an entry.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct CanaryRecord {
+    /// The call whose result it was made of.
+    pub call: Uuid,
+    /// The agent, as in the receipt.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agent: Option<EntityId>,
+    /// What was made up.
+    pub fabrication: String,
+    /// It was not accepted.
+    pub caught: bool,
+}
+
+/// Where a segment begins.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct SegmentRecord {
+    /// Its number, from 1.
+    pub segment: u64,
+    /// The last checkpoint of the one before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub previous: Option<String>,
+}
+
+/// What is left of a segment that was let go.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Kept {
+    /// The log's name and key.
+    pub log_key: String,
+    /// Its last checkpoint.
+    pub checkpoint: String,
+    /// When its last entry was recorded.
+    pub until: Timestamp,
+    /// The leaf of every entry, base64, and the call of those that were receipts.
+    pub entries: Vec<(String, Option<Uuid>)>,
+}
+
+/// Writes receipts.
+pub struct Recorder {
+    folder: PathBuf,
+    origin: String,
+    key: SecretKey,
+    subject: EntityId,
+    max_bytes: u64,
+    current: Mutex<Segment>,
+}
+
+struct Segment {
+    number: u64,
+    ledger: Arc<SqliteLedger>,
+    /// Bytes written, about.
+    bytes: u64,
+}
+
+impl Recorder {
+    /// Goes on with the receipts in `folder`, or begins.
+    pub fn open(
+        folder: &Path,
+        origin: &str,
+        provider: &EntityId,
+        key: &SecretKey,
+        max_bytes: u64,
+    ) -> Result<Self, Error> {
+        let folder = folder.join("receipts");
+        folder::make(&folder)?;
+        let newest = segments(&folder)?.into_iter().filter(|(_, there)| *there).map(|(number, _)| number).max();
+        let recorder = |current| Self {
+            folder: folder.clone(),
+            origin: origin.to_owned(),
+            key: key.clone(),
+            subject: provider.clone(),
+            max_bytes,
+            current: Mutex::new(current),
+        };
+        let of = |number: u64| (options(&folder, number), log_key(origin, number, key));
+        match newest {
+            Some(number) => {
+                let (options, log) = of(number);
+                let bytes = fs::metadata(&options.path).map_or(0, |meta| meta.len());
+                match SqliteLedger::open(options, log?, clock()) {
+                    Ok(ledger) => Ok(recorder(Segment { number, ledger: Arc::new(ledger), bytes })),
+                    Err(error @ (credence_ledger::Error::Full(_) | credence_ledger::Error::Locked { .. })) => {
+                        Err(error.into())
+                    }
+                    // Left as it is, for `credence receipts verify` to show: calls go on, with receipts.
+                    Err(error) => {
+                        warn(&format!("segment {number} of the receipts cannot be used, another is begun: {error}"));
+                        Ok(recorder(begin(&folder, origin, key, provider, number + 1, None)?))
+                    }
+                }
+            }
+            None => {
+                let begun = segments(&folder)?.last().map_or(1, |(number, _)| number + 1);
+                Ok(recorder(begin(&folder, origin, key, provider, begun, None)?))
+            }
+        }
+    }
+
+    /// The segment that is written to: its number and ledger.
+    pub fn current(&self) -> (u64, Arc<SqliteLedger>) {
+        let current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
+        (current.number, Arc::clone(&current.ledger))
+    }
+
+    /// Writes receipts. When it returns they outlive this process.
+    pub fn record<'a>(&self, receipts: impl ExactSizeIterator<Item = &'a NewReceipt>) -> Result<(), Error> {
+        let mut rows = Vec::with_capacity(receipts.len());
+        let mut bytes = 0;
+        for NewReceipt { receipt, private } in receipts {
+            let subject = receipt.agent.clone().unwrap_or_else(|| self.subject.clone());
+            let entry = NewEntry { kind: Kind::Receipt, subject, body: receipt.canonical()?, weight: None };
+            let private = serde_json::to_string(private).map_err(|e| Error::Receipts(e.to_string()))?;
+            bytes += 2 * (entry.body.as_bytes().len() + private.len()) as u64;
+            rows.push((entry, receipt.call.to_string(), private));
+        }
+        let ledger = self.room_for(bytes)?;
+        credence_ledger::write(&*ledger, move |tx| {
+            for (entry, call, private) in rows {
+                tx.append(&entry)?;
+                tx.put(PRIVATE, &call, &private)?;
+            }
+            Ok::<_, credence_ledger::Error>(())
+        })?;
+        Ok(())
+    }
+
+    /// Writes what can wait until the results are on their way.
+    pub fn afterwards(&self, parts: Vec<(Uuid, Parts)>, canaries: &[CanaryRecord]) -> Result<(), Error> {
+        let mut entries = Vec::with_capacity(canaries.len());
+        for canary in canaries {
+            let subject = canary.agent.clone().unwrap_or_else(|| self.subject.clone());
+            entries.push(NewEntry { kind: Kind::Canary, subject, body: Canonical::of(canary)?, weight: None });
+        }
+        let mut rows = Vec::with_capacity(parts.len());
+        for (call, parts) in parts {
+            rows.push((call.to_string(), serde_json::to_string(&parts).map_err(|e| Error::Receipts(e.to_string()))?));
+        }
+        credence_ledger::write(&*self.current().1, move |tx| {
+            entries.iter().try_for_each(|entry| tx.append(entry).map(drop))?;
+            rows.iter().try_for_each(|(call, parts)| tx.put(PARTS, call, parts))
+        })?;
+        Ok(())
+    }
+
+    /// The ledger for so many more bytes; begins another segment when this one is full.
+    fn room_for(&self, bytes: u64) -> Result<Arc<SqliteLedger>, Error> {
+        let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
+        current.bytes += bytes;
+        if current.bytes > (self.max_bytes / SEGMENTS).max(MIN_SEGMENT_BYTES) {
+            current.ledger.flush()?;
+            let previous = current.ledger.view()?.checkpoint()?;
+            let number = current.number + 1;
+            *current = begin(&self.folder, &self.origin, &self.key, &self.subject, number, previous)?;
+            self.let_go(number)?;
+        }
+        Ok(Arc::clone(&current.ledger))
+    }
+
+    /// Lets go of the oldest segments until the rest have room.
+    fn let_go(&self, newest: u64) -> Result<(), Error> {
+        let size = |number: u64| folder_bytes(&segment_folder(&self.folder, number));
+        let there: Vec<u64> =
+            segments(&self.folder)?.into_iter().filter(|(_, there)| *there).map(|(number, _)| number).collect();
+        let mut total: u64 = there.iter().map(|number| size(*number)).sum();
+        for number in there {
+            // The one before the newest stays: whoever reads it now may still need it.
+            if total <= self.max_bytes || number + 1 >= newest {
+                break;
+            }
+            let bytes = size(number);
+            let log = LogVerifier::of(&segment_origin(&self.origin, number), &self.key.public())?;
+            let ledger = SqliteLedger::open_read_only(options(&self.folder, number), log)?;
+            let kept = keep(&ledger)?;
+            let text = serde_json::to_vec(&kept).map_err(|e| Error::Receipts(e.to_string()))?;
+            folder::replace(&kept_file(&self.folder, number), &text)?;
+            drop(ledger);
+            let path = segment_folder(&self.folder, number);
+            fs::remove_dir_all(&path).map_err(|e| Error::Io(path, e))?;
+            total -= bytes;
+        }
+        Ok(())
+    }
+
+    /// Signs a checkpoint over everything, and has the disk keep it.
+    pub fn flush(&self) -> Result<(), Error> {
+        Ok(self.current().1.flush()?)
+    }
+}
+
+fn begin(
+    folder: &Path,
+    origin: &str,
+    key: &SecretKey,
+    subject: &EntityId,
+    number: u64,
+    previous: Option<String>,
+) -> Result<Segment, Error> {
+    let options = options(folder, number);
+    folder::make(&segment_folder(folder, number))?;
+    let ledger = SqliteLedger::create(options, log_key(origin, number, key)?, clock())?;
+    let record = SegmentRecord { segment: number, previous };
+    let entry = NewEntry { kind: Kind::Segment, subject: subject.clone(), body: Canonical::of(&record)?, weight: None };
+    credence_ledger::write(&ledger, move |tx| tx.append(&entry).map(drop))?;
+    ledger.flush()?;
+    Ok(Segment { number, ledger: Arc::new(ledger), bytes: 0 })
+}
+
+fn keep(ledger: &SqliteLedger) -> Result<Kept, Error> {
+    let view = ledger.view()?;
+    let checkpoint = view.checkpoint()?.unwrap_or_default();
+    let mut entries = Vec::new();
+    let mut until = now();
+    visit(&*view, 0, &mut |seq, bytes, entry| {
+        let leaf = data_encoding::BASE64.encode(&merkle::leaf(bytes).0);
+        let call = match entry.kind {
+            Kind::Receipt => Some(entry.record::<Receipt>(seq)?.call),
+            _ => None,
+        };
+        until = entry.recorded_at;
+        entries.push((leaf, call));
+        Ok(())
+    })?;
+    Ok(Kept { log_key: ledger.verifier().as_str().to_owned(), checkpoint, until, entries })
+}
+
+/// Called with each seq, its bytes and the entry.
+pub type EntryReader<'a> = &'a mut dyn FnMut(u64, &[u8], &Entry) -> Result<(), Error>;
+
+/// Calls `each` with every entry from `from` on; the first error ends it.
+pub fn visit(view: &dyn View, from: u64, each: EntryReader<'_>) -> Result<(), Error> {
+    let mut failed = None;
+    view.entries(from, &mut |seq, bytes| {
+        let done = Entry::parse(seq, bytes).map_err(Error::from).and_then(|entry| each(seq, bytes, &entry));
+        match done {
+            Ok(()) => ControlFlow::Continue(()),
+            Err(error) => {
+                failed = Some(error);
+                ControlFlow::Break(())
+            }
+        }
+    })?;
+    failed.map_or(Ok(()), Err)
+}
+
+/// The segments in `folder`, in order, and whether they are still there or only what was kept of them.
+pub fn segments(folder: &Path) -> Result<Vec<(u64, bool)>, Error> {
+    let io = |e| Error::Io(folder.to_owned(), e);
+    let mut found = std::collections::BTreeMap::new();
+    let entries = match fs::read_dir(folder) {
+        Ok(entries) => entries,
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(e) => return Err(io(e)),
+    };
+    for entry in entries {
+        let name = entry.map_err(io)?.file_name();
+        let name = name.to_string_lossy();
+        if let Some(number) = name.strip_suffix(".kept").and_then(|number| number.parse::<u64>().ok()) {
+            found.entry(number).or_insert(false);
+        } else if let Ok(number) = name.parse::<u64>()
+            && segment_folder(folder, number).join("ledger.db").exists()
+        {
+            found.insert(number, true);
+        }
+    }
+    Ok(found.into_iter().collect())
+}
+
+/// What was kept of a segment that was let go.
+pub fn kept(folder: &Path, number: u64) -> Result<Kept, Error> {
+    let path = kept_file(folder, number);
+    let bytes = fs::read(&path).map_err(|e| Error::Io(path.clone(), e))?;
+    serde_json::from_slice(&bytes).map_err(|e| Error::Receipts(format!("{} is damaged: {e}", path.display())))
+}
+
+/// Opens a segment for reading; `checked` refuses one that does not add up.
+pub fn open_segment(
+    folder: &Path,
+    number: u64,
+    origin: &str,
+    key: &PublicKey,
+    checked: bool,
+) -> Result<SqliteLedger, Error> {
+    let log = LogVerifier::of(&segment_origin(origin, number), key)?;
+    let options = options(folder, number);
+    Ok(if checked { SqliteLedger::open_read_only(options, log)? } else { SqliteLedger::open_unchecked(options, log)? })
+}
+
+/// The name under which a guard's log of receipts is signed, without the segment.
+pub fn origin(provider: &EntityId, name: &str, place: u32) -> String {
+    format!("{provider}/guard/{name}/{place}")
+}
+
+/// The log's name of one segment.
+pub fn segment_origin(origin: &str, number: u64) -> String {
+    format!("{origin}/{number}")
+}
+
+fn log_key(origin: &str, number: u64, key: &SecretKey) -> Result<LogKey, Error> {
+    Ok(LogKey::new(&segment_origin(origin, number), key)?)
+}
+
+fn segment_folder(folder: &Path, number: u64) -> PathBuf {
+    folder.join(format!("{number:06}"))
+}
+
+fn kept_file(folder: &Path, number: u64) -> PathBuf {
+    folder.join(format!("{number:06}.kept"))
+}
+
+fn options(folder: &Path, number: u64) -> Options {
+    let folder = segment_folder(folder, number);
+    Options {
+        path: folder.join("ledger.db"),
+        tables: &[PRIVATE, PARTS],
+        outside: OutsideCheckpoint::at(folder.join("checkpoint")),
+        sealing: Sealing::Batched,
+    }
+}
+
+fn folder_bytes(folder: &Path) -> u64 {
+    let files = fs::read_dir(folder).into_iter().flatten().flatten();
+    files.filter_map(|file| file.metadata().ok()).map(|meta| meta.len()).sum()
+}
+
+fn clock() -> credence_ledger::sqlite::Clock {
+    Arc::new(now)
+}
+
+/// The time of day.
+#[allow(clippy::expect_used, reason = "a system clock before the year 10000")]
+pub fn now() -> Timestamp {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    Timestamp::from_micros(i64::try_from(since.as_micros()).unwrap_or(i64::MAX)).expect("before the year 10000")
+}

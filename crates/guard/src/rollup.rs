@@ -1,0 +1,119 @@
+//! What a guard has counted: verdicts and canaries per agent, over the windows that summaries speak of.
+//!
+//! The receipts are the record; the count is kept beside them with how far it reaches, and goes on from there. So a guard
+//! that was killed counts no call twice and leaves none out.
+
+use std::{collections::BTreeSet, path::Path};
+
+use credence_engine::hcs25::output_verification::{self as summary, Check, Limits, Rollup};
+use credence_ledger::{Kind, Ledger};
+use credence_protocol::{
+    Timestamp,
+    receipt::{Receipt, ReceiptStake, ReceiptVerdict},
+};
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    Error, folder,
+    receipts::{CanaryRecord, Recorder, visit},
+    warn,
+};
+
+const FILE: &str = "rollup.json";
+
+/// The count.
+#[derive(Default, Serialize, Deserialize)]
+pub struct Tally {
+    /// The segment up to which receipts are counted, and how many entries of it.
+    reach: (u64, u64),
+    rollup: Rollup,
+    /// Agents that have new receipts since they were last reported.
+    #[serde(default)]
+    changed: BTreeSet<String>,
+}
+
+impl Tally {
+    /// From its file, with whatever receipts came after it.
+    pub fn open(folder: &Path, recorder: Option<&Recorder>) -> Result<Self, Error> {
+        let path = folder.join(FILE);
+        let mut tally = match std::fs::read(&path) {
+            Ok(bytes) => serde_json::from_slice(&bytes).unwrap_or_else(|error| {
+                warn(&format!("{} cannot be used ({error}): counting begins anew", path.display()));
+                Self::default()
+            }),
+            Err(_) => Self::default(),
+        };
+        tally.rollup = std::mem::take(&mut tally.rollup).restored(Limits::default());
+        let Some(recorder) = recorder else { return Ok(tally) };
+        let (number, ledger) = recorder.current();
+        let from = match tally.reach {
+            (segment, entries) if segment == number => entries,
+            _ => 0,
+        };
+        let view = ledger.view()?;
+        visit(&*view, from, &mut |seq, _, entry| {
+            match entry.kind {
+                Kind::Receipt => tally.add(&entry.record(seq)?),
+                Kind::Canary => tally.add_canary(&entry.record(seq)?, entry.recorded_at),
+                _ => {}
+            }
+            Ok(())
+        })?;
+        tally.reach = (number, view.size()?);
+        Ok(tally)
+    }
+
+    /// Keeps it. What it reaches is everything that was written: callers count right after they write.
+    pub fn save(&self, folder: &Path, recorder: Option<&Recorder>) -> Result<(), Error> {
+        let Some(recorder) = recorder else { return Ok(()) };
+        let (number, ledger) = recorder.current();
+        let kept = Kept { reach: (number, ledger.committed()?), rollup: &self.rollup, changed: &self.changed };
+        let bytes = serde_json::to_vec(&kept).map_err(|e| Error::Receipts(e.to_string()))?;
+        folder::replace(&folder.join(FILE), &bytes)
+    }
+
+    /// Counts a call that was judged, of an agent that has a name.
+    pub fn add(&mut self, receipt: &Receipt) {
+        let (Some(agent), Some(verdict), Some(posterior)) = (&receipt.agent, receipt.verdict, receipt.posterior) else {
+            return;
+        };
+        let verdict = match verdict {
+            ReceiptVerdict::Accept => summary::Verdict::Allow,
+            ReceiptVerdict::Flag => summary::Verdict::Uncertain,
+            ReceiptVerdict::Block => summary::Verdict::Block,
+        };
+        let stake = receipt.stake.map(|stake| match stake {
+            ReceiptStake::Low => summary::Stake::Low,
+            ReceiptStake::Medium => summary::Stake::Medium,
+            ReceiptStake::High => summary::Stake::High,
+            ReceiptStake::Critical => summary::Stake::Critical,
+        });
+        let check = Check { verdict, confidence: verdict.confidence(posterior), stake, at: receipt.started_at };
+        self.rollup.add(agent.as_str(), check);
+        self.changed.insert(agent.to_string());
+    }
+
+    /// Counts a canary.
+    pub fn add_canary(&mut self, canary: &CanaryRecord, at: Timestamp) {
+        if let Some(agent) = &canary.agent {
+            self.rollup.add_canary(agent.as_str(), canary.caught, at);
+        }
+    }
+
+    /// The agents that changed since this was last asked, and what is counted of them.
+    pub fn take_changed(&mut self) -> BTreeSet<String> {
+        std::mem::take(&mut self.changed)
+    }
+
+    /// What is counted.
+    pub fn rollup(&self) -> &Rollup {
+        &self.rollup
+    }
+}
+
+#[derive(Serialize)]
+struct Kept<'a> {
+    reach: (u64, u64),
+    rollup: &'a Rollup,
+    changed: &'a BTreeSet<String>,
+}

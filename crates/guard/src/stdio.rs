@@ -1,0 +1,605 @@
+//! The proxy in front of a server that speaks over standard input and output.
+//!
+//! One thread moves messages both ways, waiting for whoever is ready: on the way of a call there is no other thread to be woken.
+//! Nothing is written that would make it wait, so neither side can hold up the other. What comes from the server is taken as it
+//! is available: a batch is judged, its receipts share one commit, and it leaves in one write.
+
+use std::{
+    fs::File,
+    io::{self, PipeReader, Read, Write},
+    os::{
+        fd::{AsFd, BorrowedFd, OwnedFd},
+        unix::process::{CommandExt, ExitStatusExt},
+    },
+    process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio},
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use rustix::{
+    event::{PollFd, PollFlags, Timespec, poll},
+    process::{Pid, Signal, kill_process_group},
+};
+
+use crate::{
+    Error, Guard,
+    deliver::error_answer,
+    guard::Answer,
+    message::{Parsed, id_at_the_edges, parse},
+    proxy::{Batch, Piece, from_server, judge, render, too_large},
+    warn,
+    watch::Watch,
+};
+
+/// Bytes read at once.
+const CHUNK: usize = 64 * 1024;
+/// Messages of one batch.
+const MAX_BATCH: usize = 256;
+/// Bytes at the edges of a message too large to keep.
+const EDGE: usize = 4096;
+/// Bytes that a pipe or a socket takes without waiting when it says that it takes some.
+const TAKES: usize = 4096;
+/// How long it is looked for an answer before waiting for one: less than what being woken can cost.
+const SPIN: Duration = Duration::from_micros(60);
+/// How long a server may take to end by itself once its client has left: with calls under way, and without.
+const GRACE_CALLS: Duration = Duration::from_secs(30);
+const GRACE: Duration = Duration::from_secs(5);
+/// How long between asking a server to end and ending it.
+const GRACE_TERM: Duration = Duration::from_secs(2);
+
+/// Runs `command` and stands between it and this process's standard input and output. Gives the exit code to end with.
+pub fn run(guard: &Arc<Guard>, command: &str, args: &[String]) -> Result<i32, Error> {
+    let spawned = Command::new(command)
+        .args(args)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        // A group of its own, so that what the server starts ends with it.
+        .process_group(0)
+        .spawn();
+    let mut child = spawned.map_err(|source| Error::Spawn { command: command.to_owned(), source })?;
+    let (Some(to_server), Some(of_server)) = (child.stdin.take(), child.stdout.take()) else {
+        return Err(Error::Receipts("the server has no standard input or output".to_owned()));
+    };
+    // Not through std's buffers: a message leaves when it is written.
+    let file =
+        |fd: io::Result<OwnedFd>| fd.map(File::from).map_err(|e| Error::Io("standard input or output".into(), e));
+    let most = guard.settings.max_message_bytes;
+    let mut between = Between {
+        guard,
+        watch: Watch::default(),
+        of_client: Some(Lines::new(file(io::stdin().as_fd().try_clone_to_owned())?, most)),
+        of_server: Some(Lines::new(of_server, most)),
+        to_client: Outgoing::new("client", file(io::stdout().as_fd().try_clone_to_owned())?),
+        to_server: Outgoing::new("server", to_server),
+        asked: signals()?,
+        deadline: None,
+        asked_to_end: false,
+        spin_until: Instant::now(),
+    };
+    between.go(&child)?;
+    let status = ended(&mut child);
+    between.say_what_is_left(&status);
+    Ok(status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or_default()))
+}
+
+/// A pipe that has something in it when the process is asked to end.
+fn signals() -> Result<PipeReader, Error> {
+    let failed = |e| Error::Io("signals".into(), e);
+    let (asked, mut ask) = io::pipe().map_err(failed)?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(failed)?;
+    let spawned = std::thread::Builder::new().name("signals".to_owned()).spawn(move || {
+        runtime.block_on(async {
+            use tokio::signal::unix::{SignalKind, signal};
+            let (Ok(mut term), Ok(mut int), Ok(mut hup)) =
+                (signal(SignalKind::terminate()), signal(SignalKind::interrupt()), signal(SignalKind::hangup()))
+            else {
+                return;
+            };
+            loop {
+                tokio::select! {
+                    _ = term.recv() => {}
+                    _ = int.recv() => {}
+                    _ = hup.recv() => {}
+                }
+                let _ = ask.write_all(&[1]);
+            }
+        });
+    });
+    spawned.map(|_| asked).map_err(failed)
+}
+
+/// Everything between a client and a server.
+struct Between<'g> {
+    guard: &'g Guard,
+    watch: Watch,
+    /// `None` when it has ended.
+    of_client: Option<Lines<File>>,
+    of_server: Option<Lines<ChildStdout>>,
+    to_client: Outgoing<File>,
+    to_server: Outgoing<ChildStdin>,
+    asked: PipeReader,
+    /// When the server is asked to end, or ended.
+    deadline: Option<Instant>,
+    asked_to_end: bool,
+    /// Until then it is looked, not waited, for what comes.
+    spin_until: Instant,
+}
+
+impl Between<'_> {
+    /// Until the server sends nothing more.
+    fn go(&mut self, child: &Child) -> Result<(), Error> {
+        while self.of_server.is_some() {
+            let ready = self.wait().map_err(|e| Error::Io("waiting for messages".into(), e))?;
+            if ready.asked {
+                let mut byte = [0];
+                let _ = self.asked.read(&mut byte);
+                self.end_server(child);
+            }
+            if self.deadline.is_some_and(|at| at <= Instant::now()) {
+                self.end_server(child);
+            }
+            if ready.to_server {
+                self.to_server.push(&[]);
+            }
+            if ready.to_client {
+                self.to_client.push(&[]);
+            }
+            if ready.of_client {
+                self.hear_client();
+            }
+            if ready.of_server {
+                self.hear_server();
+            }
+            if self.of_client.is_none() && self.to_server.waiting.is_empty() {
+                // What it reads ends where the client's words end.
+                self.to_server.close();
+                let grace = if self.watch.is_idle() { GRACE } else { GRACE_CALLS };
+                self.deadline.get_or_insert(Instant::now() + grace);
+            }
+        }
+        // What the client has not taken yet: it may be slow, but not for ever.
+        let until = Instant::now() + GRACE;
+        while !self.to_client.waiting.is_empty() && Instant::now() < until {
+            let mut fds = [PollFd::from_borrowed_fd(self.to_client.fd(), PollFlags::OUT)];
+            let _ = poll(&mut fds, Some(&timespec(Duration::from_millis(100))));
+            self.to_client.push(&[]);
+        }
+        Ok(())
+    }
+
+    fn end_server(&mut self, child: &Child) {
+        signal_group(child, if self.asked_to_end { Signal::KILL } else { Signal::TERM });
+        self.asked_to_end = true;
+        self.deadline = Some(Instant::now() + GRACE_TERM);
+    }
+
+    /// Waits for whatever can be done without waiting.
+    fn wait(&self) -> io::Result<Ready> {
+        // Whoever does not take what is there for it is not given more.
+        let of_client = self.of_client.as_ref().filter(|_| self.to_server.waiting.is_empty());
+        let of_server = self.of_server.as_ref().filter(|_| self.to_client.waiting.is_empty());
+        let mut fds = vec![PollFd::from_borrowed_fd(self.asked.as_fd(), PollFlags::IN)];
+        let wanted = [
+            (of_client.map(|lines| lines.from.as_fd()), PollFlags::IN),
+            (of_server.map(|lines| lines.from.as_fd()), PollFlags::IN),
+            ((!self.to_client.waiting.is_empty()).then(|| self.to_client.fd()), PollFlags::OUT),
+            ((!self.to_server.waiting.is_empty()).then(|| self.to_server.fd()), PollFlags::OUT),
+        ];
+        let places = wanted.map(|(fd, flags)| {
+            fd.map(|fd| {
+                fds.push(PollFd::from_borrowed_fd(fd, flags));
+                fds.len() - 1
+            })
+        });
+        // A quick answer is there before it would be worth sleeping.
+        while Instant::now() < self.spin_until {
+            if poll(&mut fds, Some(&timespec(Duration::ZERO))).is_ok_and(|ready| ready > 0) {
+                break;
+            }
+            std::thread::yield_now();
+        }
+        let left = self.deadline.map(|at| timespec(at.saturating_duration_since(Instant::now())));
+        match poll(&mut fds, left.as_ref()) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+        let is = |place: Option<usize>| place.is_some_and(|place| !fds[place].revents().is_empty());
+        let [of_client, of_server, to_client, to_server] = places.map(is);
+        Ok(Ready { asked: is(Some(0)), of_client, of_server, to_client, to_server })
+    }
+
+    fn hear_client(&mut self) {
+        let Some(lines) = &mut self.of_client else { return };
+        let ended = match lines.read() {
+            Ok((chunk, ended)) => {
+                // On their way first: no answer is looked at before this is done.
+                let sent = Instant::now();
+                self.to_server.push(chunk.bytes());
+                for line in chunk.lines() {
+                    match line {
+                        Line::Whole(bytes) => {
+                            if let Ok(text) = std::str::from_utf8(bytes) {
+                                remember(self.guard, &mut self.watch, text, sent);
+                            }
+                        }
+                        Line::TooLarge { head, tail, bytes } => {
+                            refuse(self.guard, &mut self.to_client, head, tail, bytes);
+                        }
+                    }
+                }
+                self.spin_until = sent + SPIN;
+                ended
+            }
+            Err(error) => {
+                warn(&format!("reading from the client: {error}"));
+                true
+            }
+        };
+        lines.consume();
+        if ended {
+            self.of_client = None;
+        }
+    }
+
+    fn hear_server(&mut self) {
+        let Some(lines) = &mut self.of_server else { return };
+        let ended = match lines.read() {
+            Ok((chunk, ended)) => {
+                let read = Instant::now();
+                let all: Vec<Line<'_>> = chunk.lines().collect();
+                for some in all.chunks(MAX_BATCH) {
+                    pass_on(self.guard, &mut self.watch, some, read, &mut self.to_client);
+                }
+                ended
+            }
+            Err(error) => {
+                warn(&format!("reading from the server: {error}"));
+                true
+            }
+        };
+        lines.consume();
+        if ended {
+            self.of_server = None;
+        }
+    }
+
+    /// What is left when the server has ended: receipts of calls that have no answer, and the answer that they have none.
+    fn say_what_is_left(&mut self, status: &ExitStatus) {
+        let others = self.watch.unanswered_requests();
+        let mut batch: Batch<'_> = Vec::new();
+        for started in self.watch.unanswered() {
+            judge(self.guard, started, Answer::Nothing, Instant::now(), &mut batch);
+        }
+        let ended = format!("the tool server ended ({status}) before it answered");
+        if !batch.is_empty() || !others.is_empty() {
+            warn(&format!("{ended}: {} calls and {} other requests are unanswered", batch.len(), others.len()));
+        }
+        if self.guard.record(&mut batch).is_none() {
+            self.guard.after(&batch);
+        }
+        let text = format!("[credence] {ended}; whether the call took effect is not known: do not blindly retry it");
+        let mut out = String::new();
+        for id in batch.iter().map(|(judged, _)| judged.id()).chain(others.iter().map(String::as_str)) {
+            out += &error_answer(id, &text);
+            out.push('\n');
+        }
+        self.to_client.push(out.as_bytes());
+    }
+}
+
+struct Ready {
+    asked: bool,
+    of_client: bool,
+    of_server: bool,
+    to_client: bool,
+    to_server: bool,
+}
+
+fn timespec(duration: Duration) -> Timespec {
+    Timespec { tv_sec: duration.as_secs().min(3600) as i64, tv_nsec: i64::from(duration.subsec_nanos()) }
+}
+
+/// Judges some messages, writes their receipts, and lets them go on.
+fn pass_on(guard: &Guard, watch: &mut Watch, some: &[Line<'_>], read: Instant, to_client: &mut Outgoing<File>) {
+    let texts: Vec<Option<std::borrow::Cow<'_, str>>> = some
+        .iter()
+        .map(|line| match line {
+            Line::Whole(bytes) => Some(String::from_utf8_lossy(bytes)),
+            Line::TooLarge { .. } => None,
+        })
+        .collect();
+    let mut batch: Batch<'_> = Vec::new();
+    let each = some.iter().zip(&texts).map(|(line, text)| match (line, text) {
+        (_, Some(text)) => from_server(guard, watch, text, read, &mut batch),
+        (Line::TooLarge { head, tail, bytes }, None) => too_large(guard, watch, head, tail, *bytes, &mut batch),
+        (Line::Whole(_), None) => Piece::Withheld,
+    });
+    let pieces: Vec<Piece<'_>> = each.collect();
+    let failed = guard.record(&mut batch).is_some();
+    let mut out = Vec::new();
+    for piece in &pieces {
+        match piece {
+            Piece::Raw(line) => out.extend_from_slice(line.as_bytes()),
+            piece => match render(piece, &batch) {
+                Some(line) => out.extend_from_slice(line.as_bytes()),
+                None => continue,
+            },
+        }
+        out.push(b'\n');
+    }
+    to_client.push(&out);
+    if !failed {
+        guard.after(&batch);
+    }
+}
+
+fn signal_group(child: &Child, signal: Signal) {
+    if let Some(group) = i32::try_from(child.id()).ok().and_then(Pid::from_raw) {
+        // Already gone: nothing to do.
+        let _ = kill_process_group(group, signal);
+    }
+}
+
+/// Sees to it that a server that closed its output has ended.
+fn ended(child: &mut Child) -> ExitStatus {
+    let until = Instant::now() + GRACE_TERM;
+    loop {
+        match child.try_wait() {
+            Ok(Some(status)) => return status,
+            Ok(None) if Instant::now() < until => std::thread::sleep(Duration::from_millis(2)),
+            _ => break,
+        }
+    }
+    signal_group(child, Signal::TERM);
+    std::thread::sleep(Duration::from_millis(50));
+    signal_group(child, Signal::KILL);
+    child.wait().unwrap_or_default()
+}
+
+/// Tells the client that its message was too large to be passed on.
+fn refuse(guard: &Guard, to_client: &mut Outgoing<File>, head: &[u8], tail: &[u8], bytes: usize) {
+    let most = guard.settings.max_message_bytes;
+    let text =
+        format!("[credence] a message of {bytes} bytes, and {most} is the limit (--max-message): it was not sent");
+    warn(&text);
+    if let Some(id) = id_at_the_edges(head, tail) {
+        to_client.push((error_answer(&id, &text) + "\n").as_bytes());
+    }
+}
+
+/// Remembers what a line from the client asks for.
+fn remember(guard: &Guard, watch: &mut Watch, line: &str, sent: Instant) {
+    match parse(line) {
+        Parsed::One(message) => {
+            if let Some(started) = watch.request(&message, &guard.settings.caller, &guard.settings.session, sent) {
+                started.prepared = guard.prepare(started.arguments.as_deref());
+            }
+        }
+        Parsed::Batch(items) => items.iter().for_each(|item| remember(guard, watch, item.get(), sent)),
+        Parsed::Ambiguous(_) | Parsed::NotJson(_) => {}
+    }
+}
+
+/// What goes to one side: as much as it takes, the rest when it takes more.
+struct Outgoing<W> {
+    who: &'static str,
+    /// `None` when it has left.
+    to: Option<W>,
+    waiting: Vec<u8>,
+}
+
+impl<W: Write + AsFd> Outgoing<W> {
+    fn new(who: &'static str, to: W) -> Self {
+        Self { who, to: Some(to), waiting: Vec::new() }
+    }
+
+    #[allow(clippy::expect_used, reason = "asked only while something waits, and nothing waits for one who has left")]
+    fn fd(&self) -> BorrowedFd<'_> {
+        self.to.as_ref().expect("still there").as_fd()
+    }
+
+    /// Writes what waits, then `bytes`, as far as that goes without waiting.
+    fn push(&mut self, bytes: &[u8]) {
+        let mut all = std::mem::take(&mut self.waiting);
+        let mut left: &[u8] = if all.is_empty() {
+            bytes
+        } else {
+            all.extend_from_slice(bytes);
+            &all
+        };
+        let Some(to) = &mut self.to else { return };
+        while !left.is_empty() {
+            let mut fds = [PollFd::from_borrowed_fd(to.as_fd(), PollFlags::OUT)];
+            match poll(&mut fds, Some(&timespec(Duration::ZERO))) {
+                Ok(0) | Err(rustix::io::Errno::INTR) => break,
+                _ => {}
+            }
+            match to.write(&left[..left.len().min(TAKES)]) {
+                Ok(written) => left = &left[written..],
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                Err(error) => {
+                    // A client that left mid-call: the call still gets its receipt. A server that left: its end tells.
+                    if self.who == "client" || error.kind() != io::ErrorKind::BrokenPipe {
+                        warn(&format!("the {} has left: {error}", self.who));
+                    }
+                    self.close();
+                    return;
+                }
+            }
+        }
+        self.waiting = left.to_vec();
+    }
+
+    fn close(&mut self) {
+        self.to = None;
+        self.waiting = Vec::new();
+    }
+}
+
+/// Reads lines in chunks: whatever complete lines one read brings.
+struct Lines<R> {
+    from: R,
+    buffer: Vec<u8>,
+    /// What one read brings.
+    scratch: Box<[u8]>,
+    /// Bytes of the buffer that are complete lines.
+    complete: usize,
+    most: usize,
+    /// A line that is being dropped: its first and its last bytes, and how many there were.
+    dropping: Option<(Vec<u8>, Vec<u8>, usize)>,
+    dropped: Vec<(Vec<u8>, Vec<u8>, usize)>,
+    ended: bool,
+}
+
+/// Complete lines, and lines that were too large.
+struct Chunk<'a> {
+    bytes: &'a [u8],
+    dropped: &'a [(Vec<u8>, Vec<u8>, usize)],
+}
+
+enum Line<'a> {
+    Whole(&'a [u8]),
+    TooLarge { head: &'a [u8], tail: &'a [u8], bytes: usize },
+}
+
+impl<'a> Chunk<'a> {
+    fn bytes(&self) -> &'a [u8] {
+        self.bytes
+    }
+
+    fn lines(&self) -> impl Iterator<Item = Line<'a>> + use<'a> {
+        let dropped = self.dropped.iter().map(|(head, tail, bytes)| Line::TooLarge { head, tail, bytes: *bytes });
+        let text = self.bytes.strip_suffix(b"\n").unwrap_or(self.bytes);
+        let whole = (!self.bytes.is_empty()).then(|| text.split(|b| *b == b'\n'));
+        // At the end of the stream the last line may have no end, and that is its end.
+        dropped.chain(whole.into_iter().flatten().map(Line::Whole))
+    }
+}
+
+impl<R: Read> Lines<R> {
+    fn new(from: R, most: usize) -> Self {
+        Self {
+            from,
+            buffer: Vec::new(),
+            scratch: vec![0; CHUNK].into(),
+            complete: 0,
+            most,
+            dropping: None,
+            dropped: Vec::new(),
+            ended: false,
+        }
+    }
+
+    /// Reads once. Gives whatever complete lines there are now, and whether the stream has ended with them.
+    fn read(&mut self) -> io::Result<(Chunk<'_>, bool)> {
+        if !self.ended {
+            let length = self.buffer.len();
+            let read = loop {
+                match self.from.read(&mut self.scratch) {
+                    Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                    read => break read?,
+                }
+            };
+            self.buffer.extend_from_slice(&self.scratch[..read]);
+            self.ended = read == 0;
+            self.take(length);
+        }
+        if self.ended {
+            self.complete = self.buffer.len();
+        }
+        Ok((Chunk { bytes: &self.buffer[..self.complete], dropped: &self.dropped }, self.ended))
+    }
+
+    /// Looks at what was read, from `length` on.
+    fn take(&mut self, length: usize) {
+        let mut new = length;
+        if let Some((_, tail, bytes)) = &mut self.dropping {
+            let end = self.buffer.iter().position(|b| *b == b'\n');
+            let part = end.unwrap_or(self.buffer.len());
+            *bytes += part;
+            tail.extend_from_slice(&self.buffer[..part]);
+            let spare = tail.len().saturating_sub(EDGE);
+            tail.drain(..spare);
+            self.buffer.drain(..end.map_or(part, |end| end + 1));
+            new = 0;
+            if (end.is_some() || self.ended)
+                && let Some(dropped) = self.dropping.take()
+            {
+                self.dropped.push(dropped);
+            }
+        }
+        if let Some(end) = self.buffer[new..].iter().rposition(|b| *b == b'\n') {
+            self.complete = new + end + 1;
+        }
+        if self.complete == 0 && self.buffer.len() > self.most {
+            let line = std::mem::take(&mut self.buffer);
+            let head = line[..EDGE.min(line.len())].to_vec();
+            let tail = line[line.len().saturating_sub(EDGE)..].to_vec();
+            self.dropping = Some((head, tail, line.len()));
+        }
+    }
+
+    /// Forgets the last chunk.
+    fn consume(&mut self) {
+        self.buffer.drain(..self.complete);
+        self.complete = 0;
+        self.dropped.clear();
+        if self.buffer.is_empty() && self.buffer.capacity() > 16 * CHUNK {
+            self.buffer.shrink_to(CHUNK);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Gives its text in pieces.
+    struct Pieces(Vec<Vec<u8>>);
+
+    impl Read for Pieces {
+        fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+            let Some(piece) = self.0.first_mut() else { return Ok(0) };
+            let part = piece.len().min(into.len());
+            into[..part].copy_from_slice(&piece[..part]);
+            piece.drain(..part);
+            if piece.is_empty() {
+                self.0.remove(0);
+            }
+            Ok(part)
+        }
+    }
+
+    fn read_all(pieces: &[&[u8]], most: usize) -> Vec<String> {
+        let mut lines = Lines::new(Pieces(pieces.iter().map(|piece| piece.to_vec()).collect()), most);
+        let mut found = Vec::new();
+        loop {
+            let (chunk, ended) = lines.read().unwrap();
+            for line in chunk.lines() {
+                found.push(match line {
+                    Line::Whole(bytes) => String::from_utf8(bytes.to_vec()).unwrap(),
+                    Line::TooLarge { bytes, .. } => format!("too large: {bytes}"),
+                });
+            }
+            lines.consume();
+            if ended {
+                return found;
+            }
+        }
+    }
+
+    #[test]
+    fn lines_are_lines_however_they_come() {
+        assert_eq!(read_all(&[b"a\nb", b"c\r\n", b"\nd"], 1000), ["a", "bc\r", "", "d"]);
+        assert_eq!(read_all(&[b""], 1000), Vec::<String>::new());
+        assert_eq!(read_all(&[b"a\n"], 1000), ["a"]);
+    }
+
+    #[test]
+    fn a_line_too_large_is_dropped_and_the_next_is_read() {
+        let large = vec![b'x'; 3 * CHUNK];
+        let found = read_all(&[b"a\n", &large, b"yy\nnext\n", &large, b"end"], CHUNK);
+        assert_eq!(found, ["a", "too large: 196610", "next", "too large: 196611"]);
+    }
+}
