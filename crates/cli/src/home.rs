@@ -127,6 +127,13 @@ impl Home {
         Ok(key)
     }
 
+    /// Signs the log of receipts that guards hand in: the log's own key, under another name.
+    pub fn receipts_key(&self, config: &Config) -> anyhow::Result<LogKey> {
+        let verifier = LogVerifier::parse(&config.log_key)?;
+        let secret: SecretKey = keyfile::from_environment_or(LOG_KEY_VARIABLE, &self.log_key_file())?;
+        Ok(LogKey::new(&format!("{}/receipts", verifier.origin()), &secret)?)
+    }
+
     /// The key that signs what the authority says itself; none where it is kept elsewhere.
     pub fn signer(&self) -> anyhow::Result<Option<SecretKey>> {
         let file = self.key_file(AUTHORITY_SOURCE);

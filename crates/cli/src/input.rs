@@ -25,3 +25,8 @@ fn all(reader: impl Read, limit: u64) -> anyhow::Result<Vec<u8>> {
     ensure!(bytes.len() as u64 <= limit, "it is longer than {limit} bytes");
     Ok(bytes)
 }
+
+/// A whole file, or standard input for `-`.
+pub fn file_or_stdin(name: &str, limit: u64) -> anyhow::Result<Vec<u8>> {
+    if name == "-" { stdin(limit) } else { file(Path::new(name), limit) }
+}

@@ -44,7 +44,10 @@ enum Command {
     /// Run the authority as a service: REST, signed answers, the log, over HTTP
     Serve(run::serve::Args),
     /// Stand in front of a tool server (MCP): judge its results, write receipts of its calls
-    Guard(run::guard::Args),
+    Guard(Box<run::guard::Args>),
+    /// Receipts of tool calls: list, show, export, verify, and hold a transcript against them
+    #[command(subcommand)]
+    Receipts(run::receipts::Command),
     /// Tokens for the service: make, list, revoke
     #[command(subcommand)]
     Token(run::token::Command),
@@ -135,7 +138,8 @@ fn main() -> ExitCode {
     let done = match cli.command {
         Command::Init(args) => run::init::run(&home, &out, args),
         Command::Serve(args) => run::serve::run(&home, &out, args),
-        Command::Guard(args) => run::guard::run(&out, args),
+        Command::Guard(args) => run::guard::run(&out, *args),
+        Command::Receipts(command) => run::receipts::run(&out, command),
         Command::Token(command) => run::token::run(&home, &out, command),
         Command::Keys(command) => run::keys::run(&home, &out, command),
         Command::Source(command) => run::source::run(&home, &out, command),

@@ -13,12 +13,12 @@
 
 pub mod claims;
 pub mod content;
-//pub mod courier;
+pub mod courier;
 pub mod deliver;
 mod error;
 pub mod folder;
 pub mod guard;
-//pub mod http;
+pub mod http;
 pub mod injection;
 pub mod install;
 pub mod message;

@@ -105,6 +105,11 @@ impl Tally {
         std::mem::take(&mut self.changed)
     }
 
+    /// Those agents have to be reported again.
+    pub fn changed_again(&mut self, agents: BTreeSet<String>) {
+        self.changed.extend(agents);
+    }
+
     /// What is counted.
     pub fn rollup(&self) -> &Rollup {
         &self.rollup

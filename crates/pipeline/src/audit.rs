@@ -19,7 +19,8 @@ use crate::{
     Result, credentials,
     filter::{self, Weights},
     outcomes,
-    record::{AgentRecord, KeyRecord, Record, RevocationRecord},
+    receipts::GuardLogRow,
+    record::{AgentRecord, CheckpointRecord, KeyRecord, Record, RevocationRecord},
     replay::{Findings, Fold, for_each_chunk},
     schema,
     statements::{Stated, rules},
@@ -208,6 +209,7 @@ impl Audit<'_> {
             Record::Credential(credential) => Some(&credential.agent),
             Record::CredentialRevocation(revocation) => Some(&revocation.agent),
             Record::Outcome(outcome) => Some(&outcome.agent),
+            Record::Checkpoint(checkpoint) => Some(&checkpoint.provider),
             Record::Score(_) | Record::Statement(_) | Record::Responses(_) | Record::Other(_) => None,
         };
         if subject.is_some_and(|subject| *subject != entry.subject) {
@@ -225,6 +227,7 @@ impl Audit<'_> {
                 let unknown = (!known).then(|| format!("'{}' was not registered", entry.subject));
                 unknown.into_iter().chain(self.told(entry, record)?).collect()
             }
+            Record::Checkpoint(checkpoint) => self.checkpoint(checkpoint)?,
             Record::Score(score) if self.last_change.is_some_and(|change| score.as_of <= change) => {
                 vec![format!("the score saw {} entries, and something changed after those", score.as_of)]
             }
@@ -235,6 +238,28 @@ impl Audit<'_> {
             self.last_change = Some(one.seq);
         }
         self.fold.step(one.seq, entry, record)
+    }
+
+    /// A guard's checkpoint is signed by a key of its provider, and is of the size and root that are recorded.
+    fn checkpoint(&self, record: &CheckpointRecord) -> Result<Vec<String>> {
+        let mut keys = self.keys.values().filter(|key| key.source == record.provider);
+        let signed = keys.any(|key| {
+            let opened = LogVerifier::of(&record.log, &key.public_key)
+                .and_then(|verifier| Checkpoint::open(&record.checkpoint, &verifier));
+            opened.is_ok_and(|opened| {
+                opened.size == record.size && data_encoding::BASE64.encode(&opened.root.0) == record.root
+            })
+        });
+        let mut wrong = Vec::new();
+        if !signed {
+            wrong.push(format!("no key of '{}' has signed this checkpoint of '{}'", record.provider, record.log));
+        }
+        if let Some(known) = self.row::<GuardLogRow>(tables::GUARD_LOGS, &record.log)?
+            && known.size > record.size
+        {
+            wrong.push(format!("the log '{}' had {} entries before", record.log, known.size));
+        }
+        Ok(wrong)
     }
 
     /// The rules of registration, as they were when the entry was written.

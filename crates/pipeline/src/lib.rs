@@ -25,6 +25,7 @@ pub mod filter;
 pub mod outcomes;
 pub mod projection;
 pub mod query;
+pub mod receipts;
 pub mod recompute;
 pub mod record;
 mod registry;

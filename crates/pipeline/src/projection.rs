@@ -10,7 +10,7 @@ use credence_ledger::{Appended, Entry, Kind, Scan, Transaction};
 use credence_protocol::{AUTHORITY_SOURCE, EntityId, KeyId, Signal, Tag, Uuid};
 
 use crate::{
-    Result, credentials, outcomes,
+    Result, credentials, outcomes, receipts,
     record::{AgentRecord, Record, RecordedScore, RevocationRecord, WithdrawalRecord},
     reputation,
     statements::{Said, Stated},
@@ -73,6 +73,7 @@ pub fn apply(tx: &mut dyn Transaction, at: Appended, subject: &EntityId, record:
         Record::Responses(record) => {
             record.hashes.iter().try_for_each(|hash| Ok(tables::put(tx, tables::RESPONSES, hash, &seq)?))
         }
+        Record::Checkpoint(record) => receipts::apply(tx, at, record),
         Record::Statement(stated) => statement(tx, at, stated),
         Record::Other(_) => Ok(()),
     }

@@ -294,6 +294,22 @@ pub struct RecordedScore {
     pub tier_confidence: Option<f64>,
 }
 
+/// How far the log of a guard has grown, as it was seen.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CheckpointRecord {
+    /// Whose guard.
+    pub provider: EntityId,
+    /// Which log.
+    pub log: String,
+    /// Its entries.
+    pub size: u64,
+    /// Its root, in base64.
+    pub root: String,
+    /// The checkpoint, as the guard signed it.
+    pub checkpoint: String,
+}
+
 /// A parsed entry body.
 #[derive(Debug)]
 #[non_exhaustive]
@@ -320,6 +336,8 @@ pub enum Record {
     CredentialRevocation(CredentialRevocationRecord),
     /// What came of relying on an agent.
     Outcome(OutcomeRecord),
+    /// How far a guard's log has grown.
+    Checkpoint(CheckpointRecord),
     /// Responses that left.
     Responses(ResponsesRecord),
     /// A statement of an author.
@@ -351,6 +369,7 @@ impl Record {
                 Record::Signal(Box::new(Signal::parse(entry.body().as_bytes()).map_err(damaged)?))
             }
             Kind::Score => Record::Score(entry.record(seq)?),
+            Kind::Checkpoint => Record::Checkpoint(entry.record(seq)?),
             Kind::Responses => Record::Responses(entry.record(seq)?),
             Kind::Credential => Record::Credential(entry.record(seq)?),
             Kind::Outcome => Record::Outcome(entry.record(seq)?),

@@ -270,6 +270,7 @@ pub(crate) fn append(tx: &mut dyn Transaction, kind: Kind, subject: &EntityId, r
         Record::Credential(body) => record::entry(kind, subject, body)?,
         Record::CredentialRevocation(body) => record::entry(kind, subject, body)?,
         Record::Outcome(body) => record::entry(kind, subject, body)?,
+        Record::Checkpoint(body) => record::entry(kind, subject, body)?,
         Record::Signal(_) | Record::Score(_) | Record::Statement(_) | Record::Other(_) => {
             return Err(
                 credence_ledger::Error::Log("signals, statements and scores have their own way in".into()).into()

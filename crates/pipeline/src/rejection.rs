@@ -240,6 +240,9 @@ pub enum Rejection {
         /// The end of this one.
         given: Timestamp,
     },
+    /// Receipts of a guard that do not hold.
+    #[error("{0}")]
+    Receipts(String),
     /// A summary that does not hold together.
     #[error(transparent)]
     Summary(#[from] hcs25::Error),
@@ -291,6 +294,7 @@ impl Rejection {
             Rejection::SelfReported { .. } => "self_reported",
             Rejection::OlderSummary { .. } => "older_summary",
             Rejection::Summary(_) => "invalid_summary",
+            Rejection::Receipts(_) => "invalid_receipts",
         }
     }
 }

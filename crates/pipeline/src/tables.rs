@@ -37,6 +37,7 @@
 //! | `suspended_credentials` | index | the entry that revoked the standing of a credential's agent |
 //! | `outcomes` | agent/seq | what came of relying on an agent |
 //! | `outcome_ids` | id | the entry |
+//! | `guard_logs` | log | how far a guard's log has grown |
 //! | `responses` | hash | the entry that records that a signed response left |
 //! | `due` | time/agent/why | when those signals may have to be withdrawn: a queue |
 //! | `derive` | agent | agents of whom the authority's own signals are to be emitted: a queue, like `pending` |
@@ -118,6 +119,8 @@ pub const SUSPENDED_CREDENTIALS: Table = Table("suspended_credentials");
 pub const OUTCOMES: Table = Table("outcomes");
 /// id → seq
 pub const OUTCOME_IDS: Table = Table("outcome_ids");
+/// log → [`GuardLogRow`](crate::receipts::GuardLogRow)
+pub const GUARD_LOGS: Table = Table("guard_logs");
 /// hash → seq
 pub const RESPONSES: Table = Table("responses");
 /// time/agent/why → the seq that asked: when the authority's own signals are to be looked at again
@@ -165,6 +168,7 @@ pub const TABLES: &[Table] = &[
     SUSPENDED_CREDENTIALS,
     OUTCOMES,
     OUTCOME_IDS,
+    GUARD_LOGS,
     RESPONSES,
     DUE,
     DERIVE,

@@ -168,4 +168,7 @@ pub struct SummaryRecord {
     pub window: String,
     /// The `outputVerificationSummary`.
     pub summary: StrictValue,
+    /// The signed checkpoint of the receipts that it was counted from.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub checkpoint: Option<String>,
 }

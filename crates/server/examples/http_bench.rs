@@ -84,6 +84,7 @@ async fn main() {
         clock,
         settings: Settings { requests_per_second: 0, token_requests_per_second: 0, ..Settings::default() },
         local_url,
+        receipts: None,
     })
     .unwrap();
     let echo = |bytes: usize| {

@@ -12,9 +12,9 @@ use std::{
 use arc_swap::ArcSwapOption;
 use axum::http::StatusCode;
 use credence_engine::assessment::Rules;
-use credence_ledger::{Kind, LogVerifier, View, sqlite::Clock};
+use credence_ledger::{Kind, LogKey, LogVerifier, View, sqlite::Clock};
 use credence_output::did::Issuer;
-use credence_pipeline::{Authority, credentials::Office, derive, query::Reading};
+use credence_pipeline::{Authority, credentials::Office, derive, query::Reading, receipts::ReceiptStore};
 use credence_protocol::{SecretKey, Timestamp};
 use tokio::sync::{Semaphore, broadcast, watch};
 
@@ -63,6 +63,8 @@ pub struct Setup {
     pub settings: Settings,
     /// Where the service is reached when the settings do not say.
     pub local_url: String,
+    /// Signs the log of receipts that are held here; none are without it.
+    pub receipts: Option<LogKey>,
 }
 
 /// A running service.
@@ -75,6 +77,7 @@ pub struct App {
     pub(crate) settings: Settings,
     pub(crate) tokens: Tokens,
     pub(crate) engines: Engines,
+    pub(crate) receipts: Option<ReceiptStore>,
     pub(crate) answers: Answers,
     pub(crate) outbox: Outbox,
     pub(crate) tail: Tail,
@@ -127,7 +130,8 @@ pub enum StartError {
 impl App {
     /// Puts a service together.
     pub fn new(setup: Setup) -> Result<Arc<Self>, StartError> {
-        let Setup { authority, log, key, folder, clock, settings, local_url } = setup;
+        let Setup { authority, log, key, folder, clock, settings, local_url, receipts } = setup;
+        let receipts = receipts.map(|key| ReceiptStore::open(&folder, key, Arc::clone(&clock))).transpose()?;
         let tokens = Tokens::open(TokenFile::in_folder(&folder)).map_err(|e| StartError::Io("tokens".into(), e))?;
         let public = (!settings.public_url.is_empty()).then(|| settings.public_url.trim_end_matches('/').to_owned());
         let domain = public.as_deref().and_then(|url| url.strip_prefix("https://"));
@@ -142,6 +146,7 @@ impl App {
             clock,
             tokens,
             engines: Engines::new(folder.join("engines"), settings.verify_mode, settings.max_namespaces),
+            receipts,
             answers: Answers::default(),
             outbox: Outbox::default(),
             scores: broadcast::Sender::new(EVENTS),

@@ -59,6 +59,7 @@ async fn a_clock_that_jumps_back() {
         clock,
         settings: Settings::default(),
         local_url: url.clone(),
+        receipts: None,
     })
     .unwrap();
     let (stop, stopped) = tokio::sync::oneshot::channel::<()>();

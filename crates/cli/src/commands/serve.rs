@@ -79,6 +79,7 @@ pub fn run(home: &Home, out: &Output, args: Args) -> Done {
             clock: clock(),
             settings,
             local_url: local_url.clone(),
+            receipts: Some(home.receipts_key(&config)?),
         };
         let app = App::new(setup)?;
         let mut terminate = signal(SignalKind::terminate())?;

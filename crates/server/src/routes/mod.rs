@@ -8,6 +8,7 @@ mod health;
 mod keys;
 mod log;
 mod outcomes;
+mod receipts;
 mod scores;
 mod signals;
 mod sources;
@@ -97,6 +98,8 @@ fn described() -> OpenApiRouter<Arc<App>> {
         .routes(routes!(sources::change))
         .routes(routes!(keys::list, keys::add))
         .routes(routes!(keys::revoke))
+        .routes(routes!(receipts::submit, receipts::log))
+        .routes(routes!(receipts::show))
         .routes(routes!(verify::one))
         .routes(routes!(verify::batch))
         .routes(routes!(verify::feedback))

@@ -1,9 +1,14 @@
-use std::{path::PathBuf, sync::Arc, time::Duration};
+mod setup;
+mod status;
+
+use std::{net::SocketAddr, path::PathBuf, process::ExitCode, sync::Arc, time::Duration};
 
 use anyhow::{Context, bail, ensure};
 use clap::ValueEnum;
 use credence_guard::{
-    Caller, Guard, GuardMode, Settings, folder,
+    Caller, Guard, GuardMode, Settings,
+    courier::{self, Courier},
+    folder, http,
     settings::{DEFAULT_CANARIES, DEFAULT_MESSAGE_BYTES, DEFAULT_RECEIPT_BYTES},
     stdio,
 };
@@ -20,10 +25,24 @@ const RUNNERS: [&str; 12] =
     ["npx", "npm", "node", "bun", "bunx", "deno", "python", "python3", "uv", "uvx", "pipx", "docker"];
 
 #[derive(clap::Args)]
-#[command(args_conflicts_with_subcommands = true)]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub struct Args {
+    #[command(subcommand)]
+    command: Option<Sub>,
     #[command(flatten)]
     run: RunArgs,
+}
+
+#[derive(clap::Subcommand)]
+pub enum Sub {
+    /// Put the servers of an MCP client under guards
+    Install(setup::InstallArgs),
+    /// Take the guards away again
+    Uninstall(setup::UninstallArgs),
+    /// What guards have seen: calls and verdicts per tool, control charts
+    Status(status::Args),
+    /// The public key that receipts and summaries are signed with, to be registered at an authority
+    Key(StateArgs),
 }
 
 #[derive(clap::Args)]
@@ -67,6 +86,30 @@ pub struct RunArgs {
     /// The largest message that is passed on, in MiB
     #[arg(long, value_name = "MIB", default_value_t = DEFAULT_MESSAGE_BYTES as u64 / MIB, value_parser = clap::value_parser!(u64).range(1..=4096))]
     max_message: u64,
+    /// Stand in front of a server that speaks streamable HTTP, at this URL
+    #[arg(long, value_name = "URL", requires = "listen", conflicts_with = "command")]
+    upstream: Option<url::Url>,
+    /// Where clients of that server reach it from now on, such as 127.0.0.1:8430
+    #[arg(long, value_name = "ADDRESS", requires = "upstream")]
+    listen: Option<SocketAddr>,
+    /// A web page's origin that may use that server; pages on this machine may; can be repeated
+    #[arg(long = "allow-origin", value_name = "ORIGIN")]
+    allowed_origins: Vec<String>,
+    /// Send summaries and checkpoints to this authority
+    #[arg(long, env = "CREDENCE_GUARD_AUTHORITY", value_name = "URL")]
+    authority: Option<url::Url>,
+    /// A file with a token of scope `ingest` for it [default: the environment's CREDENCE_GUARD_TOKEN]
+    #[arg(long, value_name = "FILE", requires = "authority")]
+    token_file: Option<PathBuf>,
+    /// Send the receipts too: commitments, no arguments or results
+    #[arg(long, requires = "authority")]
+    send_receipts: bool,
+    /// Send their salts too: whoever has a claim can check it at the authority
+    #[arg(long, requires = "send_receipts")]
+    send_salts: bool,
+    /// Seconds between reports
+    #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..))]
+    report_every: u64,
     /// The tool server to run, with its arguments
     #[arg(last = true, value_name = "COMMAND")]
     command: Vec<String>,
@@ -134,10 +177,22 @@ enum StakeArg {
     Critical,
 }
 
-pub fn run(_out: &Output, args: Args) -> Done {
+pub fn run(out: &Output, args: Args) -> Done {
+    match args.command {
+        Some(Sub::Install(args)) => return setup::install(out, args),
+        Some(Sub::Uninstall(args)) => return setup::uninstall(out, args),
+        Some(Sub::Status(args)) => return status::run(out, args),
+        Some(Sub::Key(args)) => return key(out, &args),
+        None => {}
+    }
     let run = args.run;
     let settings = run.settings()?;
     let key = run.keeping.secret(true)?;
+    let courier = run.courier()?;
+    if let (Some(upstream), Some(listen)) = (&run.upstream, run.listen) {
+        let route = http::Route { upstream: upstream.clone(), allowed_origins: run.allowed_origins.clone() };
+        return proxy(Guard::start(settings, key)?, route, listen, courier);
+    }
     let Some((command, rest)) = run.command.split_first() else {
         bail!(
             "what should be guarded? `credence guard -- COMMAND ARGS…` runs a server, --upstream URL --listen ADDRESS proxies one"
@@ -145,10 +200,62 @@ pub fn run(_out: &Output, args: Args) -> Done {
     };
     let guard = Guard::start(settings, key)?;
     keep_saving(&guard)?;
+    let courier = courier.map(|route| Courier::start(Arc::clone(&guard), route)).transpose()?;
     let code = stdio::run(&guard, command, rest)?;
+    if let Some(courier) = courier {
+        courier.finish();
+    }
     guard.close()?;
     // A thread may still wait for a client that does not come back.
     std::process::exit(code);
+}
+
+/// Stands in front of a server that speaks HTTP, until it is asked to end.
+fn proxy(guard: Arc<Guard>, route: http::Route, listen: SocketAddr, courier: Option<courier::Route>) -> Done {
+    keep_saving(&guard)?;
+    let courier = courier.map(|route| Courier::start(Arc::clone(&guard), route)).transpose()?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    let served = runtime.block_on(async {
+        use tokio::signal::unix::{SignalKind, signal};
+        let listener = tokio::net::TcpListener::bind(listen).await;
+        let listener = listener.with_context(|| format!("cannot listen on {listen}: choose another with --listen"))?;
+        let address = listener.local_addr()?;
+        if !http::is_local(&address) {
+            eprintln!(
+                "credence guard: {address} can be reached from elsewhere, and the guard asks nobody who they are"
+            );
+        }
+        eprintln!("credence guard: {} in front of {}", address, route.upstream);
+        let (mut term, mut int) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+        let stop = async move {
+            tokio::select! {
+                _ = term.recv() => {}
+                _ = int.recv() => {}
+            }
+        };
+        Ok::<_, anyhow::Error>(http::serve(Arc::clone(&guard), route, listener, stop).await?)
+    });
+    // Streams that clients keep open must not keep the process.
+    runtime.shutdown_timeout(Duration::from_secs(2));
+    if let Some(courier) = courier {
+        courier.finish();
+    }
+    guard.close()?;
+    served?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Shows the public key.
+fn key(out: &Output, args: &StateArgs) -> Done {
+    let public = args.secret(true)?.public();
+    let shown = serde_json::json!({ "provider": args.provider, "public_key": public, "key_id": public.id() });
+    out.show(&shown, || {
+        format!(
+            "{}\n\nRegister it at an authority:\n  credence source add {provider}\n  credence keys add {provider} {}\n  credence source provider {provider} --methodology URL\n",
+            public.did_key(), public.did_key(), provider = args.provider
+        )
+    })?;
+    Ok(ExitCode::SUCCESS)
 }
 
 /// Keeps what is learned, now and then.
@@ -167,10 +274,28 @@ fn keep_saving(guard: &Arc<Guard>) -> anyhow::Result<()> {
 }
 
 impl RunArgs {
+    fn courier(&self) -> anyhow::Result<Option<courier::Route>> {
+        let Some(authority) = &self.authority else { return Ok(None) };
+        let token = match &self.token_file {
+            Some(path) => Some(String::from_utf8(input::file(path, 4096)?)?.trim().to_owned()),
+            None => std::env::var("CREDENCE_GUARD_TOKEN").ok().filter(|token| !token.is_empty()),
+        };
+        Ok(Some(courier::Route {
+            authority: authority.clone(),
+            token,
+            every: Duration::from_secs(self.report_every),
+            receipts: self.send_receipts,
+            salts: self.send_salts,
+        }))
+    }
+
     fn settings(&self) -> anyhow::Result<Settings> {
         let name = match &self.name {
             Some(name) => name.clone(),
-            None => named_after(&self.command),
+            None => match &self.upstream {
+                Some(url) => named_after(&[url.host_str().unwrap_or_default().to_owned()]),
+                None => named_after(&self.command),
+            },
         };
         let calibrations: Calibrations = match &self.calibration {
             Some(path) => {

@@ -1,0 +1,129 @@
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, bail};
+use clap::builder::PossibleValuesParser;
+use credence_guard::install::{self, Change, Client, Environment, Guarding, Plan, Scope};
+use serde_json::json;
+
+use crate::{
+    commands::{Done, answer},
+    output::Output,
+};
+
+#[derive(clap::Args)]
+pub struct InstallArgs {
+    #[command(flatten)]
+    which: Which,
+    /// Only show what would change
+    #[arg(long)]
+    dry_run: bool,
+    /// Flags of the guards, such as --mode enforce --agent my-agent
+    #[arg(last = true, value_name = "FLAGS")]
+    flags: Vec<String>,
+}
+
+#[derive(clap::Args)]
+pub struct UninstallArgs {
+    #[command(flatten)]
+    which: Which,
+    /// Only show what would change
+    #[arg(long)]
+    dry_run: bool,
+}
+
+#[derive(clap::Args)]
+struct Which {
+    /// The MCP client whose servers are meant
+    #[arg(long, value_parser = PossibleValuesParser::new(Client::ALL.iter().map(|client| client.name())))]
+    client: String,
+    /// Its configuration file [default: where the client keeps it for this user]
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Also files of the project in this folder, which others may share
+    #[arg(long, conflicts_with = "config")]
+    project: bool,
+}
+
+impl Which {
+    fn client(&self) -> anyhow::Result<Client> {
+        Ok(self.client.parse()?)
+    }
+
+    fn files(&self) -> anyhow::Result<Vec<PathBuf>> {
+        if let Some(file) = &self.config {
+            return Ok(vec![file.clone()]);
+        }
+        let found = self.client()?.find(&Environment::current()?)?;
+        let some: Vec<PathBuf> =
+            found.iter().filter(|one| self.project || one.scope == Scope::User).map(|one| one.path.clone()).collect();
+        if some.is_empty() {
+            let there: Vec<String> = found.iter().map(|one| one.path.display().to_string()).collect();
+            bail!("there are only files of a project ({}): --project takes them too", there.join(", "));
+        }
+        Ok(some)
+    }
+}
+
+pub fn install(out: &Output, args: InstallArgs) -> Done {
+    let executable = std::env::current_exe().context("where this program is cannot be told")?;
+    let guarding = Guarding::new(&executable, args.flags)?;
+    let client = args.which.client()?;
+    let plan = |file: &Path| Ok(install::plan_install(file, client.servers_at(), &guarding)?);
+    go(out, &args.which, args.dry_run, &plan)
+}
+
+pub fn uninstall(out: &Output, args: UninstallArgs) -> Done {
+    let executable = std::env::current_exe().context("where this program is cannot be told")?;
+    let client = args.which.client()?;
+    let plan = |file: &Path| Ok(install::plan_uninstall(file, client.servers_at(), &executable)?);
+    go(out, &args.which, args.dry_run, &plan)
+}
+
+fn go(out: &Output, which: &Which, dry_run: bool, plan: &dyn Fn(&Path) -> anyhow::Result<Plan>) -> Done {
+    let mut shown = Vec::new();
+    let mut text = String::new();
+    let mut unsupported = false;
+    for file in which.files()? {
+        let plan = plan(&file)?;
+        let applied = if dry_run || !plan.changes() { None } else { Some(plan.apply()?) };
+        text += &format!("{}\n", plan.path.display());
+        for one in &plan.servers {
+            unsupported |= matches!(one.change, Change::Unsupported(_));
+            text += &format!("  {:<24} {}\n", one.name, word(&one.change, dry_run));
+        }
+        if let Some(backup) = applied.as_ref().and_then(|applied| applied.backup.as_ref()) {
+            text += &format!("  before: {}\n", backup.display());
+        }
+        if dry_run {
+            text += &plan.diff();
+        } else if applied.is_some() {
+            text += "  restart the client for it to notice\n";
+        }
+        let servers =
+            plan.servers.iter().map(|one| json!({ "server": one.name, "change": word(&one.change, dry_run) }));
+        shown.push(json!({
+            "file": plan.path, "changed": applied.is_some(), "servers": servers.collect::<Vec<_>>(),
+            "backup": applied.and_then(|applied| applied.backup), "diff": dry_run.then(|| plan.diff()),
+        }));
+    }
+    out.show(&json!({ "files": shown }), || text)?;
+    Ok(answer(unsupported))
+}
+
+fn word(change: &Change, dry_run: bool) -> String {
+    match change {
+        Change::Guarded { slug } if dry_run => format!("would run under a guard named '{slug}'"),
+        Change::Guarded { slug } => format!("runs under a guard named '{slug}'"),
+        Change::Unguarded if dry_run => "would run without a guard again".to_owned(),
+        Change::Unguarded => "runs without a guard again".to_owned(),
+        Change::AlreadyGuarded => "runs under a guard already".to_owned(),
+        Change::NotGuarded => "has no guard".to_owned(),
+        Change::Remote { url } => {
+            format!(
+                "left alone: it is at {url}; `credence guard --upstream URL --listen ADDRESS` stands in front of such"
+            )
+        }
+        Change::Unsupported(why) => format!("left alone: {why}"),
+        _ => "left alone".to_owned(),
+    }
+}

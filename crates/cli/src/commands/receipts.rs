@@ -1,0 +1,459 @@
+use std::{
+    fs,
+    io::{self, Write},
+    path::{Path, PathBuf},
+};
+
+use anyhow::{Context, bail, ensure};
+use credence_guard::{
+    claims::{self, Judgement, Report, Status},
+    reading::{Archive, Filter, Found},
+    receipts::Private,
+    transcript,
+};
+use credence_ledger::{Entry, Kind, LogVerifier, proof::InclusionProof};
+use credence_protocol::{
+    EntityId, SecretKey, Timestamp, Uuid,
+    receipt::{Receipt, Salts},
+};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::{Done, answer, guard::StateArgs};
+use crate::{
+    input,
+    output::{self, Output},
+};
+
+/// Rows that people are shown.
+const DEFAULT_ROWS: usize = 50;
+/// Unclaimed receipts that people are shown.
+const SHOWN_UNCLAIMED: usize = 20;
+/// Bytes of an exported receipt, many times over.
+const MAX_EXPORT_BYTES: u64 = 64 * 1024 * 1024;
+
+#[derive(clap::Subcommand)]
+pub enum Command {
+    /// The newest receipts
+    List {
+        #[command(flatten)]
+        which: Which,
+        /// How many
+        #[arg(long, default_value_t = DEFAULT_ROWS)]
+        limit: usize,
+    },
+    /// One receipt, and the proof that it is in its guard's log
+    Show {
+        /// The call's id
+        call: Uuid,
+        #[command(flatten)]
+        keeping: StateArgs,
+    },
+    /// Receipts with everything to check them elsewhere: one JSON object a line
+    Export {
+        #[command(flatten)]
+        which: Which,
+        /// Only this call
+        #[arg(long)]
+        call: Option<Uuid>,
+        /// With the salts: whoever has them and a claim can check it, or guess at what was said
+        #[arg(long)]
+        disclose: bool,
+        /// Where to [default: standard output]
+        #[arg(long, value_name = "FILE")]
+        out: Option<PathBuf>,
+    },
+    /// Check receipts that were exported, or all that are kept here
+    Verify {
+        /// What `receipts export` wrote; - for standard input [default: everything kept here]
+        file: Option<String>,
+        /// The log's key that was trusted beforehand; without it the keys in the file are shown, not trusted
+        #[arg(long, value_name = "KEY")]
+        log_key: Option<String>,
+        #[command(flatten)]
+        keeping: StateArgs,
+    },
+    /// Hold an agent's transcript against the receipts: what was executed, what was altered, what never happened
+    Check {
+        /// OpenAI chat or responses, Anthropic messages, MCP messages: JSON or JSON Lines; - for standard input
+        transcript: String,
+        #[command(flatten)]
+        which: Which,
+        /// A tool that runs elsewhere, without a guard; can be repeated
+        #[arg(long = "ignore-tool", value_name = "TOOL")]
+        ignored: Vec<String>,
+        /// With --json: the proof of every receipt
+        #[arg(long)]
+        proofs: bool,
+    },
+}
+
+/// Which receipts.
+#[derive(clap::Args)]
+pub struct Which {
+    #[command(flatten)]
+    keeping: StateArgs,
+    /// Only of this server
+    #[arg(long)]
+    server: Option<String>,
+    /// Only of this agent
+    #[arg(long)]
+    agent: Option<EntityId>,
+    /// Only of this session
+    #[arg(long)]
+    session: Option<String>,
+    /// Only of this tool
+    #[arg(long)]
+    tool: Option<String>,
+    /// Only from this time on
+    #[arg(long, value_name = "TIME")]
+    since: Option<Timestamp>,
+    /// Only up to this time
+    #[arg(long, value_name = "TIME")]
+    until: Option<Timestamp>,
+}
+
+impl Which {
+    fn filter(&self) -> Filter {
+        Filter {
+            server: self.server.clone(),
+            agent: self.agent.clone(),
+            session: self.session.clone(),
+            tool: self.tool.clone(),
+            since: self.since,
+            until: self.until,
+        }
+    }
+}
+
+/// A receipt as it is exported.
+#[derive(Serialize, Deserialize)]
+struct Exported {
+    receipt: Receipt,
+    log_key: String,
+    proof: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    salts: Option<Salts>,
+}
+
+fn open(keeping: &StateArgs) -> anyhow::Result<(Archive, SecretKey)> {
+    let key = keeping.secret(false)?;
+    Ok((Archive::open(&keeping.folder()?, &keeping.provider, &key.public())?, key))
+}
+
+pub fn run(out: &Output, command: Command) -> Done {
+    match command {
+        Command::List { which, limit } => list(out, &which, limit),
+        Command::Show { call, keeping } => show(out, call, &keeping),
+        Command::Export { which, call, disclose, out: file } => export(&which, call, disclose, file.as_deref()),
+        Command::Verify { file: Some(file), log_key, .. } => verify_file(out, &file, log_key.as_deref()),
+        Command::Verify { file: None, keeping, .. } => verify_all(out, &keeping),
+        Command::Check { transcript, which, ignored, proofs } => check(out, &transcript, &which, &ignored, proofs),
+    }
+}
+
+fn list(out: &Output, which: &Which, limit: usize) -> Done {
+    let (archive, _) = open(&which.keeping)?;
+    let mut found: Vec<Found> = Vec::new();
+    let mut problems = Vec::new();
+    let keep = limit.max(1).saturating_mul(2);
+    archive.visit(
+        &which.filter(),
+        &mut |one, _| {
+            found.push(one);
+            if found.len() >= keep.max(10_000) {
+                newest(&mut found, limit);
+            }
+            Ok(())
+        },
+        &mut |problem| problems.push(problem),
+    )?;
+    newest(&mut found, limit);
+    let shown: Vec<&Receipt> = found.iter().map(|one| &one.receipt).collect();
+    out.show(&json!({ "receipts": shown, "problems": problems }), || {
+        let rows = found.iter().map(|one| {
+            let receipt = &one.receipt;
+            vec![
+                receipt.started_at.to_string(),
+                archive.sources[one.source].name(),
+                receipt.tool.clone(),
+                receipt.agent.as_ref().map(ToString::to_string).unwrap_or_default(),
+                words(receipt),
+                receipt.posterior.map(|posterior| format!("{posterior:.3}")).unwrap_or_default(),
+                receipt.execution_ms.map(|ms| format!("{ms:.1}")).unwrap_or_default(),
+                receipt.call.to_string(),
+            ]
+        });
+        let header = ["time", "guard", "tool", "agent", "verdict", "P(fabricated)", "ms", "call"];
+        let mut text = output::table(&header, &header[5..7], rows);
+        for problem in &problems {
+            text += &format!("\ncannot be read: {problem}");
+        }
+        text
+    })?;
+    Ok(answer(!problems.is_empty()))
+}
+
+/// Keeps the newest, the newest last.
+fn newest(found: &mut Vec<Found>, limit: usize) {
+    found.sort_by_key(|one| (one.receipt.started_at, one.receipt.call));
+    let surplus = found.len().saturating_sub(limit);
+    found.drain(..surplus);
+}
+
+/// The verdict, or why there is none.
+fn words(receipt: &Receipt) -> String {
+    match (&receipt.verdict, &receipt.unjudged) {
+        (Some(verdict), _) => json!(verdict).as_str().unwrap_or_default().to_owned(),
+        (None, Some(why)) => why.clone(),
+        (None, None) => String::new(),
+    }
+}
+
+fn exported(archive: &Archive, found: &Found, private: Option<&Private>, disclose: bool) -> anyhow::Result<Exported> {
+    let proof = archive.proof(found)?;
+    let log_key = archive.sources[found.source].segment(found.segment)?.verifier().as_str().to_owned();
+    let salts = private.filter(|_| disclose).map(|private| private.salts);
+    Ok(Exported { receipt: found.receipt.clone(), log_key, proof: proof.to_text(), salts })
+}
+
+fn show(out: &Output, call: Uuid, keeping: &StateArgs) -> Done {
+    let (archive, _) = open(keeping)?;
+    let Some((found, private)) = archive.find(call)? else {
+        if let Some((source, segment, kept)) =
+            archive.kept()?.into_iter().find(|(_, _, kept)| kept.entries.iter().any(|(_, one)| *one == Some(call)))
+        {
+            bail!(
+                "the receipt of call {call} was let go with segment {segment} of {}: its leaf under the checkpoint of {} entries is \
+                 all that is kept",
+                archive.sources[source].name(),
+                kept.entries.len()
+            );
+        }
+        bail!("there is no receipt of call {call} in {}", keeping.folder()?.display());
+    };
+    let exported = exported(&archive, &found, private.as_ref(), false)?;
+    let checked = InclusionProof::parse(&exported.proof)?.verify(&LogVerifier::parse(&exported.log_key)?)?;
+    let shown = json!({
+        "receipt": exported.receipt, "guard": archive.sources[found.source].name(), "log_key": exported.log_key,
+        "seq": found.seq, "checkpoint_size": checked.size, "proof": exported.proof,
+    });
+    out.show(&shown, || {
+        let receipt = &exported.receipt;
+        let mut rows = vec![
+            ("call", receipt.call.to_string()),
+            ("tool", format!("{} ({})", receipt.tool, archive.sources[found.source].name())),
+            ("time", receipt.started_at.to_string()),
+            ("took", receipt.execution_ms.map(|ms| format!("{ms:.3} ms")).unwrap_or_default()),
+            ("outcome", json!(receipt.outcome).as_str().unwrap_or_default().to_owned()),
+            ("verdict", words(receipt)),
+        ];
+        let optional = [
+            ("agent", receipt.agent.as_ref().map(ToString::to_string)),
+            ("session", receipt.session.clone()),
+            ("client", receipt.client.clone()),
+        ];
+        rows.extend(optional.into_iter().filter_map(|(name, value)| Some((name, value?))));
+        rows.push((
+            "proof",
+            format!("entry {} under a signed checkpoint of {} entries: verified", found.seq, checked.size),
+        ));
+        rows.push(("log key", exported.log_key.clone()));
+        rows.into_iter().map(|(name, value)| format!("{name:<9} {value}\n")).collect()
+    })?;
+    Ok(answer(false))
+}
+
+fn export(which: &Which, call: Option<Uuid>, disclose: bool, file: Option<&Path>) -> Done {
+    let (archive, _) = open(&which.keeping)?;
+    let mut sink: Box<dyn Write> = match file {
+        Some(path) => Box::new(io::BufWriter::new(
+            fs::File::create(path).with_context(|| format!("cannot write {}", path.display()))?,
+        )),
+        None => Box::new(io::BufWriter::new(io::stdout().lock())),
+    };
+    let mut all: Vec<(Found, Option<Private>)> = Vec::new();
+    let mut problems = Vec::new();
+    match call {
+        Some(call) => all.extend(archive.find(call)?),
+        None => archive.visit(
+            &which.filter(),
+            &mut |found, private| {
+                all.push((found, private));
+                Ok(())
+            },
+            &mut |problem| problems.push(problem),
+        )?,
+    }
+    ensure!(!all.is_empty() || call.is_none(), "there is no such receipt");
+    for (found, private) in &all {
+        match exported(&archive, found, private.as_ref(), disclose) {
+            Ok(one) => writeln!(sink, "{}", serde_json::to_string(&one)?)?,
+            Err(error) => problems.push(format!("call {}: {error}", found.receipt.call)),
+        }
+    }
+    sink.flush()?;
+    problems.iter().for_each(|problem| eprintln!("left out: {problem}"));
+    Ok(answer(!problems.is_empty()))
+}
+
+fn verify_file(out: &Output, file: &str, log_key: Option<&str>) -> Done {
+    let trusted = log_key.map(LogVerifier::parse).transpose().context("--log-key")?;
+    let text = String::from_utf8(input::file_or_stdin(file, MAX_EXPORT_BYTES)?).context("it is not text")?;
+    let mut keys = std::collections::BTreeSet::new();
+    let mut failed: Vec<String> = Vec::new();
+    let mut good = 0_u64;
+    for (n, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
+        match verify_line(line, trusted.as_ref()) {
+            Ok(key) => {
+                good += 1;
+                keys.insert(key);
+            }
+            Err(error) => failed.push(format!("line {}: {error:#}", n + 1)),
+        }
+    }
+    ensure!(good > 0 || !failed.is_empty(), "{file} holds no receipts");
+    let shown = json!({ "verified": good, "failed": failed, "log_keys": keys, "trusted": trusted.is_some() });
+    out.show(&shown, || {
+        let mut text = format!("{} verified, {} failed\n", output::count(good as usize, "receipt"), failed.len());
+        failed.iter().for_each(|why| text += &format!("  {why}\n"));
+        if trusted.is_none() && good > 0 {
+            text += "Signed by, which only whoever trusts these keys can rely on:\n";
+            keys.iter().for_each(|key| text += &format!("  {key}\n"));
+        }
+        text
+    })?;
+    Ok(answer(!failed.is_empty()))
+}
+
+fn verify_line(line: &str, trusted: Option<&LogVerifier>) -> anyhow::Result<String> {
+    let exported: Exported = serde_json::from_str(line).context("not an exported receipt")?;
+    let named = LogVerifier::parse(&exported.log_key).context("log_key")?;
+    let verifier = trusted.unwrap_or(&named);
+    let proof = InclusionProof::parse(&exported.proof)?;
+    proof.verify(verifier)?;
+    let entry = Entry::parse(proof.seq, &proof.entry)?;
+    ensure!(entry.kind == Kind::Receipt, "what is proved is a {}, not a receipt", entry.kind.key());
+    let proved: Receipt = entry.record(proof.seq)?;
+    ensure!(proved == exported.receipt, "the receipt is not the one that is proved");
+    Ok(exported.log_key)
+}
+
+fn verify_all(out: &Output, keeping: &StateArgs) -> Done {
+    let (archive, _) = open(keeping)?;
+    let mut findings: Vec<String> = Vec::new();
+    let mut receipts = 0;
+    let bar = out.progress(Some(archive.sources.len() as u64), "guards");
+    for source in &archive.sources {
+        let (count, found) = source.audit()?;
+        receipts += count;
+        findings.extend(found);
+        bar.inc(1);
+    }
+    bar.finish_and_clear();
+    let shown = json!({ "guards": archive.sources.len(), "receipts": receipts, "findings": findings });
+    out.show(&shown, || {
+        let mut text = format!(
+            "{} of {}: {}\n",
+            output::count(receipts as usize, "receipt"),
+            output::count(archive.sources.len(), "guard"),
+            if findings.is_empty() { "nothing is wrong".to_owned() } else { output::count(findings.len(), "finding") }
+        );
+        findings.iter().for_each(|finding| text += &format!("  {finding}\n"));
+        text
+    })?;
+    Ok(answer(!findings.is_empty()))
+}
+
+fn check(out: &Output, file: &str, which: &Which, ignored: &[String], proofs: bool) -> Done {
+    let bytes = input::file_or_stdin(file, transcript::MAX_BYTES as u64)?;
+    let read = transcript::read(&bytes).with_context(|| format!("transcript {file}"))?;
+    let (archive, key) = open(&which.keeping)?;
+    let mut report = claims::check(&archive, &key, &read, &which.filter(), ignored, proofs)?;
+    let unreadable: Vec<String> = read.problems.iter().map(ToString::to_string).collect();
+    report.problems.extend(archive_notes(&archive));
+    let formats: Vec<String> = read.formats.iter().map(ToString::to_string).collect();
+    let mut shown = serde_json::to_value(&report)?;
+    shown["summary"] = summary(&report);
+    shown["formats"] = json!(formats);
+    shown["transcript_problems"] = json!(unreadable);
+    out.show(&shown, || text(&report, &unreadable))?;
+    Ok(answer(!report.is_clean() || !report.problems.is_empty()))
+}
+
+/// What keeps the answer from being whole.
+fn archive_notes(archive: &Archive) -> Vec<String> {
+    if archive.sources.is_empty() { vec!["no guard has written any receipts".to_owned()] } else { Vec::new() }
+}
+
+const STATUSES: [(Status, &str); 7] = [
+    (Status::Executed, "executed"),
+    (Status::Altered, "altered"),
+    (Status::NeverHappened, "never happened"),
+    (Status::Unknown, "unknown"),
+    (Status::Unproven, "unproven"),
+    (Status::Repeated, "repeated"),
+    (Status::NoResult, "without a result"),
+];
+
+fn summary(report: &Report) -> Value {
+    let counts = STATUSES
+        .iter()
+        .map(|(status, _)| (json!(status).as_str().unwrap_or_default().to_owned(), json!(report.count(*status))));
+    let mut all: serde_json::Map<String, Value> = counts.collect();
+    all.insert("claims".to_owned(), json!(report.claims.len()));
+    all.insert("unclaimed".to_owned(), json!(report.unclaimed.len()));
+    Value::Object(all)
+}
+
+fn text(report: &Report, unreadable: &[String]) -> String {
+    let word = |status: Status| STATUSES.iter().find(|(one, _)| *one == status).map_or("", |(_, word)| *word);
+    let mut text = String::new();
+    for claim in &report.claims {
+        text +=
+            &format!("{:<16} {} {}\n", word(claim.status), claim.tool.as_deref().unwrap_or("(no call)"), place(claim));
+        if let Some(receipt) = &claim.receipt {
+            let proof = match receipt.checkpoint_size {
+                Some(size) => format!("entry {} of {} under a checkpoint of {size}", receipt.seq, receipt.log),
+                None => format!("entry {} of {}", receipt.seq, receipt.log),
+            };
+            text += &format!("{:<16} call {} at {}, {proof}\n", "", receipt.call, receipt.at);
+        }
+        for differs in &claim.differs {
+            text += &format!("{:<16} differs: {differs}\n", "");
+        }
+        if let Some(remark) = &claim.remark {
+            text += &format!("{:<16} {remark}\n", "");
+        }
+    }
+    let counts: Vec<String> = STATUSES
+        .iter()
+        .filter(|(status, _)| report.count(*status) > 0)
+        .map(|(status, word)| format!("{} {word}", report.count(*status)))
+        .collect();
+    let counts = if counts.is_empty() { "no tool results are claimed".to_owned() } else { counts.join(", ") };
+    text += &format!("\n{}: {counts}\n", output::count(report.claims.len(), "claim"));
+    if !report.unclaimed.is_empty() {
+        text += &format!("{} that no claim speaks of:\n", output::count(report.unclaimed.len(), "receipt"));
+        for one in report.unclaimed.iter().take(SHOWN_UNCLAIMED) {
+            text += &format!("  {} {} {}\n", one.at, one.tool, one.call);
+        }
+        if report.unclaimed.len() > SHOWN_UNCLAIMED {
+            text += &format!("  … and {} more: see --json\n", report.unclaimed.len() - SHOWN_UNCLAIMED);
+        }
+    }
+    if let Some(before) = report.gone_before {
+        text += &format!("Receipts before {before} were let go: what is older cannot be told.\n");
+    }
+    for problem in report.problems.iter().chain(unreadable) {
+        text += &format!("note: {problem}\n");
+    }
+    text
+}
+
+fn place(claim: &Judgement) -> String {
+    match &claim.call {
+        Some(call) => format!("({}, {call})", claim.at),
+        None => format!("({})", claim.at),
+    }
+}
