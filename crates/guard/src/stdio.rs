@@ -266,13 +266,15 @@ impl Between<'_> {
     /// What is left when the server has ended: receipts of calls that have no answer, and the answer that they have none.
     fn say_what_is_left(&mut self, status: &ExitStatus) {
         let others = self.watch.unanswered_requests();
+        let calls = self.watch.unanswered();
+        let waited = calls.iter().filter(|started| !started.cancelled).count();
         let mut batch: Batch<'_> = Vec::new();
-        for started in self.watch.unanswered() {
+        for started in calls {
             judge(self.guard, started, Answer::Nothing, Instant::now(), &mut batch);
         }
         let ended = format!("the tool server ended ({status}) before it answered");
-        if !batch.is_empty() || !others.is_empty() {
-            warn(&format!("{ended}: {} calls and {} other requests are unanswered", batch.len(), others.len()));
+        if waited > 0 || !others.is_empty() {
+            warn(&format!("{ended}: {waited} calls and {} other requests are unanswered", others.len()));
         }
         if self.guard.record(&mut batch).is_none() {
             self.guard.after(&batch);

@@ -258,8 +258,8 @@ fn extends(known: &GuardLogRow, checkpoint: &Checkpoint, batch: &Batch) -> std::
     }
     Err(Rejection::Receipts(format!(
         "the log '{}' had {} entries when it was last seen, and it is not shown that these {} extend them: send the proof of \
-         consistency from {0}",
-        known.size, batch.log, checkpoint.size
+         consistency",
+        batch.log, known.size, checkpoint.size
     )))
 }
 

@@ -4,11 +4,12 @@
 mod answers;
 mod bad_input;
 mod compute;
+mod guard;
 mod judge;
 mod kill;
 mod network;
 mod offline;
-mod service;
+pub mod service;
 mod tour;
 
 use std::{

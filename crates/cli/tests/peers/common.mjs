@@ -1,4 +1,5 @@
 // What the Node peers share: where the packages are, the data the servers answer with, the steps a client takes.
+import fs from 'node:fs';
 import { createRequire } from 'node:module';
 import { homedir } from 'node:os';
 import { join } from 'node:path';
@@ -103,7 +104,15 @@ export class Steps {
     return entry;
   }
   print() {
-    process.stdout.write(JSON.stringify(this.steps, null, 1) + '\n');
+    // At once: what is still buffered when the process exits is lost on a pipe.
+    let rest = Buffer.from(JSON.stringify(this.steps, null, 1) + '\n');
+    while (rest.length > 0) {
+      try {
+        rest = rest.subarray(fs.writeSync(1, rest));
+      } catch (error) {
+        if (error.code !== 'EAGAIN') throw error;
+      }
+    }
   }
 }
 

@@ -19,6 +19,8 @@ use crate::{
 
 /// Points of a control chart.
 const POINTS: usize = 60;
+/// A chart of fewer calls says nothing (seed 2: eight observations).
+const MIN_POINTS: u64 = 8;
 /// Rows of a control chart.
 const ROWS: usize = 7;
 /// Standard deviations from the mean to the limits (seed 2: Shewhart).
@@ -185,7 +187,7 @@ pub fn run(out: &Output, args: Args) -> Done {
         text += &output::table(&header, &header[2..9], rows);
         text.push('\n');
         if !args.no_charts {
-            for tool in tools.values().filter(|tool| tool.latency.count > 1) {
+            for tool in tools.values().filter(|tool| tool.latency.count >= MIN_POINTS) {
                 let beyond = match tool.latency.beyond {
                     0 => String::new(),
                     n => format!(", {n} beyond the limits"),
