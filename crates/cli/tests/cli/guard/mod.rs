@@ -79,10 +79,6 @@ impl Session {
         Self { child, input, lines, stderr, next: 1 }
     }
 
-    pub fn pid(&self) -> u32 {
-        self.child.id()
-    }
-
     pub fn stderr(&self) -> String {
         fs::read_to_string(&self.stderr).unwrap()
     }
