@@ -45,6 +45,8 @@ enum Command {
     Serve(run::serve::Args),
     /// Stand in front of a tool server (MCP): judge its results, write receipts of its calls
     Guard(run::guard::Args),
+    /// Run the authority as an MCP server on standard input and output, for one client
+    Mcp(run::mcp::Args),
     /// Tokens for the service: make, list, revoke
     #[command(subcommand)]
     Token(run::token::Command),
@@ -136,6 +138,7 @@ fn main() -> ExitCode {
         Command::Init(args) => run::init::run(&home, &out, args),
         Command::Serve(args) => run::serve::run(&home, &out, args),
         Command::Guard(args) => run::guard::run(&out, args),
+        Command::Mcp(args) => run::mcp::run(&home, args),
         Command::Token(command) => run::token::run(&home, &out, command),
         Command::Keys(command) => run::keys::run(&home, &out, command),
         Command::Source(command) => run::source::run(&home, &out, command),
