@@ -65,8 +65,8 @@ fn open(home: &Home, settings: &Settings) -> anyhow::Result<Authority> {
                 public => public.to_owned(),
             };
             anyhow::anyhow!(
-                "another process ({pid}) has this authority open: if that is `credence serve`, connect to {url}/mcp instead, \
-                 which is the same"
+                "another process ({pid}) has this authority open: if that is `credence serve`, connect to its /mcp instead, which is \
+                 the same; by the settings here that is {url}/mcp"
             )
         }
         _ => error,

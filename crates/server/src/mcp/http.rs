@@ -6,31 +6,63 @@
 
 use std::{net::IpAddr, sync::Arc};
 
-use axum::{Router, body::Body, extract::Request, routing::post};
+use axum::{
+    Router,
+    body::Body,
+    extract::Request,
+    http::{StatusCode, header},
+    response::{IntoResponse, Response},
+    routing::post,
+};
 use rmcp::transport::streamable_http_server::{
     StreamableHttpServerConfig, StreamableHttpService, session::never::NeverSessionManager,
 };
+use serde::de::IgnoredAny;
+use serde_json::json;
 use url::{Host, Url};
 
 use super::{PATH, Server};
-use crate::app::App;
+use crate::{app::App, extract::whole};
 
+/// JSON-RPC's code for what is no JSON.
+const PARSE_ERROR: i32 = -32700;
 const LOOPBACK: [&str; 3] = ["localhost", "127.0.0.1", "::1"];
 
 /// The route.
 pub(crate) fn routes(app: &Arc<App>) -> Router<Arc<App>> {
-    let base = Url::parse(&app.office.base_url).ok();
+    let (base, limit) = (Url::parse(&app.office.base_url).ok(), app.settings.max_body_bytes);
     let config = StreamableHttpServerConfig::default()
         .with_legacy_session_mode(false)
         .with_json_response(true)
-        .with_max_request_body_bytes(app.settings.max_body_bytes)
+        .with_max_request_body_bytes(limit)
         .with_allowed_hosts(hosts(&app.settings.listen, base.as_ref()))
         .with_allowed_origins(origins(base.as_ref()))
         .enforce_origin_validation();
     let server = Server { app: Arc::clone(app), operator: None };
     let service =
         StreamableHttpService::new(move || Ok(server.clone()), Arc::new(NeverSessionManager::default()), config);
-    Router::new().route(PATH, post(move |request: Request| async move { service.handle(request).await.map(Body::new) }))
+    Router::new().route(
+        PATH,
+        post(move |request: Request| async move {
+            let (parts, body) = request.into_parts();
+            // Taken in by the edge already: nothing is waited for.
+            let bytes = match whole(body, limit).await {
+                Ok(bytes) => bytes,
+                Err(problem) => return problem.into_response(),
+            };
+            if let Err(error) = serde_json::from_slice::<IgnoredAny>(&bytes) {
+                return unreadable(&error);
+            }
+            service.handle(Request::from_parts(parts, Body::from(bytes))).await.map(Body::new)
+        }),
+    )
+}
+
+/// What is no JSON has no id to answer to.
+fn unreadable(error: &serde_json::Error) -> Response {
+    let error = json!({ "code": PARSE_ERROR, "message": format!("the body is no JSON: {error}") });
+    let body = json!({ "jsonrpc": "2.0", "id": null, "error": error }).to_string();
+    (StatusCode::BAD_REQUEST, [(header::CONTENT_TYPE, "application/json")], body).into_response()
 }
 
 /// Hosts that a request may name; none for any.

@@ -62,6 +62,8 @@ fn what_does_not_belong_together_is_refused() {
     assert_eq!(post(&service, &service.token, &large, &headers).status, 200);
     post(&service, "crd_000000000000_x", &list, &headers).refused(401, "unauthorized");
     assert!(post(&service, "", &json!("hello"), &headers).status >= 400);
+    let garbled = service.request("POST", "/mcp", &service.token, "application/json", "{garbled");
+    assert_eq!((garbled.status, garbled.json()["error"]["code"].clone()), (400, json!(-32700)));
 }
 
 #[test]
