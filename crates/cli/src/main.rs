@@ -48,6 +48,8 @@ enum Command {
     /// Receipts of tool calls: list, show, export, verify, and hold a transcript against them
     #[command(subcommand)]
     Receipts(run::receipts::Command),
+    /// Run the authority as an MCP server on standard input and output, for one client
+    Mcp(run::mcp::Args),
     /// Tokens for the service: make, list, revoke
     #[command(subcommand)]
     Token(run::token::Command),
@@ -140,6 +142,7 @@ fn main() -> ExitCode {
         Command::Serve(args) => run::serve::run(&home, &out, args),
         Command::Guard(args) => run::guard::run(&out, *args),
         Command::Receipts(command) => run::receipts::run(&out, command),
+        Command::Mcp(args) => run::mcp::run(&home, args),
         Command::Token(command) => run::token::run(&home, &out, command),
         Command::Keys(command) => run::keys::run(&home, &out, command),
         Command::Source(command) => run::source::run(&home, &out, command),

@@ -572,21 +572,6 @@ pub fn matches(
     arguments: Option<&RawValue>,
     result: Option<&RawValue>,
 ) -> Result<(Option<bool>, Option<bool>), Error> {
-    let arguments = match arguments {
-        None => None,
-        Some(raw) => Some(salts.arguments(Some(&Exact::of(raw)?)) == receipt.arguments),
-    };
-    let result = match result {
-        None => None,
-        Some(raw) => {
-            let value = Exact::of(raw)?;
-            let forms = match &value {
-                Exact::Text(text) => forms_of_text(text),
-                other => other.claimed(),
-            };
-            let any = [&receipt.result, &receipt.delivered].into_iter().flatten();
-            Some(any.into_iter().any(|views| views.matching(&salts.result, &forms).is_some()))
-        }
-    };
-    Ok((arguments, result))
+    let (arguments, result) = (arguments.map(Exact::of).transpose()?, result.map(Exact::of).transpose()?);
+    Ok(receipt.matches(salts, arguments.as_ref(), result.as_ref()))
 }

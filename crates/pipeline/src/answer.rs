@@ -34,7 +34,7 @@ use crate::{
 };
 
 /// Purposes that the protocol names.
-const WELL_KNOWN: [&str; 3] = ["purchase", "inquiry", HIGH_VALUE];
+pub const WELL_KNOWN: [&str; 3] = ["purchase", "inquiry", HIGH_VALUE];
 /// The purpose whose answers hold the shortest.
 const HIGH_VALUE: &str = "high-value";
 /// How long a badge holds.
@@ -208,6 +208,12 @@ pub fn known_context(context: Option<&str>) -> Option<&str> {
 fn scopes(aliases: &[Alias]) -> Vec<String> {
     let address = |alias: &&Alias| alias.as_str().starts_with("https://") || alias.as_str().starts_with("did:web:");
     aliases.iter().filter(address).map(ToString::to_string).collect()
+}
+
+/// The page to ask about where nobody says which: the first address among an entity's names.
+pub fn home_page(aliases: &[Alias]) -> Option<String> {
+    let (host, path) = aliases.iter().find_map(|alias| scope(alias.as_str()))?;
+    Some(format!("https://{host}{path}"))
 }
 
 /// A score that is not published is not told either.

@@ -39,11 +39,15 @@ const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 const MAX_REQUEST_ID: usize = 64;
 /// The route of whatever is not one.
 const NO_ROUTE: &str = "none";
-/// Bytes of a body that comes without a token: proofs of control of a domain are short.
+/// Bytes of a body that comes without a token: proofs of control of a domain and questions are short.
 const MAX_ANONYMOUS_BODY: usize = 16 * 1024;
 /// Routes that take a body from whoever has no token.
-const ANONYMOUS_BODIES: [&str; 3] =
-    ["/v1/agents/{agent}/domain-challenges", "/v1/agents/{agent}/domain-verifications", "/v1/log/consistency"];
+const ANONYMOUS_BODIES: [&str; 4] = [
+    "/v1/agents/{agent}/domain-challenges",
+    "/v1/agents/{agent}/domain-verifications",
+    "/v1/log/consistency",
+    crate::mcp::PATH,
+];
 /// Bulk submissions of one token at once.
 const BULK_OF_ONE: u32 = 4;
 /// Never turned away: whoever watches the service must see it.

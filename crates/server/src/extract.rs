@@ -134,8 +134,8 @@ impl<T: DeserializeOwned + Send> FromRequestParts<Arc<App>> for Part<T> {
 }
 
 /// Whoever asks has a token with a scope.
-fn scoped(parts: &Parts, scope: Scope) -> Result<Arc<Bearer>, Problem> {
-    match parts.extensions.get::<Caller>() {
+pub(crate) fn scoped(caller: Option<&Caller>, scope: Scope) -> Result<Arc<Bearer>, Problem> {
+    match caller {
         Some(Caller::Token(token)) if token.may(scope) => Ok(Arc::clone(token)),
         Some(Caller::Token(token)) => {
             let detail = format!("this needs a token with scope '{}', and '{}' has none", scope.key(), token.name);
@@ -161,7 +161,7 @@ macro_rules! scope {
             type Rejection = Problem;
 
             async fn from_request_parts(parts: &mut Parts, _: &Arc<App>) -> Result<Self, Problem> {
-                scoped(parts, Scope::$name).map(Self)
+                scoped(parts.extensions.get::<Caller>(), Scope::$name).map(Self)
             }
         }
     };

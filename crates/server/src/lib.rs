@@ -3,6 +3,7 @@
 //! - [`App`]: what every request sees; [`serve()`]: its life, from the first connection to an end that loses nothing;
 //! - `routes`: one file for each part of the API, described where it is written; [`openapi`] is made of the same list;
 //! - `edge`: what happens to every request before and after its handler: ids, tokens, rates, load, time;
+//! - [`mcp`]: the same authority as an MCP server, over HTTP and over standard input and output;
 //! - `tail`: follows the ledger; `answers`: signed answers, reused until what they were made of changes;
 //! - `engines`: verification, one namespace for each token; `domain`: who owns a domain;
 //! - [`tokens`], [`settings`], [`telemetry`]: what an operator has in hand.
@@ -14,6 +15,7 @@ mod edge;
 mod engines;
 mod events;
 mod extract;
+pub mod mcp;
 mod metrics;
 mod problem;
 mod routes;

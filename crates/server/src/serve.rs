@@ -97,6 +97,15 @@ pub async fn serve_with(
     finish(&app).await
 }
 
+/// Runs `work` with all that goes on beside requests, and ends in the same order: for whoever serves without a socket.
+pub(crate) async fn attended<T>(app: &Arc<App>, work: impl Future<Output = T>) -> (T, Result<(), String>) {
+    let background = Background::start(app);
+    let done = work.await;
+    app.closing.send_replace(true);
+    background.stop().await;
+    (done, finish(app).await)
+}
+
 /// How many connections there is room for: files and the ledger need descriptors too.
 fn room_for_connections(app: &App) -> usize {
     let wanted = app.settings.max_connections;

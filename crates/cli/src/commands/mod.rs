@@ -17,6 +17,7 @@ pub mod init;
 pub mod keys;
 pub mod learn;
 pub mod log;
+pub mod mcp;
 pub mod receipts;
 pub mod reputation;
 pub mod review;

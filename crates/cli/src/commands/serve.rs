@@ -32,7 +32,7 @@ pub struct Args {
     settings: Vec<(String, String)>,
 }
 
-fn pair(text: &str) -> Result<(String, String), String> {
+pub(super) fn pair(text: &str) -> Result<(String, String), String> {
     let (key, value) = text.split_once('=').ok_or("KEY=VALUE is needed")?;
     Ok((key.to_owned(), value.to_owned()))
 }

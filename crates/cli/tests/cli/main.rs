@@ -7,6 +7,7 @@ mod compute;
 mod guard;
 mod judge;
 mod kill;
+mod mcp;
 mod network;
 mod offline;
 pub mod service;
@@ -56,7 +57,9 @@ impl Shell {
 
     pub fn command(&self, args: &[&str]) -> Command {
         let mut command = Command::new(BINARY);
-        command.args(args).current_dir(self.folder.path()).env_remove("CREDENCE_DATA").env("NO_COLOR", "1");
+        command.args(args).current_dir(self.folder.path()).env("NO_COLOR", "1");
+        // What is said to the tests is not said to the program.
+        command.env_remove("CREDENCE_DATA").env_remove("CREDENCE_PEERS").env_remove("CREDENCE_LONG");
         command
     }
 

@@ -197,6 +197,26 @@ impl Receipt {
         }
         Canonical::of(self)
     }
+
+    /// Whether claimed arguments and a claimed result are what was committed to: what whoever was shown a receipt with its
+    /// salts asks. Nothing is said of what is not claimed.
+    pub fn matches(
+        &self,
+        salts: &Salts,
+        arguments: Option<&Exact<'_>>,
+        result: Option<&Exact<'_>>,
+    ) -> (Option<bool>, Option<bool>) {
+        let arguments = arguments.map(|value| salts.arguments(Some(value)) == self.arguments);
+        let result = result.map(|value| {
+            let forms = match value {
+                Exact::Text(text) => forms_of_text(text),
+                other => other.claimed(),
+            };
+            let mut given = [&self.result, &self.delivered].into_iter().flatten();
+            given.any(|views| views.matching(&salts.result, &forms).is_some())
+        });
+        (arguments, result)
+    }
 }
 
 /// The salts of one receipt: with them whoever has a claim can check it.

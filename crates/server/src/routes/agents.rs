@@ -24,20 +24,20 @@ const PAGE: usize = 100;
 /// Agents looked at in one search: beyond, the page ends and says where to go on.
 const MAX_LOOKED_AT: usize = 20_000;
 
-#[derive(Deserialize, IntoParams)]
+#[derive(Default, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct Page {
     /// Ids that start with this.
     #[serde(default)]
-    prefix: String,
+    pub prefix: String,
     /// Ids, names and aliases that contain this, whatever the case.
-    search: Option<String>,
+    pub search: Option<String>,
     /// After this id: `next` of the page before.
-    after: Option<String>,
+    pub after: Option<String>,
     /// How many at most.
     #[param(minimum = 1, maximum = 1000)]
-    limit: Option<usize>,
+    pub limit: Option<usize>,
 }
 
 /// Agents, by id
@@ -58,7 +58,8 @@ pub(crate) fn page_size(asked: Option<usize>, usual: usize) -> Result<usize, Pro
     }
 }
 
-fn find(view: &dyn View, page: &Page, limit: usize) -> Result<AgentList, Problem> {
+/// A page of agents.
+pub(crate) fn find(view: &dyn View, page: &Page, limit: usize) -> Result<AgentList, Problem> {
     let wanted = page.search.as_deref().map(str::to_lowercase);
     let matches = |id: &str, row: &AgentRow| {
         wanted.as_deref().is_none_or(|wanted| {

@@ -1,21 +1,21 @@
 //! The routes. Each is described where it is written, and the description that is served is made of the same list.
 
-mod agents;
+pub(crate) mod agents;
 mod credentials;
 mod domains;
 mod events;
 mod health;
 mod keys;
 mod log;
-mod outcomes;
+pub(crate) mod outcomes;
 mod receipts;
-mod scores;
+pub(crate) mod scores;
 mod signals;
 mod sources;
 mod statements;
 mod tools;
-mod trust_signals;
-mod verify;
+pub(crate) mod trust_signals;
+pub(crate) mod verify;
 mod well_known;
 
 use std::sync::Arc;
@@ -40,7 +40,7 @@ use utoipa::{
 use utoipa_axum::{router::OpenApiRouter, routes};
 use utoipa_swagger_ui::{Config, SwaggerUi};
 
-use crate::{app::App, edge, problem::Problem};
+use crate::{app::App, edge, mcp, problem::Problem};
 
 /// The most that a page has.
 pub(crate) const MAX_PAGE: usize = 1_000;
@@ -146,6 +146,7 @@ pub(crate) fn router(app: Arc<App>, more: Router<Arc<App>>) -> Router {
         .route("/openapi.json", get(move || async move { json_bytes(doc) }))
         // OpenAPI has no parameter that spans slashes: described as /log/tile/{path}.
         .route("/log/tile/{level}/{*rest}", get(log::tile_below))
+        .merge(mcp::routes(&app))
         .merge(more)
         .merge(SwaggerUi::new("/docs").config(Config::from("/openapi.json")))
         .route("/docs.html", get(|| async { Redirect::permanent("/docs/") }))

@@ -21,6 +21,7 @@ use crate::{
     extract::{Ingest, Json, Params},
     problem::Problem,
     schema::{Accepted, Errors},
+    tokens::Bearer,
 };
 
 /// How long the curve over all agents is given again.
@@ -55,6 +56,11 @@ pub(crate) async fn report(
     Ingest(token): Ingest,
     Json(outcome): Json<Reported>,
 ) -> Result<Response, Problem> {
+    created(&record(&app, token, outcome).await?)
+}
+
+/// Records an outcome under the token's name.
+pub(crate) async fn record(app: &Arc<App>, token: Arc<Bearer>, outcome: Reported) -> Result<Accepted, Problem> {
     let admitted = app
         .work(move |app| {
             let Reported { id, agent, good, relied_at, response } = outcome;
@@ -69,7 +75,7 @@ pub(crate) async fn report(
             Ok(app.authority.record_outcome(new)?)
         })
         .await?;
-    created(&Accepted { seq: admitted.seq, known: admitted.known, remark: None })
+    Ok(Accepted { seq: admitted.seq, known: admitted.known, remark: None })
 }
 
 #[derive(Deserialize, IntoParams)]

@@ -4,6 +4,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use axum::{extract::State, response::Response};
 use credence_engine::{hcs25::output_verification::Window, reputation::stddev};
+use credence_ledger::View;
 use credence_pipeline::{
     derive, query, reputation, summaries,
     tables::{self, AgentRow},
@@ -113,15 +114,15 @@ pub(crate) async fn history(
     Params(Newest { limit }): Params<Newest>,
 ) -> Result<Response, Problem> {
     let limit = agents::page_size(limit, 50)?;
-    let shown = app
-        .read(move |_, view| {
-            let id = query::resolve(view, &agent)?;
-            let scores = query::history(view, &id, limit)?.into_iter().map(agents::recorded).collect();
-            let row: Option<AgentRow> = tables::get(view, tables::AGENTS, id.as_str())?;
-            Ok(History { agent: id.to_string(), revoked: row.is_some_and(|row| row.revoked.is_some()), scores })
-        })
-        .await?;
+    let shown = app.read(move |_, view| history_of(view, &agent, limit)).await?;
     respond(&shown)
+}
+
+pub(crate) fn history_of(view: &dyn View, agent: &str, limit: usize) -> Result<History, Problem> {
+    let id = query::resolve(view, agent)?;
+    let scores = query::history(view, &id, limit)?.into_iter().map(agents::recorded).collect();
+    let row: Option<AgentRow> = tables::get(view, tables::AGENTS, id.as_str())?;
+    Ok(History { agent: id.to_string(), revoked: row.is_some_and(|row| row.revoked.is_some()), scores })
 }
 
 #[derive(Deserialize, IntoParams)]

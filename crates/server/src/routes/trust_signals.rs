@@ -50,21 +50,33 @@ pub(crate) async fn trust_signals(
     Params(Purpose { url, context }): Params<Purpose>,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
-    // As the answer will have them: what differs in nothing else is one answer.
-    let url = answer::checked_url(&url)?.to_owned();
-    let context = answer::known_context(context.as_deref()).map(str::to_owned);
-    let asked = Asked::TrustSignals { entity, url, context };
-    let now = app.now();
-    let answer = match find(&app, &asked, now).await? {
-        Some(kept) => kept,
-        None => make(&app, &caller, asked, now).await.map_err(|problem| match problem.code {
+    let answer =
+        signed(&app, &caller, entity, &url, context.as_deref()).await.map_err(|problem| match problem.code {
             "unknown_agent" => problem.coded("entityNotFound"),
             "internal_error" => problem.coded("internalError"),
             _ => problem,
-        })?,
-    };
+        })?;
     let seconds = answer.seconds_left(app.now());
     Ok(deliver(&answer, &headers, "application/json", seconds))
+}
+
+/// The answer, kept or new: whoever asks and however, it is the same one, and recorded in the same way.
+pub(crate) async fn signed(
+    app: &Arc<App>,
+    caller: &Caller,
+    entity: String,
+    url: &str,
+    context: Option<&str>,
+) -> Result<Kept, Problem> {
+    // As the answer will have them: what differs in nothing else is one answer.
+    let url = answer::checked_url(url)?.to_owned();
+    let context = answer::known_context(context).map(str::to_owned);
+    let asked = Asked::TrustSignals { entity, url, context };
+    let now = app.now();
+    match find(app, &asked, now).await? {
+        Some(kept) => Ok(kept),
+        None => make(app, caller, asked, now).await,
+    }
 }
 
 #[derive(Deserialize, IntoParams)]

@@ -150,13 +150,17 @@ pub(crate) async fn one(
     Verify(token): Verify,
     Raw(body): Raw,
 ) -> Result<Response, Problem> {
-    let namespace = namespace(&app, &token).await?;
-    let bytes = if body.len() <= SMALL && !namespace.is_costly() {
-        judge_one(&app, &namespace, &token, &body)?
+    judged(&app, token, body).await.map(super::json_bytes)
+}
+
+/// The verdict on one trace, as JSON.
+pub(crate) async fn judged(app: &Arc<App>, token: Arc<Bearer>, body: Bytes) -> Result<Bytes, Problem> {
+    let namespace = namespace(app, &token).await?;
+    if body.len() <= SMALL && !namespace.is_costly() {
+        judge_one(app, &namespace, &token, &body)
     } else {
-        app.work(move |app| judge_one(app, &namespace, &token, &body)).await?
-    };
-    Ok(super::json_bytes(bytes))
+        app.work(move |app| judge_one(app, &namespace, &token, &body)).await
+    }
 }
 
 /// What was opened before costs nothing; the first time, files are read.
