@@ -8,7 +8,7 @@ use std::collections::HashMap;
 
 use credence_protocol::{
     SecretKey, Timestamp, Uuid,
-    receipt::{CallOutcome, Exact, Form, View, Views, forms_of_error, forms_of_text},
+    receipt::{CallOutcome, Exact, Reading, View, Views, forms_of_error, readings_of_text},
 };
 use serde::Serialize;
 use serde_json::value::RawValue;
@@ -136,7 +136,9 @@ struct Candidate {
 struct Subject<'a> {
     claim: &'a Claim,
     arguments: Option<Exact<'a>>,
-    forms: Vec<Form>,
+    readings: Vec<Reading>,
+    /// Of an error that the client put into words of its own.
+    readings_of_error: Vec<Reading>,
     /// Parts of the result, to say what differs.
     parts: Vec<(String, String)>,
 }
@@ -164,6 +166,8 @@ pub fn check(
     )?;
     candidates.sort_by_key(|one| (one.found.receipt.started_at, one.found.receipt.call));
     let gone_before = archive.kept()?.into_iter().map(|(_, _, kept)| kept.until).max();
+    // Where receipts cannot be read, nothing can be said of what has none.
+    let incomplete = gone_before.is_some() || !problems.is_empty();
     let claims: Vec<&Claim> = transcript
         .claims
         .iter()
@@ -181,7 +185,7 @@ pub fn check(
         problems,
     };
     for (subject, outcome) in subjects.iter().zip(outcomes) {
-        report.claims.push(judgement(archive, &matcher, subject, outcome, gone_before.is_some(), proofs));
+        report.claims.push(judgement(archive, &matcher, subject, outcome, incomplete, proofs));
     }
     let unclaimed = matcher.candidates.iter().filter(|one| !one.claimed);
     report.unclaimed = unclaimed.map(|one| backing(archive, &one.found)).collect();
@@ -202,18 +206,25 @@ enum Outcome {
 impl<'a> Subject<'a> {
     fn of(claim: &'a Claim) -> Self {
         let arguments = claim.arguments.as_deref().and_then(|raw| Exact::of(raw).ok());
-        let (forms, parts) = match &claim.result {
-            Said::Text(text) => (forms_of_text(text), parts_of_text(text)),
+        let (readings, parts) = match &claim.result {
+            Said::Text(text) => (readings_of_text(text), parts_of_text(text)),
             Said::Items(items) => {
                 let list = format!("[{}]", items.iter().map(|item| item.get()).collect::<Vec<_>>().join(","));
                 let result = format!("{{\"content\":{list}}}");
-                (claimed(&list), parts_of_result(&result))
+                (readings(&list), parts_of_result(&result))
             }
-            Said::Json(raw) => (claimed(raw.get()), parts_of_result(raw.get())),
-            Said::Error(raw) => (Exact::of(raw).map(|error| forms_of_error(&error)).unwrap_or_default(), Vec::new()),
+            Said::Json(raw) => (readings(raw.get()), parts_of_result(raw.get())),
+            Said::Error(raw) => {
+                let forms = Exact::of(raw).map(|error| forms_of_error(&error)).unwrap_or_default();
+                (forms.into_iter().map(|form| vec![form]).collect(), Vec::new())
+            }
             Said::Nothing => (Vec::new(), Vec::new()),
         };
-        Self { claim, arguments, forms, parts }
+        let readings_of_error = match &claim.result {
+            Said::Text(text) => without_preamble(text).map(readings_of_text).unwrap_or_default(),
+            _ => Vec::new(),
+        };
+        Self { claim, arguments, readings, readings_of_error, parts }
     }
 
     fn names(&self, tool: &str) -> bool {
@@ -225,21 +236,30 @@ impl<'a> Subject<'a> {
         self.claim.call.is_some()
             && self.claim.call == other.claim.call
             && self.claim.tool == other.claim.tool
-            && self.forms == other.forms
+            && self.readings == other.readings
             && form(self) == form(other)
     }
 }
 
 /// Whether `claimed` is how a client may call `tool`: clients put the server's name in front.
 fn names(claimed: &str, tool: &str) -> bool {
-    claimed == tool
-        || claimed
-            .strip_suffix(tool)
-            .is_some_and(|prefix| prefix.ends_with(['_', '.', '-', '/', ':']) && !tool.is_empty())
+    if claimed == tool {
+        return true;
+    }
+    // Some know letters, digits and underscores only.
+    let plain = |name: &str| name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect::<String>();
+    let (claimed, tool) = (plain(claimed), plain(tool));
+    claimed == tool || claimed.strip_suffix(&tool).is_some_and(|prefix| prefix.ends_with('_') && !tool.is_empty())
 }
 
-fn claimed(json: &str) -> Vec<Form> {
-    Exact::parse(json).map(|value| value.claimed()).unwrap_or_default()
+fn readings(json: &str) -> Vec<Reading> {
+    Exact::parse(json).map(|value| value.readings()).unwrap_or_default()
+}
+
+/// What follows `Error: ` and the like, as clients put it before a tool's own words.
+fn without_preamble(text: &str) -> Option<&str> {
+    let (before, after) = text.split_once(": ")?;
+    before.to_ascii_lowercase().contains("error").then_some(after)
 }
 
 fn parts_of_text(text: &str) -> Vec<(String, String)> {
@@ -359,7 +379,7 @@ impl Matcher<'_> {
             // Nearly empty results are alike by chance.
             if let Some(Found1::Equal(view)) = one.result(subject)
                 && (view != View::Letters || no_call)
-                && subject.forms.iter().any(|(_, form)| form.len() >= 8)
+                && subject.readings.iter().flatten().any(|(_, form)| form.len() >= 8)
             {
                 found = Some((n, view));
                 break;
@@ -393,8 +413,19 @@ impl Candidate {
     fn result(&self, subject: &Subject<'_>) -> Option<Found1> {
         let receipt = &self.found.receipt;
         let salt = &self.private.salts.result;
-        let matching = |views: &Option<Views>| views.as_ref().and_then(|views| views.matching(salt, &subject.forms));
-        if let Some(view) = matching(&receipt.result).or_else(|| matching(&receipt.delivered)) {
+        let matching =
+            |views: &Option<Views>, claim: &[Reading]| views.as_ref().and_then(|views| views.matching(salt, claim));
+        if let Some(view) = matching(&receipt.delivered, &subject.readings) {
+            return Some(Found1::Equal(view));
+        }
+        // A success told as a failure is not what happened.
+        let told_as_failure = subject.claim.is_error && receipt.outcome == CallOutcome::Result;
+        if let Some(view) = matching(&receipt.result, &subject.readings).filter(|_| !told_as_failure) {
+            return Some(Found1::Equal(view));
+        }
+        if receipt.outcome == CallOutcome::ToolError
+            && let Some(view) = matching(&receipt.result, &subject.readings_of_error)
+        {
             return Some(Found1::Equal(view));
         }
         // Clients put the failure of a call into words of their own.
@@ -485,7 +516,7 @@ fn nothing_remark(matcher: &Matcher<'_>, subject: &Subject<'_>, gone: bool, gave
         );
     }
     if gone {
-        return Some("no receipt is kept of it, and older ones were let go".to_owned());
+        return Some("no receipt of it is here, and some were let go or cannot be read".to_owned());
     }
     let tool = subject.claim.tool.as_ref()?;
     let seen = matcher.candidates.iter().any(|one| subject.names(&one.found.receipt.tool));
@@ -514,6 +545,9 @@ fn differences(one: &Candidate, parts: &Parts, subject: &Subject<'_>) -> Vec<Str
         CallOutcome::Unanswered => return vec!["the call was made and never answered".to_owned()],
         CallOutcome::ProtocolError => {
             return vec!["the call failed with an error; the claim shows a result".to_owned()];
+        }
+        CallOutcome::Result if subject.claim.is_error => {
+            return vec!["the call succeeded; the claim calls it an error".to_owned()];
         }
         CallOutcome::ToolError if !subject.claim.is_error => {
             return vec!["the tool reported an error; the claim shows something else".to_owned()];

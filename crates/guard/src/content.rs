@@ -120,9 +120,14 @@ pub fn profile(schema: &RawValue) -> Result<ToolProfile, Error> {
     Ok(profile.build()?)
 }
 
+/// The names of the signals that fired.
+pub fn fired(verdict: &Verdict) -> Vec<String> {
+    verdict.signals.iter().filter(|one| one.fired).map(|one| one.signal.name().to_owned()).collect()
+}
+
 /// Why a verdict is what it is, without a word of the result: it may be what must not be repeated.
 pub fn reasons(verdict: &Verdict) -> String {
-    let fired: Vec<&str> = verdict.signals.iter().filter(|one| one.fired).map(|one| one.signal.name()).collect();
+    let fired = fired(verdict);
     let fired = if fired.is_empty() { "no signal".to_owned() } else { fired.join(", ") };
     format!("{fired}; P(fabricated) {:.0} %", verdict.posterior * 100.0)
 }

@@ -92,7 +92,16 @@ impl Courier {
         let client = Client::builder().timeout(PATIENCE).build().map_err(|e| failed(e.to_string()))?;
         let progress = Progress { authority: route.authority.to_string(), ..Progress::default() };
         let (stop, stopped) = mpsc::channel();
-        let mut round = Round { guard, route, spool, client, progress, failures: 0, not_before: Instant::now() };
+        let mut round = Round {
+            guard,
+            route,
+            spool,
+            client,
+            progress,
+            failures: 0,
+            not_before: Instant::now(),
+            shown: std::cell::Cell::new(false),
+        };
         let thread = std::thread::Builder::new().name("courier".to_owned()).spawn(move || {
             loop {
                 let ended = stopped.recv_timeout(round.route.every) != Err(RecvTimeoutError::Timeout);
@@ -121,6 +130,8 @@ struct Round {
     progress: Progress,
     failures: u32,
     not_before: Instant,
+    /// The authority was shown this log since the start, and took it for the one it knows.
+    shown: std::cell::Cell<bool>,
 }
 
 impl Round {
@@ -135,7 +146,9 @@ impl Round {
             let quick = Client::builder().timeout(LAST_PATIENCE).build();
             self.client = quick.unwrap_or_else(|_| self.client.clone());
         }
-        let sent = self.send_summaries().and_then(|()| self.send_receipts());
+        // What one of them is refused for does not hold up the other.
+        let (summaries, receipts) = (self.send_summaries(), self.send_receipts());
+        let sent = summaries.and(receipts);
         match sent {
             Ok(()) => {
                 self.failures = 0;
@@ -182,13 +195,13 @@ impl Round {
             None => None,
         };
         let end = now();
+        let together = {
+            let tally = self.guard.tally.lock().unwrap_or_else(PoisonError::into_inner);
+            tally.together(&self.guard.settings.state, &self.guard.place.folder)
+        };
         for agent in agents {
             for window in Window::ALL {
-                let up = {
-                    let tally = self.guard.tally.lock().unwrap_or_else(PoisonError::into_inner);
-                    tally.rollup().summary(agent, window, end)
-                };
-                let Some(mut up) = up else { continue };
+                let Some(mut up) = together.summary(agent, window, end) else { continue };
                 up.summary.providers = vec![ProviderRef {
                     id: self.guard.provider().to_string(),
                     signer_address: None,
@@ -275,6 +288,7 @@ impl Round {
                 if !status.is_success() {
                     return Err(told(status, &taken));
                 }
+                self.shown.set(true);
                 size = reached;
                 next = taken["next"].as_u64().unwrap_or(next).max(next);
                 if !more {
@@ -331,7 +345,14 @@ impl Round {
                 Ok(())
             })?;
         }
-        if receipts.is_empty() && known_size >= checkpoint.size {
+        if known_size > checkpoint.size || next > checkpoint.size {
+            return Err(Error::Receipts(format!(
+                "the authority knows {known_size} entries of the log '{log}', and here are {}: another guard signs under the same \
+                 provider and name (choose another --name or --provider), or receipts are gone here",
+                checkpoint.size
+            )));
+        }
+        if receipts.is_empty() && known_size == checkpoint.size && self.shown.get() {
             return Ok(None);
         }
         let body = json!({

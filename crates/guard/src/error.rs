@@ -6,7 +6,7 @@ use std::path::PathBuf;
 pub enum Error {
     /// A file or folder.
     #[error("{path}: {1}", path = .0.display())]
-    Io(PathBuf, #[source] std::io::Error),
+    Io(PathBuf, std::io::Error),
     /// A server's name that cannot be part of a path.
     #[error("'{0}' cannot be a server's name: letters, digits, '.', '_' and '-', at most 64 of them, not '.' first")]
     Name(String),
@@ -31,12 +31,12 @@ pub enum Error {
     #[error(transparent)]
     Verify(#[from] credence_verify::Error),
     /// The server could not be run.
-    #[error("cannot run '{command}': {source}")]
+    #[error("cannot run '{command}': {why}")]
     Spawn {
         /// The command.
         command: String,
         /// Why.
-        source: std::io::Error,
+        why: std::io::Error,
     },
     /// Anything about the receipts that people have to look at.
     #[error("{0}")]

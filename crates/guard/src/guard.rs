@@ -23,7 +23,7 @@ use crate::{
     Error, content, deliver,
     folder::{self, Place},
     injection,
-    receipts::{CanaryRecord, NewReceipt, Parts, Private, Recorder, origin},
+    receipts::{CanaryRecord, NewReceipt, Parts, Private, Recorder, now, origin},
     rollup::Tally,
     settings::{GuardMode, Settings},
     warn,
@@ -115,6 +115,9 @@ struct Said<'a> {
     verdict: Option<ReceiptVerdict>,
     #[serde(skip_serializing_if = "Option::is_none")]
     posterior: Option<f64>,
+    /// The signals that fired.
+    #[serde(skip_serializing_if = "<[String]>::is_empty")]
+    signals: &'a [String],
     #[serde(skip_serializing_if = "Option::is_none")]
     receipt: Option<Uuid>,
     mode: &'static str,
@@ -246,6 +249,7 @@ impl Guard {
             arguments,
             result,
             delivered: None,
+            signals: verdict.as_ref().map(content::fired).unwrap_or_default(),
             verdict: verdict.as_ref().map(|verdict| word(verdict.decision)),
             posterior: verdict.as_ref().map(|verdict| verdict.posterior),
             unjudged: unjudged.clone(),
@@ -303,6 +307,7 @@ impl Guard {
         let said = Said {
             verdict: receipt.verdict,
             posterior: receipt.posterior,
+            signals: &receipt.signals,
             receipt: no_receipt.is_none().then_some(receipt.call),
             mode: mode.name(),
             unjudged: receipt.unjudged.as_deref(),
@@ -359,7 +364,15 @@ impl Guard {
             return None;
         }
         let outcome = match &self.recorder {
-            Some(recorder) => recorder.record(judged.iter().map(|(judged, _)| &judged.new)),
+            Some(recorder) => {
+                // Written and counted under one lock: a count that is kept reaches exactly as far as it says.
+                let mut tally = self.tally.lock().unwrap_or_else(PoisonError::into_inner);
+                let written = recorder.record(judged.iter().map(|(judged, _)| &judged.new));
+                if written.is_ok() {
+                    judged.iter().for_each(|(judged, _)| tally.add(&judged.new.receipt));
+                }
+                written
+            }
             None => Err(Error::Receipts("the receipts could not be opened".to_owned())),
         };
         self.counts.calls.fetch_add(judged.len() as u64, Relaxed);
@@ -372,13 +385,8 @@ impl Guard {
         Some(why)
     }
 
-    /// What is left to do once the client has its answer: counts, and canaries.
+    /// What is left to do once the client has its answer: parts, and canaries.
     pub fn after(&self, judged: &[(Judged, Answer<'_>)]) {
-        let mut tally = self.tally.lock().unwrap_or_else(PoisonError::into_inner);
-        for (judged, _) in judged {
-            tally.add(&judged.new.receipt);
-        }
-        drop(tally);
         let mut canaries = Vec::new();
         for (judged, _) in judged.iter().filter(|(judged, _)| judged.verdict == Some(Decision::Accept)) {
             match self.canary(judged) {
@@ -399,10 +407,13 @@ impl Guard {
     /// Writes what could wait. What is lost of it, if the process is killed, is which part of a claim differs.
     fn catch_up(&self) {
         let Later { parts, canaries } = std::mem::take(&mut *self.later.lock().unwrap_or_else(PoisonError::into_inner));
-        if let Some(recorder) = self.recorder.as_ref().filter(|_| !parts.is_empty() || !canaries.is_empty())
-            && let Err(error) = recorder.afterwards(parts, &canaries)
-        {
-            warn(&format!("what differs will not be told of some calls: {error}"));
+        let Some(recorder) = self.recorder.as_ref().filter(|_| !parts.is_empty() || !canaries.is_empty()) else {
+            return;
+        };
+        let mut tally = self.tally.lock().unwrap_or_else(PoisonError::into_inner);
+        match recorder.afterwards(parts, &canaries) {
+            Ok(()) => canaries.iter().for_each(|canary| tally.add_canary(canary, now())),
+            Err(error) => warn(&format!("what differs will not be told of some calls: {error}")),
         }
     }
 
@@ -432,7 +443,6 @@ impl Guard {
             fabrication: made.fabrication.name().to_owned(),
             caught: made.verdict.decision != Decision::Accept,
         };
-        self.tally.lock().unwrap_or_else(PoisonError::into_inner).add_canary(&canary, receipt.started_at);
         Ok(Some(canary))
     }
 

@@ -17,6 +17,7 @@ use crate::{
     receipts::{
         CanaryRecord, Kept, PARTS, PRIVATE, Parts, Private, SegmentRecord, kept, open_segment, origin, segments, visit,
     },
+    rollup::Tally,
 };
 
 /// How long a receipt may wait for the checkpoint over it.
@@ -269,7 +270,29 @@ impl Source {
                 Err(error) => findings.push(format!("{here}: {error}")),
             }
         }
+        self.audit_reach(&mut findings)?;
         Ok((receipts, findings))
+    }
+
+    /// What was counted must still be there, or be among what was let go.
+    fn audit_reach(&self, findings: &mut Vec<String>) -> Result<(), Error> {
+        let place = self.folder.parent().unwrap_or(&self.folder);
+        let Some((segment, entries)) = Tally::reach_of(place) else { return Ok(()) };
+        let there = segments(&self.folder)?;
+        for number in 1..=segment {
+            if !there.iter().any(|(one, _)| *one == number) {
+                findings.push(format!("{}: segment {number} is gone, and nothing was kept of it", self.name()));
+            }
+        }
+        if there.contains(&(segment, true)) {
+            let ledger = open_segment(&self.folder, segment, &self.origin, &self.key, false)?;
+            let size = ledger.view()?.size()?;
+            if size < entries {
+                findings
+                    .push(format!("{}, segment {segment}: {size} entries, and {entries} were counted", self.name()));
+            }
+        }
+        Ok(())
     }
 
     fn audit_segment(

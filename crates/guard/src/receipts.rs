@@ -160,6 +160,20 @@ impl Recorder {
         }
     }
 
+    /// The numbers of the segments that are there, in order.
+    pub fn segments(&self) -> Result<Vec<u64>, Error> {
+        Ok(segments(&self.folder)?.into_iter().filter(|(_, there)| *there).map(|(number, _)| number).collect())
+    }
+
+    /// A segment, to read.
+    pub fn segment(&self, number: u64) -> Result<Arc<SqliteLedger>, Error> {
+        let (current, ledger) = self.current();
+        if number == current {
+            return Ok(ledger);
+        }
+        Ok(Arc::new(open_segment(&self.folder, number, &self.origin, &self.key.public(), true)?))
+    }
+
     /// The segment that is written to: its number and ledger.
     pub fn current(&self) -> (u64, Arc<SqliteLedger>) {
         let current = self.current.lock().unwrap_or_else(PoisonError::into_inner);

@@ -45,25 +45,49 @@ impl Tally {
         };
         tally.rollup = std::mem::take(&mut tally.rollup).restored(Limits::default());
         let Some(recorder) = recorder else { return Ok(tally) };
-        let (number, ledger) = recorder.current();
-        let from = match tally.reach {
-            (segment, entries) if segment == number => entries,
-            _ => 0,
-        };
-        let view = ledger.view()?;
-        visit(&*view, from, &mut |seq, _, entry| {
-            match entry.kind {
-                Kind::Receipt => tally.add(&entry.record(seq)?),
-                Kind::Canary => tally.add_canary(&entry.record(seq)?, entry.recorded_at),
-                _ => {}
-            }
-            Ok(())
-        })?;
-        tally.reach = (number, view.size()?);
+        // What came after the count was kept, in whichever segment.
+        let (segment, entries) = tally.reach;
+        for number in recorder.segments()?.into_iter().filter(|number| *number >= segment) {
+            let ledger = recorder.segment(number)?;
+            let view = ledger.view()?;
+            let from = if number == segment { entries } else { 0 };
+            visit(&*view, from, &mut |seq, _, entry| {
+                match entry.kind {
+                    Kind::Receipt => tally.add(&entry.record(seq)?),
+                    Kind::Canary => tally.add_canary(&entry.record(seq)?, entry.recorded_at),
+                    _ => {}
+                }
+                Ok(())
+            })?;
+            tally.reach = (number, view.size()?);
+        }
         Ok(tally)
     }
 
-    /// Keeps it. What it reaches is everything that was written: callers count right after they write.
+    /// How far the count in a guard's folder reaches: the segment, and entries of it.
+    pub fn reach_of(folder: &Path) -> Option<(u64, u64)> {
+        let kept: Tally = serde_json::from_slice(&std::fs::read(folder.join(FILE)).ok()?).ok()?;
+        Some(kept.reach)
+    }
+
+    /// What is counted, with what the other guards in `state` have counted: one provider reports once.
+    pub fn together(&self, state: &Path, own: &Path) -> Rollup {
+        let copy = serde_json::to_value(&self.rollup).and_then(serde_json::from_value::<Rollup>);
+        let mut all = copy.unwrap_or_default().restored(Limits::default());
+        for (_, _, folder) in folder::all(state).unwrap_or_default() {
+            if folder == own {
+                continue;
+            }
+            let other =
+                std::fs::read(folder.join(FILE)).ok().and_then(|bytes| serde_json::from_slice::<Tally>(&bytes).ok());
+            if let Some(other) = other {
+                all.absorb(&other.rollup.restored(Limits::default()));
+            }
+        }
+        all
+    }
+
+    /// Keeps it. What it reaches is everything that was written: whoever writes counts under the same lock.
     pub fn save(&self, folder: &Path, recorder: Option<&Recorder>) -> Result<(), Error> {
         let Some(recorder) = recorder else { return Ok(()) };
         let (number, ledger) = recorder.current();
@@ -108,11 +132,6 @@ impl Tally {
     /// Those agents have to be reported again.
     pub fn changed_again(&mut self, agents: BTreeSet<String>) {
         self.changed.extend(agents);
-    }
-
-    /// What is counted.
-    pub fn rollup(&self) -> &Rollup {
-        &self.rollup
     }
 }
 

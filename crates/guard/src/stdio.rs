@@ -56,7 +56,7 @@ pub fn run(guard: &Arc<Guard>, command: &str, args: &[String]) -> Result<i32, Er
         // A group of its own, so that what the server starts ends with it.
         .process_group(0)
         .spawn();
-    let mut child = spawned.map_err(|source| Error::Spawn { command: command.to_owned(), source })?;
+    let mut child = spawned.map_err(|why| Error::Spawn { command: command.to_owned(), why })?;
     let (Some(to_server), Some(of_server)) = (child.stdin.take(), child.stdout.take()) else {
         return Err(Error::Receipts("the server has no standard input or output".to_owned()));
     };
@@ -279,10 +279,12 @@ impl Between<'_> {
         if self.guard.record(&mut batch).is_none() {
             self.guard.after(&batch);
         }
-        let text = format!("[credence] {ended}; whether the call took effect is not known: do not blindly retry it");
+        let of_call = format!("[credence] {ended}; whether the call took effect is not known: do not blindly retry it");
+        let of_other = format!("[credence] {ended}");
+        let calls = batch.iter().map(|(judged, _)| (judged.id(), &of_call));
         let mut out = String::new();
-        for id in batch.iter().map(|(judged, _)| judged.id()).chain(others.iter().map(String::as_str)) {
-            out += &error_answer(id, &text);
+        for (id, text) in calls.chain(others.iter().map(|id| (id.as_str(), &of_other))) {
+            out += &error_answer(id, text);
             out.push('\n');
         }
         self.to_client.push(out.as_bytes());

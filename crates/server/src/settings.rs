@@ -171,6 +171,10 @@ impl Settings {
         }
         for (name, text) in environment {
             let Some(key) = name.strip_prefix("CREDENCE_").map(str::to_lowercase) else { continue };
+            // A guard in the same environment has its own.
+            if key.starts_with("guard_") {
+                continue;
+            }
             if OTHER_VARIABLES.contains(&name.as_str()) {
                 continue;
             }
@@ -273,7 +277,9 @@ mod tests {
         assert!(told(merge("max_in_flight = 0", &[], &[])).contains("at least 1"));
         assert!(told(merge("", &[("CREDENCE_PUBLIC_URL", "trust.example")], &[])).contains("https://trust.example"));
         assert!(told(merge("verify_mode = \"clever\"", &[], &[])).contains("adaptive"));
-        assert!(merge("", &[("CREDENCE_DATA", "x"), ("CREDENCE_TOKEN", "y")], &[]).is_ok());
+        assert!(
+            merge("", &[("CREDENCE_DATA", "x"), ("CREDENCE_TOKEN", "y"), ("CREDENCE_GUARD_STATE", "z")], &[]).is_ok()
+        );
     }
 
     #[test]

@@ -18,7 +18,7 @@ use sha2::{Digest, Sha256};
 use uuid::Uuid;
 
 pub use exact::Exact;
-pub use views::{Form, View, Views, forms_of_error, forms_of_result, forms_of_text};
+pub use views::{Form, Reading, View, Views, forms_of_error, forms_of_result, readings_of_text};
 
 use crate::{Canonical, EntityId, Error, Timestamp, strict::present};
 
@@ -171,6 +171,9 @@ pub struct Receipt {
     /// In which session.
     #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
     pub session: Option<String>,
+    /// The signals that fired.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub signals: Vec<String>,
     /// What was at stake.
     #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
     pub stake: Option<ReceiptStake>,
@@ -208,12 +211,12 @@ impl Receipt {
     ) -> (Option<bool>, Option<bool>) {
         let arguments = arguments.map(|value| salts.arguments(Some(value)) == self.arguments);
         let result = result.map(|value| {
-            let forms = match value {
-                Exact::Text(text) => forms_of_text(text),
-                other => other.claimed(),
+            let readings = match value {
+                Exact::Text(text) => readings_of_text(text),
+                other => other.readings(),
             };
             let mut given = [&self.result, &self.delivered].into_iter().flatten();
-            given.any(|views| views.matching(&salts.result, &forms).is_some())
+            given.any(|views| views.matching(&salts.result, &readings).is_some())
         });
         (arguments, result)
     }
@@ -291,7 +294,8 @@ mod tests {
             let receipt = Receipt {
                 agent: Some(EntityId::new("a").unwrap()), arguments: salts.arguments(None), call: Uuid::now_v7(), client: None,
                 content_injection: None, delivered: None, execution_ms, outcome: CallOutcome::ToolError, posterior,
-                request: Some("\"1\"".to_owned()), result: Views::commit(&salts.result, &forms), server: "s".to_owned(), session,
+                request: Some("\"1\"".to_owned()), result: Views::commit(&salts.result, &readings), server: "s".to_owned(), session,
+                signals: vec!["a".to_owned()],
                 stake: Some(ReceiptStake::High), started_at: "2026-11-16T09:00:00.123456Z".parse().unwrap(), tool,
                 unjudged: None, verdict: Some(ReceiptVerdict::Flag),
             };

@@ -91,16 +91,18 @@ impl Views {
         }
     }
 
-    /// The first of `forms` that these commitments are to, in the order whole, content, structured, text, letters.
-    pub fn matching(&self, salt: &Salt, forms: &[Form]) -> Option<View> {
-        const ORDER: [View; 5] = [View::Whole, View::Content, View::Structured, View::Text, View::Letters];
-        ORDER.into_iter().find(|view| {
-            self.get(*view).is_some_and(|commitment| {
-                forms.iter().any(|(one, form)| one == view && salt.commit(view.name(), form) == commitment)
-            })
-        })
+    /// The first way to read a claim of which every part is committed to; gives its weakest view.
+    pub fn matching(&self, salt: &Salt, claim: &[Reading]) -> Option<View> {
+        let held = |(view, form): &Form| self.get(*view).is_some_and(|one| salt.commit(view.name(), form) == one);
+        let whole = claim.iter().find(|reading| !reading.is_empty() && reading.iter().all(held))?;
+        let weakest = [View::Letters, View::Text, View::Structured, View::Content];
+        let weakest = weakest.into_iter().find(|view| whole.iter().any(|(one, _)| one == view));
+        Some(weakest.unwrap_or(View::Whole))
     }
 }
+
+/// One way to read what a transcript claims came back: all of these views have to be those of the result.
+pub type Reading = Vec<Form>;
 
 /// The views of a tool's result (an MCP `CallToolResult`).
 pub fn forms_of_result(result: &Exact<'_>) -> Vec<Form> {
@@ -138,38 +140,56 @@ fn forms_of_items(items: &[Exact<'_>]) -> Vec<Form> {
     forms
 }
 
-/// The views of what a transcript holds in place of a result: text, perhaps with JSON in it.
-pub fn forms_of_text(text: &str) -> Vec<Form> {
-    let mut forms = text_forms(text);
-    let Ok(value) = Exact::parse(text.trim()) else { return forms };
-    forms.extend(forms_of_claim(&value));
-    forms
+/// What a transcript holds in place of a result, as text: that text, or the JSON in it.
+pub fn readings_of_text(text: &str) -> Vec<Reading> {
+    let mut readings = readings_of_plain(text);
+    if let Ok(value) = Exact::parse(text.trim()) {
+        readings.extend(value.readings());
+    }
+    readings
 }
 
-/// The views of what a transcript holds in place of a result, as JSON: a whole result, content items, one of them, or a value.
-fn forms_of_claim(value: &Exact<'_>) -> Vec<Form> {
-    let mut forms = vec![(View::Structured, value.canonical())];
-    match value {
-        Exact::Object(_) if matches!(value.get("content"), Some(Exact::List(_))) => {
-            forms.extend(forms_of_result(value).into_iter().filter(|(view, _)| *view != View::Structured));
-            // What a client adds of its own beside the structured content is no part of it.
-            forms.extend(value.get("structuredContent").map(|one| (View::Structured, one.canonical())));
-        }
-        Exact::Object(_) if value.get("type").is_some() && text_of(value).is_some() => {
-            forms.extend(forms_of_items(std::slice::from_ref(value)));
-        }
-        Exact::List(items) => forms.extend(forms_of_items(items)),
-        Exact::Text(text) => forms.extend(text_forms(text)),
-        _ => {}
-    }
-    forms
+fn readings_of_plain(text: &str) -> Vec<Reading> {
+    text_forms(text).into_iter().map(|form| vec![form]).collect()
 }
 
 impl Exact<'_> {
-    /// The views of this value as what a transcript claims came back.
-    pub fn claimed(&self) -> Vec<Form> {
-        forms_of_claim(self)
+    /// The ways to read this value as what a transcript claims came back: a whole result, content items, one of them, or a
+    /// value. Where there is more than text in it, the text alone does not stand for it.
+    pub fn readings(&self) -> Vec<Reading> {
+        let mut readings = Vec::new();
+        match self {
+            Exact::Object(_) if matches!(self.get("content"), Some(Exact::List(_))) => {
+                readings.push(vec![(View::Whole, cleaned(self, true))]);
+                let structured = self.get("structuredContent").filter(|one| !one.is_null());
+                let structured = structured.map(|one| (View::Structured, one.canonical()));
+                let Some(Exact::List(items)) = self.get("content") else { return readings };
+                readings.extend(readings_of_items(items).into_iter().map(|mut reading| {
+                    reading.extend(structured.clone());
+                    reading
+                }));
+            }
+            Exact::Object(_) if self.get("type").is_some() && text_of(self).is_some() => {
+                readings.extend(readings_of_items(std::slice::from_ref(self)));
+            }
+            Exact::List(items) => readings.extend(readings_of_items(items)),
+            Exact::Text(text) => readings.extend(readings_of_plain(text)),
+            _ => {}
+        }
+        readings.push(vec![(View::Structured, self.canonical())]);
+        readings
     }
+}
+
+fn readings_of_items(items: &[Exact<'_>]) -> Vec<Reading> {
+    let mut content = String::new();
+    write_items(items, &mut content);
+    let mut readings = vec![vec![(View::Content, content)]];
+    if !items.is_empty() && items.iter().all(|item| text_of(item).is_some()) {
+        let texts: Vec<&str> = items.iter().filter_map(text_of).collect();
+        readings.extend(readings_of_plain(&texts.join("\n")));
+    }
+    readings
 }
 
 fn text_forms(text: &str) -> Vec<Form> {
@@ -262,7 +282,7 @@ mod tests {
     #[test]
     fn what_frameworks_make_of_a_result_is_recognised() {
         let (salt, views) = views(RESULT);
-        let claimed = |text: &str| views.matching(&salt, &forms_of_text(text));
+        let claimed = |text: &str| views.matching(&salt, &readings_of_text(text));
         let dumped = r#"{"meta":null,"content":[{"type":"text","text":"{\"t\":18}","annotations":null,"meta":null},
             {"type":"text","text":"second\n"}],"structuredContent":{"t":18},"isError":false}"#;
         assert_eq!(claimed(dumped), Some(View::Whole));
@@ -273,6 +293,9 @@ mod tests {
         assert_eq!(claimed("{\"t\": 18.0}"), Some(View::Structured));
         assert_eq!(claimed("{\"t\":18}\nsecond"), Some(View::Text));
         assert_eq!(claimed("{\"t\":18}second"), Some(View::Letters));
+        // The text of one and the value of another.
+        let mixed = r#"{"content":[{"type":"text","text":"something else"}],"structuredContent":{"t":18}}"#;
+        assert_eq!(claimed(mixed), None);
         for altered in ["{\"t\":19}", "{\"t\":18}\nthird", "", "{\"t\":18,\"u\":1}"] {
             assert_eq!(claimed(altered), None, "{altered}");
         }
@@ -281,15 +304,25 @@ mod tests {
     #[test]
     fn a_lone_json_text_is_a_value_too() {
         let (salt, views) = views(r#"{"content":[{"type":"text","text":"{\"id\": 12345678901234567890}"}]}"#);
-        assert_eq!(views.matching(&salt, &forms_of_text(r#"{"id":12345678901234567890}"#)), Some(View::Structured));
-        assert_eq!(views.matching(&salt, &forms_of_text(r#"{"id":12345678901234567168}"#)), None);
+        assert_eq!(views.matching(&salt, &readings_of_text(r#"{"id":12345678901234567890}"#)), Some(View::Structured));
+        assert_eq!(views.matching(&salt, &readings_of_text(r#"{"id":12345678901234567168}"#)), None);
     }
 
     #[test]
     fn images_are_the_same_in_both_shapes() {
         let (salt, views) = views(r#"{"content":[{"type":"image","data":"AAAA","mimeType":"image/png"}]}"#);
         let claim = r#"[{"type":"image","source":{"type":"base64","media_type":"image/png","data":"AAAA"},"cache_control":{"type":"ephemeral"}}]"#;
-        assert_eq!(views.matching(&salt, &forms_of_text(claim)), Some(View::Content));
-        assert_eq!(views.matching(&salt, &forms_of_text(&claim.replace("AAAA", "AAAB"))), None);
+        assert_eq!(views.matching(&salt, &readings_of_text(claim)), Some(View::Content));
+        assert_eq!(views.matching(&salt, &readings_of_text(&claim.replace("AAAA", "AAAB"))), None);
+    }
+
+    #[test]
+    fn text_does_not_stand_for_an_image_beside_it() {
+        let (salt, views) = views(
+            r#"{"content":[{"type":"text","text":"a picture"},{"type":"image","data":"AAAA","mimeType":"image/png"}]}"#,
+        );
+        let claim = r#"[{"type":"text","text":"a picture"},{"type":"image","data":"BBBB","mimeType":"image/png"}]"#;
+        assert_eq!(views.matching(&salt, &readings_of_text(claim)), None);
+        assert_eq!(views.matching(&salt, &readings_of_text(&claim.replace("BBBB", "AAAA"))), Some(View::Content));
     }
 }

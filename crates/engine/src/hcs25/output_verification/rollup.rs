@@ -214,6 +214,22 @@ impl Rollup {
         self.bound();
     }
 
+    /// Adds what another has counted: several that verify under one name report together.
+    pub fn absorb(&mut self, other: &Rollup) {
+        for (agent, counted) in &other.agents {
+            for theirs in &counted.hours {
+                let Ok(at) = Timestamp::from_micros(theirs.hour.saturating_mul(HOUR_MICROS)) else { continue };
+                let Some(hour) = self.hour(agent, at) else { continue };
+                for (cell, more) in hour.cells.iter_mut().zip(theirs.cells) {
+                    *cell = cell.join(more);
+                }
+                hour.canaries.0 = hour.canaries.0.saturating_add(theirs.canaries.0);
+                hour.canaries.1 = hour.canaries.1.saturating_add(theirs.canaries.1);
+            }
+        }
+        self.bound();
+    }
+
     fn hour(&mut self, agent: &str, at: Timestamp) -> Option<&mut Hour> {
         let newest = self.newest.map_or(at, |newest| newest.max(at));
         self.newest = Some(newest);
@@ -385,6 +401,28 @@ mod tests {
         assert_eq!((stakes.counts(), stakes.low), ((4, 2), None));
         assert_eq!(stakes.high.unwrap().allow_rate, Some(0.5));
         assert_eq!(stakes.medium.unwrap().checks, 2, "those without a stake");
+    }
+
+    #[test]
+    fn several_count_as_one() {
+        let (mut whole, mut one, mut other) = (Rollup::default(), Rollup::default(), Rollup::default());
+        for n in 0..40 {
+            let check = check(if n % 5 == 0 { Verdict::Block } else { Verdict::Allow }, 0.2, None, n);
+            whole.add("a", check);
+            if n % 2 == 0 { one.add("a", check) } else { other.add("a", check) }
+        }
+        other.add_canary("a", true, at(3));
+        whole.add_canary("a", true, at(3));
+        one.absorb(&other);
+        let (one, whole) = (
+            one.summary("a", Window::Week, at(39)).unwrap().summary,
+            whole.summary("a", Window::Week, at(39)).unwrap().summary,
+        );
+        assert_eq!(
+            (one.total_checks, one.block_rate, one.canaries),
+            (whole.total_checks, whole.block_rate, whole.canaries)
+        );
+        assert!((one.avg_confidence - whole.avg_confidence).abs() < 1e-12);
     }
 
     #[test]
