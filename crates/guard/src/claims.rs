@@ -7,11 +7,10 @@
 use std::collections::HashMap;
 
 use credence_protocol::{
-    SecretKey, Timestamp, Uuid,
-    receipt::{CallOutcome, Exact, Reading, View, Views, forms_of_error, readings_of_text},
+    EntityId, SecretKey, Timestamp, Uuid,
+    receipt::{CallOutcome, Exact, Reading, Receipt, View, Views, forms_of_error, readings_of_text},
 };
 use serde::Serialize;
-use serde_json::value::RawValue;
 
 use crate::{
     Error,
@@ -32,6 +31,8 @@ const MAX_DIFFERENCES: usize = 8;
 pub enum Status {
     /// The call happened, and gave this.
     Executed,
+    /// The call happened and failed, as is claimed; how clients put that into words is not compared.
+    Failed,
     /// The call happened, and the claim says something else of it.
     Altered,
     /// No call that happened is behind it.
@@ -57,6 +58,12 @@ pub struct Backing {
     pub guard: String,
     /// The tool, as the guard knows it.
     pub tool: String,
+    /// The agent that called, as the guard knows it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub agent: Option<EntityId>,
+    /// In which session.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub session: Option<String>,
     /// The log and the entry.
     pub log: String,
     /// The entry in that log.
@@ -136,6 +143,8 @@ struct Candidate {
 struct Subject<'a> {
     claim: &'a Claim,
     arguments: Option<Exact<'a>>,
+    /// There are arguments, and two readers may read them differently.
+    unreadable: bool,
     readings: Vec<Reading>,
     /// Of an error that the client put into words of its own.
     readings_of_error: Vec<Reading>,
@@ -152,26 +161,37 @@ pub fn check(
     ignored: &[String],
     proofs: bool,
 ) -> Result<Report, Error> {
-    let mut problems = Vec::new();
+    let (mut problems, mut without_salts) = (Vec::new(), Vec::new());
     let mut candidates = Vec::new();
     archive.visit(
         filter,
         &mut |found, private| {
-            if let Some(private) = private {
-                candidates.push(Candidate { found, private, claimed: false });
+            match private {
+                Some(private) => candidates.push(Candidate { found, private, claimed: false }),
+                None => without_salts.push(found.receipt.call),
             }
             Ok(())
         },
         &mut |problem| problems.push(problem),
     )?;
+    if let Some(call) = without_salts.first() {
+        problems.push(format!("the salts of {} receipts are gone, the first that of call {call}", without_salts.len()));
+    }
     candidates.sort_by_key(|one| (one.found.receipt.started_at, one.found.receipt.call));
-    let gone_before = archive.kept()?.into_iter().map(|(_, _, kept)| kept.until).max();
+    // Only what the filter would have taken.
+    let gone = archive.kept()?.into_iter().filter(|(source, _, kept)| {
+        filter.server.as_ref().is_none_or(|server| *server == archive.sources[*source].server)
+            && filter.since.is_none_or(|since| since <= kept.until)
+    });
+    let gone_before = gone.map(|(_, _, kept)| kept.until).max();
     // Where receipts cannot be read, nothing can be said of what has none.
     let incomplete = gone_before.is_some() || !problems.is_empty();
     let claims: Vec<&Claim> = transcript
         .claims
         .iter()
-        .filter(|claim| !claim.tool.as_ref().is_some_and(|tool| ignored.iter().any(|name| names(tool, name))))
+        .filter(|claim| {
+            !claim.tool.as_ref().is_some_and(|tool| ignored.iter().any(|name| named(tool, name, "") != Named::Other))
+        })
         .collect();
     let subjects: Vec<Subject<'_>> = claims.iter().map(|claim| Subject::of(claim)).collect();
     let mut matcher = Matcher { candidates, comparisons: 0, by_print: HashMap::new(), key };
@@ -198,6 +218,7 @@ enum Outcome {
     Failed(usize),
     OtherResult(usize),
     OtherArguments(usize),
+    OtherName(usize),
     Repeated,
     NoResult,
     Nothing { gave_up: bool },
@@ -206,6 +227,7 @@ enum Outcome {
 impl<'a> Subject<'a> {
     fn of(claim: &'a Claim) -> Self {
         let arguments = claim.arguments.as_deref().and_then(|raw| Exact::of(raw).ok());
+        let unreadable = claim.arguments.is_some() && arguments.is_none();
         let (readings, parts) = match &claim.result {
             Said::Text(text) => (readings_of_text(text), parts_of_text(text)),
             Said::Items(items) => {
@@ -221,14 +243,19 @@ impl<'a> Subject<'a> {
             Said::Nothing => (Vec::new(), Vec::new()),
         };
         let readings_of_error = match &claim.result {
-            Said::Text(text) => without_preamble(text).map(readings_of_text).unwrap_or_default(),
+            Said::Text(text) => without_preamble(text).into_iter().flat_map(readings_of_text).collect(),
             _ => Vec::new(),
         };
-        Self { claim, arguments, readings, readings_of_error, parts }
+        Self { claim, arguments, unreadable, readings, readings_of_error, parts }
     }
 
-    fn names(&self, tool: &str) -> bool {
-        self.claim.tool.as_ref().is_none_or(|claimed| names(claimed, tool))
+    fn named(&self, receipt: &Receipt) -> Named {
+        let tool = self.claim.tool.as_ref();
+        tool.map_or(Named::Same, |claimed| named(claimed, &receipt.tool, &receipt.server))
+    }
+
+    fn names(&self, receipt: &Receipt) -> bool {
+        self.named(receipt) == Named::Same
     }
 
     fn same(&self, other: &Subject<'_>) -> bool {
@@ -241,15 +268,34 @@ impl<'a> Subject<'a> {
     }
 }
 
-/// Whether `claimed` is how a client may call `tool`: clients put the server's name in front.
-fn names(claimed: &str, tool: &str) -> bool {
+/// How a claimed name compares with a tool's.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Named {
+    /// Another tool.
+    Other,
+    /// A longer name, which is not that of the server and the tool.
+    Longer,
+    /// The tool, as clients may call it.
+    Same,
+}
+
+/// Clients put the server's name in front, and some know letters, digits and underscores only.
+fn named(claimed: &str, tool: &str, server: &str) -> Named {
     if claimed == tool {
-        return true;
+        return Named::Same;
     }
-    // Some know letters, digits and underscores only.
-    let plain = |name: &str| name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect::<String>();
-    let (claimed, tool) = (plain(claimed), plain(tool));
-    claimed == tool || claimed.strip_suffix(&tool).is_some_and(|prefix| prefix.ends_with('_') && !tool.is_empty())
+    let plain = |name: &str| {
+        name.chars().map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '_' }).collect::<String>()
+    };
+    let (claimed, tool, server) = (plain(claimed), plain(tool), plain(server));
+    match claimed.strip_suffix(&tool) {
+        Some("") => Named::Same,
+        Some(prefix) if !tool.is_empty() && prefix.ends_with('_') => {
+            let of_server = prefix.starts_with("mcp_") || prefix.trim_matches('_') == server;
+            if of_server { Named::Same } else { Named::Longer }
+        }
+        _ => Named::Other,
+    }
 }
 
 fn readings(json: &str) -> Vec<Reading> {
@@ -257,9 +303,11 @@ fn readings(json: &str) -> Vec<Reading> {
 }
 
 /// What follows `Error: ` and the like, as clients put it before a tool's own words.
-fn without_preamble(text: &str) -> Option<&str> {
-    let (before, after) = text.split_once(": ")?;
-    before.to_ascii_lowercase().contains("error").then_some(after)
+fn without_preamble(text: &str) -> Vec<&str> {
+    const PREAMBLES: usize = 4;
+    let speaks_of_errors = |before: &str| before.to_ascii_lowercase().contains("error");
+    let cuts = text.match_indices(": ").take(PREAMBLES).filter(|(at, _)| speaks_of_errors(&text[..*at]));
+    cuts.map(|(at, cut)| &text[at + cut.len()..]).collect()
 }
 
 fn parts_of_text(text: &str) -> Vec<(String, String)> {
@@ -296,7 +344,8 @@ impl Matcher<'_> {
                 outcomes[n] = Some(Outcome::NoResult);
                 continue;
             }
-            if let Some(call) = subject.claim.call.as_deref() {
+            // JSON-RPC counts from the beginning in every session: the same number is not the same call.
+            if let Some(call) = subject.claim.call.as_deref().filter(|call| call.parse::<f64>().is_err()) {
                 let earlier = seen.entry(call).or_default();
                 if earlier.iter().any(|first| subjects[*first].same(subject)) {
                     outcomes[n] = Some(Outcome::Repeated);
@@ -305,8 +354,8 @@ impl Matcher<'_> {
                 earlier.push(n);
             }
         }
-        let steps: [fn(&mut Self, &Subject<'_>) -> Option<Outcome>; 4] =
-            [Self::by_receipt, Self::by_everything, Self::by_arguments, Self::by_result];
+        let steps: [fn(&mut Self, &Subject<'_>) -> Option<Outcome>; 5] =
+            [Self::by_receipt, Self::by_everything, Self::by_arguments, Self::by_result, Self::by_longer_name];
         for step in steps {
             for (subject, outcome) in subjects.iter().zip(&mut outcomes) {
                 if outcome.is_none() {
@@ -326,7 +375,7 @@ impl Matcher<'_> {
     fn by_receipt(&mut self, subject: &Subject<'_>) -> Option<Outcome> {
         let call: Uuid = subject.claim.receipt.as_deref()?.parse().ok()?;
         let n = self.candidates.iter().position(|one| !one.claimed && one.found.receipt.call == call)?;
-        if !subject.names(&self.candidates[n].found.receipt.tool) {
+        if !subject.names(&self.candidates[n].found.receipt) {
             return None;
         }
         let outcome = match (self.candidates[n].arguments_match(subject), self.candidates[n].result(subject)) {
@@ -344,7 +393,7 @@ impl Matcher<'_> {
         known
             .filter(|n| {
                 let one = &self.candidates[*n];
-                !one.claimed && subject.names(&one.found.receipt.tool) && one.arguments_match(subject)
+                !one.claimed && subject.names(&one.found.receipt) && one.arguments_match(subject)
             })
             .collect()
     }
@@ -365,11 +414,24 @@ impl Matcher<'_> {
         self.take(n, Outcome::OtherResult(n))
     }
 
+    /// The same arguments and result, under a name that is the tool's with something before it.
+    fn by_longer_name(&mut self, subject: &Subject<'_>) -> Option<Outcome> {
+        let print = data_encoding::BASE64URL_NOPAD.encode(&fingerprint(self.key, subject.arguments.as_ref()));
+        let n = self.by_print.get(&print).into_iter().flatten().copied().find(|n| {
+            let one = &self.candidates[*n];
+            !one.claimed
+                && subject.named(&one.found.receipt) == Named::Longer
+                && one.arguments_match(subject)
+                && one.result(subject).is_some()
+        })?;
+        self.take(n, Outcome::OtherName(n))
+    }
+
     fn by_result(&mut self, subject: &Subject<'_>) -> Option<Outcome> {
         let no_call = subject.claim.tool.is_none();
         let mut found = None;
         for (n, one) in self.candidates.iter().enumerate() {
-            if one.claimed || !subject.names(&one.found.receipt.tool) {
+            if one.claimed || !subject.names(&one.found.receipt) {
                 continue;
             }
             self.comparisons += 1;
@@ -378,7 +440,7 @@ impl Matcher<'_> {
             }
             // Nearly empty results are alike by chance.
             if let Some(Found1::Equal(view)) = one.result(subject)
-                && (view != View::Letters || no_call)
+                && (!matches!(view, View::Letters | View::Joined) || no_call)
                 && subject.readings.iter().flatten().any(|(_, form)| form.len() >= 8)
             {
                 found = Some((n, view));
@@ -407,7 +469,7 @@ impl Found1 {
 
 impl Candidate {
     fn arguments_match(&self, subject: &Subject<'_>) -> bool {
-        self.private.salts.arguments(subject.arguments.as_ref()) == self.found.receipt.arguments
+        !subject.unreadable && self.private.salts.arguments(subject.arguments.as_ref()) == self.found.receipt.arguments
     }
 
     fn result(&self, subject: &Subject<'_>) -> Option<Found1> {
@@ -423,13 +485,14 @@ impl Candidate {
         if let Some(view) = matching(&receipt.result, &subject.readings).filter(|_| !told_as_failure) {
             return Some(Found1::Equal(view));
         }
-        if receipt.outcome == CallOutcome::ToolError
+        if matches!(receipt.outcome, CallOutcome::ToolError | CallOutcome::ProtocolError)
             && let Some(view) = matching(&receipt.result, &subject.readings_of_error)
         {
             return Some(Found1::Equal(view));
         }
         // Clients put the failure of a call into words of their own.
-        let failed = matches!(receipt.outcome, CallOutcome::ProtocolError | CallOutcome::Unanswered);
+        let failed = matches!(receipt.outcome, CallOutcome::ProtocolError | CallOutcome::Unanswered)
+            || (receipt.outcome == CallOutcome::Result && receipt.result.is_none());
         (failed && subject.claim.is_error).then_some(Found1::Failed)
     }
 }
@@ -454,14 +517,14 @@ fn judgement(
     };
     let (n, status) = match outcome {
         Outcome::Executed(n, view) => {
-            if view == View::Letters {
+            if matches!(view, View::Letters | View::Joined) {
                 judgement.remark = Some("equal but for white space".to_owned());
             }
             (n, Status::Executed)
         }
         Outcome::Failed(n) => {
-            judgement.remark = Some("the call failed, as claimed; the wording of the error is the client's".to_owned());
-            (n, Status::Executed)
+            judgement.remark = Some("the wording of the error is the client's, and was not compared".to_owned());
+            (n, Status::Failed)
         }
         Outcome::OtherResult(n) => {
             let parts = archive.parts(&matcher.candidates[n].found);
@@ -471,6 +534,12 @@ fn judgement(
         Outcome::OtherArguments(n) => {
             let parts = archive.parts(&matcher.candidates[n].found);
             judgement.differs = argument_differences(&matcher.candidates[n], &parts, subject);
+            (n, Status::Altered)
+        }
+        Outcome::OtherName(n) => {
+            let receipt = &matcher.candidates[n].found.receipt;
+            judgement.differs =
+                vec![format!("the tool: '{}' was called, of server '{}'", receipt.tool, receipt.server)];
             (n, Status::Altered)
         }
         Outcome::Repeated => {
@@ -519,7 +588,7 @@ fn nothing_remark(matcher: &Matcher<'_>, subject: &Subject<'_>, gone: bool, gave
         return Some("no receipt of it is here, and some were let go or cannot be read".to_owned());
     }
     let tool = subject.claim.tool.as_ref()?;
-    let seen = matcher.candidates.iter().any(|one| subject.names(&one.found.receipt.tool));
+    let seen = matcher.candidates.iter().any(|one| subject.named(&one.found.receipt) != Named::Other);
     (!seen).then(|| {
         format!("no call of '{tool}' went through a guard: if it runs elsewhere, leave it out with --ignore-tool")
     })
@@ -532,6 +601,8 @@ fn backing(archive: &Archive, found: &Found) -> Backing {
         at: found.receipt.started_at,
         guard: source.name(),
         tool: found.receipt.tool.clone(),
+        agent: found.receipt.agent.clone(),
+        session: found.receipt.session.clone(),
         log: format!("{}/{}", source.name(), found.segment),
         seq: found.seq,
         checkpoint_size: None,
@@ -559,6 +630,12 @@ fn differences(one: &Candidate, parts: &Parts, subject: &Subject<'_>) -> Vec<Str
         .iter()
         .map(|(path, form)| (path.clone(), digest(&one.private.salts.result, path, form)))
         .collect();
+    if one.found.receipt.outcome == CallOutcome::Result
+        && one.found.receipt.unjudged.is_some()
+        && parts.result.is_empty()
+    {
+        return vec!["the result, which the guard could not read in one way".to_owned()];
+    }
     let named = compare("result", &parts.result, &claimed);
     if named.is_empty() { vec!["the result".to_owned()] } else { named }
 }
@@ -597,15 +674,4 @@ fn compare(what: &str, real: &[(String, String)], claimed: &[(String, String)]) 
         differs.push(format!("and {more} more"));
     }
     differs
-}
-
-/// A claim on its own, held against one receipt whose salts are known: what whoever was shown a receipt does.
-pub fn matches(
-    receipt: &credence_protocol::receipt::Receipt,
-    salts: &credence_protocol::receipt::Salts,
-    arguments: Option<&RawValue>,
-    result: Option<&RawValue>,
-) -> Result<(Option<bool>, Option<bool>), Error> {
-    let (arguments, result) = (arguments.map(Exact::of).transpose()?, result.map(Exact::of).transpose()?);
-    Ok(receipt.matches(salts, arguments.as_ref(), result.as_ref()))
 }

@@ -2,7 +2,7 @@
 //! Where the operator asks for it also the receipts, which hold commitments and no arguments or results.
 //!
 //! What is to be sent is on disk before it is sent, and leaves the disk when the authority has it: it arrives at least once, and
-//! twice is as good as once. While the authority is away the newest summary of an hour takes the place of the one before.
+//! twice is as good as once. While the authority is away the newest summary of a window takes the place of the one before.
 
 use std::{
     fs,
@@ -17,7 +17,11 @@ use std::{
 
 use credence_engine::hcs25::output_verification::{ProviderRef, Window};
 use credence_ledger::{Checkpoint, Kind, Ledger, View, proof};
-use credence_protocol::{Statement, StatementKind, receipt::Receipt, strict::StrictValue};
+use credence_protocol::{
+    Statement, StatementKind,
+    receipt::{MAX_RECEIPT_BYTES, Receipt},
+    strict::StrictValue,
+};
 use data_encoding::BASE64;
 use reqwest::{StatusCode, blocking::Client};
 use serde::{Deserialize, Serialize};
@@ -90,7 +94,7 @@ impl Courier {
         let spool = guard.place.folder.join("spool");
         folder::make(&spool)?;
         let client = Client::builder().timeout(PATIENCE).build().map_err(|e| failed(e.to_string()))?;
-        let progress = Progress { authority: route.authority.to_string(), ..Progress::default() };
+        let progress = Progress { authority: crate::http::shown(&route.authority), ..Progress::default() };
         let (stop, stopped) = mpsc::channel();
         let mut round = Round {
             guard,
@@ -158,7 +162,7 @@ impl Round {
             Err(why) => {
                 let why: String = why.chars().take(SHOWN).collect();
                 if self.progress.error.as_deref() != Some(&why) {
-                    warn(&format!("{}: {why}; kept, and tried again", self.route.authority));
+                    warn(&format!("{}: {why}; kept, and tried again", crate::http::shown(&self.route.authority)));
                 }
                 let wait = FIRST_WAIT.saturating_mul(1 << self.failures.min(10)).min(LONGEST_WAIT);
                 self.failures += 1;
@@ -214,8 +218,8 @@ impl Round {
                 }
                 let provider = self.guard.provider().clone();
                 let signed = Statement::sign(provider, StatementKind::Summary, StrictValue(record), self.guard.key())?;
-                let hour = end.micros() / 3_600_000_000;
-                let file = self.spool.join(format!("{hour}.{agent}.{}.json", window.key()));
+                // The newest of an agent's window is all that the authority wants.
+                let file = self.spool.join(format!("{agent}.{}.json", window.key()));
                 folder::replace(&file, signed.canonical().as_bytes())?;
             }
         }
@@ -323,6 +327,10 @@ impl Round {
         if self.route.receipts {
             crate::receipts::visit(view, next, &mut |seq, bytes, entry| {
                 if seq >= checkpoint.size || entry.kind != Kind::Receipt || more {
+                    return Ok(());
+                }
+                // What the authority would not take must not keep back the rest.
+                if bytes.len() > MAX_RECEIPT_BYTES {
                     return Ok(());
                 }
                 if receipts.len() == BATCH {

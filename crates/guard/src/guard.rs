@@ -1,7 +1,7 @@
 //! The guard: takes an answer to a call, has it judged, writes the receipt and decides what the client gets.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, HashMap},
     sync::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicU64, Ordering::Relaxed},
@@ -32,6 +32,10 @@ use crate::{
 
 /// Parts of a value of which digests are kept, to say which of them a claim has changed.
 const MAX_PARTS: usize = 256;
+/// Tasks under way that are remembered.
+const MAX_TASKS: usize = 10_000;
+/// Bytes of a reason in a receipt.
+const MAX_REASON: usize = 200;
 /// Calls whose parts are written together.
 const MUCH_LATER: usize = 64;
 /// Bytes of an answer beyond which no parts are looked at.
@@ -54,6 +58,8 @@ pub struct Guard {
     /// What can wait until there is more of it, or time.
     later: Mutex<Later>,
     canaries_owed: Mutex<f64>,
+    /// Calls that go on as tasks: whichever connection asks for their results.
+    tasks: Mutex<HashMap<String, Started>>,
     counts: Counts,
     key: SecretKey,
 }
@@ -165,6 +171,7 @@ impl Guard {
             declared: Mutex::default(),
             later: Mutex::default(),
             canaries_owed: Mutex::new(0.0),
+            tasks: Mutex::default(),
             counts: Counts::default(),
             key,
         }))
@@ -203,10 +210,31 @@ impl Guard {
         }
     }
 
+    /// The call goes on as a task.
+    pub fn became_task(&self, task: String, started: Started) {
+        let mut tasks = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);
+        if tasks.len() >= MAX_TASKS {
+            warn(&format!("{MAX_TASKS} tasks are under way: one is forgotten"));
+            if let Some(oldest) = tasks.iter().min_by_key(|(_, one)| one.instant).map(|(task, _)| task.clone()) {
+                tasks.remove(&oldest);
+            }
+        }
+        tasks.insert(task, started);
+    }
+
+    /// The call that went on as this task.
+    pub fn task(&self, task: &str) -> Option<Started> {
+        self.tasks.lock().unwrap_or_else(PoisonError::into_inner).remove(task)
+    }
+
     /// Makes what of a receipt the arguments make: while the tool is at work, nobody waits for it.
     pub fn prepare(&self, arguments: Option<&RawValue>) -> Option<Prepared> {
-        let arguments = arguments.map(Exact::of).transpose().ok()?;
         let salts = Salts::generate().ok()?;
+        // Arguments that two readers may read differently: no claim will match them.
+        let Ok(arguments) = arguments.map(Exact::of).transpose() else {
+            let unreadable = salts.arguments.commit("unreadable", arguments.map_or("", RawValue::get));
+            return Some(Prepared { salts, arguments: unreadable, print: [0; 16] });
+        };
         let print = fingerprint(&self.key, arguments.as_ref());
         Some(Prepared { salts, arguments: salts.arguments(arguments.as_ref()), print })
     }
@@ -216,7 +244,7 @@ impl Guard {
         let mut unjudged: Option<String> = None;
         let prepared = started.prepared.or_else(|| self.prepare(started.arguments.as_deref()));
         let Prepared { salts, arguments, print } = prepared.unwrap_or_else(|| {
-            unjudged = Some("the arguments cannot be read, or there is no randomness".to_owned());
+            unjudged = Some("the system gives no randomness".to_owned());
             no_preparation()
         });
         let look = look(answer, &mut unjudged);
@@ -225,13 +253,13 @@ impl Guard {
         if look.outcome == CallOutcome::Result && unjudged.is_none() {
             match self.verify(&started, look.value.as_ref(), execution_ms) {
                 Ok(judged) => verdict = Some(judged),
-                Err(error) => unjudged = Some(error.to_string()),
-            }
-            if self.settings.content_injection {
-                finding = Some(injection::look(look.texts.iter().map(String::as_str)));
+                Err(error) => unjudged = Some(cut(&error.to_string(), MAX_REASON)),
             }
         } else if unjudged.is_none() {
             unjudged = Some(look.outcome_word().to_owned());
+        }
+        if self.settings.content_injection && !look.texts.is_empty() {
+            finding = Some(injection::look(look.texts.iter().map(String::as_str)));
         }
         let result = Views::commit(&salts.result, &look.forms);
         let private = Private { salts, print: data_encoding::BASE64URL_NOPAD.encode(&print) };
@@ -279,9 +307,11 @@ impl Guard {
 
     fn verify(&self, started: &Started, value: Option<&Value>, execution_ms: f64) -> Result<Verdict, Error> {
         let value = value.ok_or_else(|| Error::Receipts("the result holds nothing to judge".to_owned()))?;
+        let arguments = started.arguments.as_deref().and_then(|raw| Exact::of(raw).ok());
+        let arguments = arguments.and_then(|exact| content::value(&exact).ok());
         let mut call = Call::new(&started.tool, value).execution_time_ms(execution_ms);
-        if let Some(arguments) = &started.arguments {
-            call = call.args_from_bytes(arguments.get().as_bytes());
+        if let Some(arguments) = &arguments {
+            call = call.args(arguments);
         }
         if let Some(session) = &started.caller.session {
             call = call.session(session);
@@ -464,6 +494,12 @@ impl Guard {
         self.save().and(flushed)
     }
 
+    /// How a session of the protocol is called in receipts: its own id is what resumes it, and is nobody else's business.
+    pub fn session_name(&self, session: &str) -> String {
+        let print = fingerprint(&self.key, Some(&Exact::Text(session.into())));
+        data_encoding::BASE64URL_NOPAD.encode(&print)
+    }
+
     /// The agent under which a caller's results are reported, if it has a name.
     pub fn provider(&self) -> &EntityId {
         &self.settings.provider
@@ -534,20 +570,22 @@ fn look(answer: Answer<'_>, unjudged: &mut Option<String>) -> Look {
         Answer::Ambiguous(why) => {
             look.outcome = CallOutcome::Result;
             *unjudged = Some(format!("the answer can be read in two ways: {why}"));
+            look.forms = vec![(View::Whole, "ambiguous".to_owned())];
         }
         Answer::Error(raw) => {
             look.outcome = CallOutcome::ProtocolError;
             match Exact::of(raw) {
                 Ok(error) => look.forms = forms_of_error(&error),
-                Err(error) => look.forms = vec![(View::Whole, format!("unreadable: {error}"))],
+                Err(_) => look.forms = vec![(View::Whole, raw.get().to_owned())],
             }
         }
         Answer::Result(raw) => {
             look.outcome = CallOutcome::Result;
             let exact = match Exact::of(raw) {
                 Ok(exact) => exact,
-                Err(error) => {
-                    *unjudged = Some(format!("the result cannot be read: {error}"));
+                // The parser's words may be the server's: they stay out of what a model reads.
+                Err(_) => {
+                    *unjudged = Some("a member of the result is there twice, or it is nested too deep".to_owned());
                     look.forms = vec![(View::Whole, raw.get().to_owned())];
                     return look;
                 }
@@ -567,11 +605,17 @@ fn look(answer: Answer<'_>, unjudged: &mut Option<String>) -> Look {
             }
             match content::value(&judged) {
                 Ok(value) => look.value = Some(value),
-                Err(error) => *unjudged = Some(format!("the result cannot be judged: {error}")),
+                Err(_) => *unjudged = Some("a number in the result is beyond what can be judged".to_owned()),
             }
         }
     }
     look
+}
+
+/// At most so many bytes of a text.
+fn cut(text: &str, most: usize) -> String {
+    let end = (0..=most.min(text.len())).rev().find(|end| text.is_char_boundary(*end)).unwrap_or_default();
+    text[..end].to_owned()
 }
 
 /// The parts of a value, with their forms: its leaves, or the lines of a text.

@@ -8,14 +8,14 @@ use std::{
     collections::HashMap,
     net::{IpAddr, SocketAddr},
     sync::{Arc, Mutex, PoisonError},
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use axum::{
     Router,
     body::{Body, Bytes},
     extract::{Request, State},
-    http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Uri, header},
+    http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri, header},
     response::Response,
 };
 use credence_protocol::EntityId;
@@ -28,9 +28,11 @@ use url::Url;
 
 use crate::{
     Caller, Error, Guard,
+    deliver::error_answer,
     guard::Answer,
     message::{Parsed, parse},
     proxy::{Batch, from_server, judge, render},
+    settings::GuardMode,
     warn,
     watch::Watch,
 };
@@ -49,6 +51,8 @@ const OWN_HEADERS: [HeaderName; 9] = [
 ];
 /// Sessions whose calls are remembered beyond their exchange.
 const MAX_SESSIONS: usize = 1_000;
+/// How long streams may go on once the proxy is asked to end.
+const GRACE: Duration = Duration::from_secs(3);
 const SESSION: &str = "mcp-session-id";
 
 /// Where to, and from where browsers may come.
@@ -64,18 +68,18 @@ struct Proxy {
     guard: Arc<Guard>,
     route: Route,
     client: reqwest::Client,
-    /// Calls that an exchange ended without answering, by session.
+    /// Calls that an exchange ended without answering, by session: a stream that is resumed may answer them.
     sessions: Mutex<HashMap<String, Arc<Mutex<Watch>>>>,
 }
 
-/// Serves until `stop`.
+/// Serves until `stop`, and a little longer: streams that clients keep open are cut then.
 pub async fn serve(
     guard: Arc<Guard>,
     route: Route,
     listener: TcpListener,
     stop: impl Future<Output = ()> + Send + 'static,
 ) -> Result<(), Error> {
-    let failed = |why: String| Error::Address(format!("--upstream {}: {why}", route.upstream));
+    let failed = |why: String| Error::Address(format!("--upstream {}: {why}", shown(&route.upstream)));
     if !matches!(route.upstream.scheme(), "http" | "https") || route.upstream.host().is_none() {
         return Err(failed("an http or https URL is needed".to_owned()));
     }
@@ -84,18 +88,32 @@ pub async fn serve(
     let client = client.map_err(|e| failed(e.to_string()))?;
     let proxy = Arc::new(Proxy { guard, route, client, sessions: Mutex::default() });
     let app = Router::new().fallback(handle).with_state(Arc::clone(&proxy));
-    let served = axum::serve(listener, app).with_graceful_shutdown(stop).await;
+    let (stopping, mut stopped) = tokio::sync::watch::channel(false);
+    let graceful = async move {
+        stop.await;
+        let _ = stopping.send(true);
+    };
+    let serving = axum::serve(listener, app).with_graceful_shutdown(graceful).into_future();
+    let overdue = async move {
+        let _ = stopped.wait_for(|stopped| *stopped).await;
+        tokio::time::sleep(GRACE).await;
+    };
+    let served = tokio::select! {
+        served = serving => served.map_err(|e| Error::Io("serving".into(), e)),
+        () = overdue => Ok(()),
+    };
     proxy.end();
-    served.map_err(|e| Error::Io("serving".into(), e))
+    served
 }
 
 async fn handle(State(proxy): State<Arc<Proxy>>, request: Request) -> Response {
-    match proxy.pass(request).await {
+    let mut id = None;
+    match proxy.pass(request, &mut id).await {
         Ok(response) => response,
         Err((status, text)) => {
             warn(&text);
-            let body = json!({ "jsonrpc": "2.0", "id": null, "error": { "code": -32603, "message": format!("[credence] {text}") } });
-            let mut response = Response::new(Body::from(body.to_string()));
+            let body = error_answer(id.as_deref().unwrap_or("null"), &format!("[credence] {text}"));
+            let mut response = Response::new(Body::from(body));
             *response.status_mut() = status;
             response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
             response
@@ -106,7 +124,7 @@ async fn handle(State(proxy): State<Arc<Proxy>>, request: Request) -> Response {
 type Refused = (StatusCode, String);
 
 impl Proxy {
-    async fn pass(self: &Arc<Self>, request: Request) -> Result<Response, Refused> {
+    async fn pass(self: &Arc<Self>, request: Request, id: &mut Option<String>) -> Result<Response, Refused> {
         let (parts, body) = request.into_parts();
         self.check_origin(&parts.headers)?;
         let most = self.guard.settings.max_message_bytes;
@@ -119,12 +137,20 @@ impl Proxy {
             Err(error) => return Err((StatusCode::BAD_REQUEST, format!("the request ended early: {error}"))),
         };
         let session = parts.headers.get(SESSION).and_then(|value| value.to_str().ok()).map(str::to_owned);
-        let watch = self.watch(session.as_deref());
-        let sent = Instant::now();
+        let of_session = session.as_deref().map(|session| self.session(session));
+        // A stream that a client asks for carries what its session waits for; everything else answers what it carries.
+        let watch = match &of_session {
+            Some(of_session) if parts.method == Method::GET => Arc::clone(of_session),
+            _ => Arc::default(),
+        };
+        let mut exchange = Exchange { proxy: Arc::clone(self), watch, session: of_session, resumable: false };
         if let Ok(text) = std::str::from_utf8(&body) {
+            if let Parsed::One(message) = parse(text) {
+                *id = message.id.map(|id| id.get().to_owned());
+            }
             let caller = self.guard.settings.caller.clone().or(&caller(&parts.headers));
-            let named = session.as_deref().unwrap_or(&self.guard.settings.session);
-            self.remember(&mut lock(&watch), text, &caller, named, sent);
+            let named = session.as_deref().map(|session| self.guard.session_name(session));
+            exchange.remember(text, &caller, named.as_deref().unwrap_or(&self.guard.settings.session));
         }
         let mut headers = parts.headers;
         for own in &OWN_HEADERS {
@@ -134,15 +160,11 @@ impl Proxy {
         headers.insert(header::ACCEPT_ENCODING, HeaderValue::from_static("identity"));
         let url = self.url(&parts.uri);
         let upstream = self.client.request(parts.method, url).headers(headers).body(body).send().await;
-        let upstream = match upstream {
-            Ok(upstream) => upstream,
-            Err(error) => {
-                self.unanswered(&watch, session.is_none());
-                let text = format!("the tool server cannot be reached: {}", cause(&error.without_url()));
-                return Err((StatusCode::BAD_GATEWAY, text));
-            }
-        };
-        self.respond(upstream, watch, session.is_none()).await
+        let upstream = upstream.map_err(|error| {
+            let text = format!("the tool server cannot be reached: {}", cause(&error.without_url()));
+            (StatusCode::BAD_GATEWAY, text)
+        })?;
+        self.respond(upstream, exchange).await
     }
 
     /// A web page must not reach a server on this machine through the guard: its own check of the host sees the guard's.
@@ -172,55 +194,53 @@ impl Proxy {
         url
     }
 
-    fn watch(&self, session: Option<&str>) -> Arc<Mutex<Watch>> {
-        let Some(session) = session else { return Arc::default() };
+    fn session(&self, session: &str) -> Arc<Mutex<Watch>> {
         let mut sessions = self.sessions.lock().unwrap_or_else(PoisonError::into_inner);
         if sessions.len() >= MAX_SESSIONS && !sessions.contains_key(session) {
             let idle = sessions.iter().find(|(_, watch)| lock(watch).is_idle()).map(|(name, _)| name.clone());
-            if let Some(name) = idle.or_else(|| sessions.keys().next().cloned()) {
-                sessions.remove(&name);
+            if let Some(evicted) =
+                idle.or_else(|| sessions.keys().next().cloned()).and_then(|name| sessions.remove(&name))
+            {
+                self.unanswered(&evicted);
             }
         }
         Arc::clone(sessions.entry(session.to_owned()).or_default())
     }
 
-    fn remember(&self, watch: &mut Watch, text: &str, caller: &Caller, session: &str, sent: Instant) {
-        match parse(text) {
-            Parsed::One(message) => {
-                if let Some(started) = watch.request(&message, caller, session, sent) {
-                    started.prepared = self.guard.prepare(started.arguments.as_deref());
-                }
-            }
-            Parsed::Batch(items) => {
-                items.iter().for_each(|item| self.remember(watch, item.get(), caller, session, sent));
-            }
-            Parsed::Ambiguous(_) | Parsed::NotJson(_) => {}
-        }
-    }
-
     async fn respond(
         self: &Arc<Self>,
         upstream: reqwest::Response,
-        watch: Arc<Mutex<Watch>>,
-        alone: bool,
+        mut exchange: Exchange,
     ) -> Result<Response, Refused> {
         let status = upstream.status();
         let mut headers = upstream.headers().clone();
         for own in &OWN_HEADERS {
             headers.remove(own);
         }
-        let kind = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
-        let kind = kind.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+        // Whoever begins a session says who it is: later exchanges of it do not.
+        if let Some(begun) = headers.get(SESSION).and_then(|value| value.to_str().ok())
+            && let Some(client) = lock(&exchange.watch).client()
+        {
+            lock(&self.session(begun)).set_client(client);
+        }
+        let text = |name: &HeaderName| headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
+        let kind = text(&header::CONTENT_TYPE).split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+        let encoded = !matches!(text(&header::CONTENT_ENCODING), "" | "identity");
+        // Only an answer that is still to come may come by another stream.
+        exchange.resumable = status == StatusCode::ACCEPTED || (status.is_success() && kind == "text/event-stream");
+        let waits = lock(&exchange.watch).has_calls();
         let body = match kind.as_str() {
-            "text/event-stream" => self.events(upstream, watch, alone),
-            "application/json" => Body::from(self.document(upstream, watch, alone).await?),
-            // Nothing in it can be an answer to a call.
-            _ => {
-                if alone {
-                    self.unanswered(&watch, true);
-                }
+            _ if encoded && waits => {
+                exchange.unreadable("its answer is encoded")?;
                 Body::from_stream(upstream.bytes_stream())
             }
+            "text/event-stream" => self.events(upstream, exchange),
+            kind if kind.contains("json") => Body::from(self.document(upstream, exchange).await?),
+            _ if waits && status != StatusCode::ACCEPTED && status.is_success() => {
+                exchange.unreadable("its answer is neither JSON nor a stream of events")?;
+                Body::from_stream(upstream.bytes_stream())
+            }
+            _ => Body::from_stream(upstream.bytes_stream()),
         };
         let mut response = Response::new(body);
         *response.status_mut() = status;
@@ -228,25 +248,16 @@ impl Proxy {
         Ok(response)
     }
 
-    async fn document(
-        self: &Arc<Self>,
-        upstream: reqwest::Response,
-        watch: Arc<Mutex<Watch>>,
-        alone: bool,
-    ) -> Result<Bytes, Refused> {
+    async fn document(self: &Arc<Self>, upstream: reqwest::Response, exchange: Exchange) -> Result<Bytes, Refused> {
         let most = self.guard.settings.max_message_bytes;
         let mut stream = upstream.bytes_stream();
         let mut whole: Vec<u8> = Vec::new();
         while let Some(part) = stream.next().await {
             let part = part.map_err(|error| {
-                self.unanswered(&watch, alone);
-                (
-                    StatusCode::BAD_GATEWAY,
-                    format!("the tool server's answer ended early: {}", cause(&error.without_url())),
-                )
+                let text = format!("the tool server's answer ended early: {}", cause(&error.without_url()));
+                (StatusCode::BAD_GATEWAY, text)
             })?;
             if whole.len() + part.len() > most {
-                self.unanswered(&watch, alone);
                 let text = format!("the tool server's answer is beyond the limit of {most} bytes (--max-message)");
                 return Err((StatusCode::BAD_GATEWAY, text));
             }
@@ -254,17 +265,19 @@ impl Proxy {
         }
         let proxy = Arc::clone(self);
         let passed = tokio::task::spawn_blocking(move || {
-            let text = String::from_utf8_lossy(&whole).into_owned();
-            let passed = proxy.messages(&watch, &[&text]);
-            proxy.unanswered(&watch, alone);
-            // A body that is no message (metadata, an error page) is none of the guard's business.
-            match passed.into_iter().next().flatten() {
-                Some(changed) => Bytes::from(changed),
-                None if matches!(parse(&text), Parsed::NotJson(_)) => Bytes::from(whole),
-                None => Bytes::new(),
+            let text = String::from_utf8_lossy(without_mark(&whole)).into_owned();
+            let is_message = !matches!(parse(&text), Parsed::NotJson(_));
+            if !is_message && lock(&exchange.watch).has_calls() {
+                exchange.unreadable("its answer is no JSON")?;
             }
+            // A body that is no message (metadata, an error page) is none of the guard's business.
+            if !is_message {
+                return Ok(Bytes::from(whole));
+            }
+            let passed = proxy.messages(&exchange.watch, &[&text]);
+            Ok(passed.into_iter().next().flatten().map(Bytes::from).unwrap_or_default())
         });
-        passed.await.map_err(|e| (StatusCode::INTERNAL_SERVER_ERROR, e.to_string()))
+        passed.await.unwrap_or_else(|e| Err((StatusCode::INTERNAL_SERVER_ERROR, e.to_string())))
     }
 
     /// Judges messages and writes their receipts; gives what the client gets of each.
@@ -273,27 +286,18 @@ impl Proxy {
         let mut batch: Batch<'_> = Vec::new();
         let pieces: Vec<_> = {
             let mut watch = lock(watch);
-            texts
-                .iter()
-                .map(|text| match parse(text) {
-                    Parsed::NotJson(_) => None,
-                    _ => Some(from_server(&self.guard, &mut watch, text, read, &mut batch)),
-                })
-                .collect()
+            texts.iter().map(|text| from_server(&self.guard, &mut watch, text, read, &mut batch)).collect()
         };
         let failed = self.guard.record(&mut batch).is_some();
-        let given = pieces.iter().map(|piece| piece.as_ref().and_then(|piece| render(piece, &batch))).collect();
+        let given = pieces.iter().map(|piece| render(piece, &batch)).collect();
         if !failed {
             self.guard.after(&batch);
         }
         given
     }
 
-    /// Receipts of calls that this exchange was about, and did not answer.
-    fn unanswered(&self, watch: &Mutex<Watch>, alone: bool) {
-        if !alone {
-            return;
-        }
+    /// Receipts of calls that nothing will answer any more.
+    fn unanswered(&self, watch: &Mutex<Watch>) {
         let calls = lock(watch).unanswered();
         let mut batch: Batch<'_> = Vec::new();
         for started in calls {
@@ -307,46 +311,45 @@ impl Proxy {
     /// What is left when the proxy ends.
     fn end(&self) {
         let sessions = std::mem::take(&mut *self.sessions.lock().unwrap_or_else(PoisonError::into_inner));
-        sessions.values().for_each(|watch| self.unanswered(watch, true));
+        sessions.values().for_each(|watch| self.unanswered(watch));
     }
 
     /// A stream of events, each passed on when it is whole.
-    fn events(self: &Arc<Self>, upstream: reqwest::Response, watch: Arc<Mutex<Watch>>, alone: bool) -> Body {
-        let ending = Ending { proxy: Arc::clone(self), watch: Arc::clone(&watch), alone };
+    fn events(self: &Arc<Self>, upstream: reqwest::Response, exchange: Exchange) -> Body {
         let most = self.guard.settings.max_message_bytes;
-        let state = (upstream.bytes_stream(), Vec::<u8>::new(), Arc::clone(self), watch, ending, false);
+        let state = (upstream.bytes_stream(), Events::default(), Arc::clone(self), exchange, false);
         let stream = futures_util::stream::unfold(state, move |state| async move {
-            let (mut stream, mut buffer, proxy, watch, ending, done) = state;
+            let (mut stream, mut events, proxy, exchange, done) = state;
             if done {
                 return None;
             }
             loop {
-                if let Some(end) = whole_events(&buffer) {
-                    let events: Vec<u8> = buffer.drain(..end).collect();
-                    let (to, of) = (Arc::clone(&proxy), Arc::clone(&watch));
-                    let passed = tokio::task::spawn_blocking(move || to.pass_events(&of, &events)).await;
-                    let passed = passed.map_err(std::io::Error::other);
-                    return Some((passed, (stream, buffer, proxy, watch, ending, false)));
-                }
-                match stream.next().await {
-                    Some(Ok(part)) => buffer.extend_from_slice(&part),
-                    Some(Err(error)) => {
-                        let error = std::io::Error::other(error.without_url());
-                        return Some((Err(error), (stream, buffer, proxy, watch, ending, true)));
-                    }
-                    // The last event may lack the line that ends it.
-                    None => {
-                        let rest = std::mem::take(&mut buffer);
-                        return Some((Ok(Bytes::from(rest)), (stream, buffer, proxy, watch, ending, true)));
-                    }
-                }
-                if buffer.len() > most {
-                    warn(&format!(
-                        "the server sent an event beyond the limit of {most} bytes (--max-message): the stream ends"
-                    ));
-                    let error = std::io::Error::other("[credence] an event beyond the limit of the guard");
-                    return Some((Err(error), (stream, Vec::new(), proxy, watch, ending, true)));
-                }
+                let (whole, ended) = match events.whole() {
+                    Some(whole) => (whole, false),
+                    None => match stream.next().await {
+                        Some(Ok(part)) => {
+                            events.push(&part);
+                            if events.buffer.len() > most {
+                                warn(&format!(
+                                    "the server sent an event beyond the limit of {most} bytes (--max-message): the stream ends"
+                                ));
+                                let error = std::io::Error::other("[credence] an event beyond the limit of the guard");
+                                return Some((Err(error), (stream, Events::default(), proxy, exchange, true)));
+                            }
+                            continue;
+                        }
+                        Some(Err(error)) => {
+                            let error = std::io::Error::other(error.without_url());
+                            return Some((Err(error), (stream, events, proxy, exchange, true)));
+                        }
+                        // The last event may lack the line that ends it.
+                        None => (std::mem::take(&mut events.buffer), true),
+                    },
+                };
+                let (to, of) = (Arc::clone(&proxy), Arc::clone(&exchange.watch));
+                let passed = tokio::task::spawn_blocking(move || to.pass_events(&of, &whole)).await;
+                let passed = passed.map_err(std::io::Error::other);
+                return Some((passed, (stream, events, proxy, exchange, ended)));
             }
         });
         Body::from_stream(stream)
@@ -357,10 +360,10 @@ impl Proxy {
         let text = String::from_utf8_lossy(bytes);
         let mut out = String::with_capacity(text.len() + 256);
         for event in split_events(&text) {
-            let data: Vec<&str> = event.lines().filter_map(|line| line.strip_prefix("data:")).collect();
+            let data: Vec<&str> = lines_of(event).filter_map(|line| line.0.strip_prefix("data:")).collect();
             let data: Vec<&str> = data.into_iter().map(|line| line.strip_prefix(' ').unwrap_or(line)).collect();
             let message = data.join("\n");
-            if matches!(parse(&message), Parsed::NotJson(_)) {
+            if data.is_empty() || message.trim().is_empty() {
                 out.push_str(event);
                 continue;
             }
@@ -369,12 +372,12 @@ impl Proxy {
                 Some(changed) => {
                     // The other lines as they were; the data where it began.
                     let mut written = false;
-                    for line in event.split_inclusive('\n') {
+                    for (line, end) in lines_of(event) {
                         if !line.starts_with("data:") {
                             out.push_str(line);
+                            out.push_str(end);
                         } else if !std::mem::replace(&mut written, true) {
                             let one_line = changed.replace(['\n', '\r'], " ");
-                            let end = &line[line.trim_end_matches(['\r', '\n']).len()..];
                             out.push_str(&format!("data: {one_line}{end}"));
                         }
                     }
@@ -386,16 +389,121 @@ impl Proxy {
     }
 }
 
-/// When a stream ends, or the client lets go of it: calls of this exchange that have no answer get their receipts.
-struct Ending {
+/// One request and what answers it. When it is over, however it ends, calls without an answer get their receipts, or wait with
+/// their session for a stream that is resumed.
+struct Exchange {
     proxy: Arc<Proxy>,
     watch: Arc<Mutex<Watch>>,
-    alone: bool,
+    session: Option<Arc<Mutex<Watch>>>,
+    /// An answer may still come by another stream.
+    resumable: bool,
 }
 
-impl Drop for Ending {
+impl Exchange {
+    /// Remembers what a request asks for.
+    fn remember(&mut self, text: &str, caller: &Caller, session: &str) {
+        let sent = Instant::now();
+        let client = self.session.as_ref().and_then(|of| lock(of).client().map(str::to_owned));
+        let mut watch = lock(&self.watch);
+        if let Some(client) = client {
+            watch.set_client(&client);
+        }
+        let mut one = |text: &str| {
+            if let Parsed::One(message) = parse(text)
+                && let Some(started) = watch.request(&message, caller, session, sent)
+            {
+                started.prepared = self.proxy.guard.prepare(started.arguments.as_deref());
+            }
+        };
+        match parse(text) {
+            Parsed::Batch(items) => items.iter().for_each(|item| one(item.get())),
+            _ => one(text),
+        }
+    }
+
+    /// An answer that cannot be read: it is recorded as such, and passed on only where nothing is withheld.
+    fn unreadable(&self, why: &'static str) -> Result<(), Refused> {
+        let calls = lock(&self.watch).unanswered();
+        let mut batch: Batch<'_> = Vec::new();
+        for started in calls {
+            judge(&self.proxy.guard, started, Answer::Ambiguous(why), Instant::now(), &mut batch);
+        }
+        if self.proxy.guard.record(&mut batch).is_none() {
+            self.proxy.guard.after(&batch);
+        }
+        let text = format!("the call was executed, and {why}: it cannot be verified; do not blindly retry");
+        if self.proxy.guard.settings.mode == GuardMode::Enforce {
+            return Err((StatusCode::BAD_GATEWAY, text));
+        }
+        warn(&text);
+        Ok(())
+    }
+}
+
+impl Drop for Exchange {
     fn drop(&mut self) {
-        self.proxy.unanswered(&self.watch, self.alone);
+        match &self.session {
+            // The stream of a session: what it did not answer, the next may.
+            Some(session) if Arc::ptr_eq(session, &self.watch) => {}
+            Some(session) if self.resumable => {
+                let mut left = std::mem::take(&mut *lock(&self.watch));
+                lock(session).take_over(&mut left);
+            }
+            _ => self.proxy.unanswered(&self.watch),
+        }
+    }
+}
+
+/// Events as they come, and how far they were looked at.
+#[derive(Default)]
+struct Events {
+    buffer: Vec<u8>,
+    scanned: usize,
+    /// The end of the last whole event.
+    end: usize,
+    /// Where the line begins that is being read.
+    line: usize,
+    begun: bool,
+}
+
+impl Events {
+    fn push(&mut self, part: &[u8]) {
+        self.buffer.extend_from_slice(part);
+        if !self.begun && self.buffer.len() >= 3 {
+            self.begun = true;
+            if without_mark(&self.buffer).len() < self.buffer.len() {
+                self.buffer.drain(..3);
+            }
+        }
+    }
+
+    /// Whatever whole events there are; each byte is looked at once. A line ends with CR, LF or both.
+    fn whole(&mut self) -> Option<Vec<u8>> {
+        while let Some(byte) = self.buffer.get(self.scanned).copied() {
+            let next = self.buffer.get(self.scanned + 1).copied();
+            let end = match (byte, next) {
+                // Whether a line feed follows is not known yet.
+                (b'\r', None) => break,
+                (b'\r', Some(b'\n')) => self.scanned + 2,
+                (b'\r' | b'\n', _) => self.scanned + 1,
+                _ => {
+                    self.scanned += 1;
+                    continue;
+                }
+            };
+            if self.scanned == self.line {
+                self.end = end;
+            }
+            (self.scanned, self.line) = (end, end);
+        }
+        if self.end == 0 {
+            return None;
+        }
+        let events = self.buffer.drain(..self.end).collect();
+        self.scanned -= self.end;
+        self.line -= self.end;
+        self.end = 0;
+        Some(events)
     }
 }
 
@@ -403,29 +511,34 @@ fn lock(watch: &Mutex<Watch>) -> std::sync::MutexGuard<'_, Watch> {
     watch.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Where the last whole event of a stream ends: after a blank line.
-fn whole_events(buffer: &[u8]) -> Option<usize> {
-    let mut end = None;
-    let mut line_start = 0;
-    for (at, byte) in buffer.iter().enumerate() {
-        if *byte == b'\n' {
-            let line = &buffer[line_start..at];
-            if line.is_empty() || line == b"\r" {
-                end = Some(at + 1);
-            }
-            line_start = at + 1;
+/// Without the mark that some put before UTF-8.
+fn without_mark(bytes: &[u8]) -> &[u8] {
+    bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes)
+}
+
+/// The lines of a text with their ends: CR, LF or both.
+fn lines_of(text: &str) -> impl Iterator<Item = (&str, &str)> {
+    let mut rest = text;
+    std::iter::from_fn(move || {
+        if rest.is_empty() {
+            return None;
         }
-    }
-    end
+        let length = rest.find(['\r', '\n']).unwrap_or(rest.len());
+        let (line, after) = rest.split_at(length);
+        let end = if after.starts_with("\r\n") { 2 } else { after.len().min(1) };
+        let (end, after) = after.split_at(end);
+        rest = after;
+        Some((line, end))
+    })
 }
 
 /// The events of a text, each with its end.
 fn split_events(text: &str) -> Vec<&str> {
     let mut events = Vec::new();
     let (mut start, mut at) = (0, 0);
-    for line in text.split_inclusive('\n') {
-        at += line.len();
-        if line.trim_end_matches(['\r', '\n']).is_empty() {
+    for (line, end) in lines_of(text) {
+        at += line.len() + end.len();
+        if line.is_empty() {
             events.push(&text[start..at]);
             start = at;
         }
@@ -434,6 +547,16 @@ fn split_events(text: &str) -> Vec<&str> {
         events.push(&text[start..]);
     }
     events
+}
+
+/// A URL without what may be secret in it.
+pub fn shown(url: &Url) -> String {
+    let mut url = url.clone();
+    let _ = url.set_username("");
+    let _ = url.set_password(None);
+    url.set_query(None);
+    url.set_fragment(None);
+    url.to_string()
 }
 
 /// What the headers say of the caller.
@@ -470,10 +593,24 @@ mod tests {
 
     #[test]
     fn events_are_cut_where_they_end() {
-        assert_eq!(whole_events(b"data: 1\n\ndata: 2"), Some(9));
-        assert_eq!(whole_events(b"data: 1\r\n\r\n"), Some(11));
-        assert_eq!(whole_events(b"data: 1\n"), None);
-        assert_eq!(split_events("id: 1\ndata: a\n\n: ping\n\nrest"), ["id: 1\ndata: a\n\n", ": ping\n\n", "rest"]);
+        let cut = |parts: &[&str]| {
+            let mut events = Events::default();
+            let mut whole = Vec::new();
+            for part in parts {
+                events.push(part.as_bytes());
+                whole.extend(events.whole().map(|bytes| String::from_utf8(bytes).unwrap()));
+            }
+            (whole, String::from_utf8(events.buffer).unwrap())
+        };
+        let text = |all: &[&str]| all.iter().map(|one| (*one).to_owned()).collect::<Vec<_>>();
+        assert_eq!(cut(&["data: 1\n\ndata: 2"]), (text(&["data: 1\n\n"]), "data: 2".to_owned()));
+        assert_eq!(cut(&["data: 1\r", "\n\r\n", "x"]), (text(&["data: 1\r\n\r\n"]), "x".to_owned()));
+        assert_eq!(cut(&["data: 1\r\rdata: 2\r", "\r", "y"]).0, text(&["data: 1\r\r", "data: 2\r\r"]));
+        assert_eq!(cut(&["\u{feff}data: 1\n\n"]).0, text(&["data: 1\n\n"]));
+        assert_eq!(cut(&["data: 1\n"]).0, Vec::<String>::new());
+        assert_eq!(split_events("id: 1\ndata: a\n\n: ping\r\rrest"), ["id: 1\ndata: a\n\n", ": ping\r\r", "rest"]);
+        let lines: Vec<_> = lines_of("data: a\r: x\n\n").collect();
+        assert_eq!(lines, [("data: a", "\r"), (": x", "\n"), ("", "\n")]);
     }
 
     #[test]

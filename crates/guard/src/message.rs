@@ -61,6 +61,12 @@ impl Message<'_> {
     pub fn is_answer(&self) -> bool {
         self.method.is_none() && self.id.is_some() && (self.result.is_some() || self.error.is_some())
     }
+
+    /// Whether one reader may take it for an answer where another does not: it has a method and a result, or neither.
+    pub fn is_doubtful(&self) -> bool {
+        let answers = self.result.is_some() || self.error.is_some();
+        self.id.is_some() && answers == self.method.is_some()
+    }
 }
 
 /// The id of a message that cannot be read otherwise, the last where there are several.
@@ -82,6 +88,11 @@ pub fn id_at_the_edges(head: &[u8], tail: &[u8]) -> Option<String> {
     let before_payload = head.find("\"result\"").or_else(|| head.find("\"error\"")).unwrap_or(head.len());
     let first = head[..before_payload].find("\"id\"").and_then(|at| id_after(&head, at + 4));
     first.or_else(|| tail.rfind("\"id\"").and_then(|at| id_after(&tail, at + 4)))
+}
+
+/// An id as JSON-RPC tells ids apart: however a text is escaped or a number written, it is the same one.
+pub fn id_key(id: &str) -> String {
+    credence_protocol::receipt::Exact::parse(id).map_or_else(|_| id.to_owned(), |id| id.canonical())
 }
 
 /// Bytes of a text to be replaced.

@@ -49,6 +49,30 @@ struct GoesOn<'a> {
     task: Option<Task>,
     #[serde(borrow, default)]
     content: Option<&'a RawValue>,
+    #[serde(borrow, default, rename = "structuredContent")]
+    structured: Option<&'a RawValue>,
+    #[serde(borrow, default, rename = "isError")]
+    is_error: Option<&'a RawValue>,
+}
+
+impl<'a> GoesOn<'a> {
+    fn of(result: &'a str) -> Option<Self> {
+        if result.starts_with('{') { serde_json::from_str(result).ok() } else { None }
+    }
+
+    /// Whether it holds nothing that a client could take for a tool's result.
+    fn is_bare(&self) -> bool {
+        self.content.is_none() && self.structured.is_none() && self.is_error.is_none()
+    }
+
+    fn needs_input(&self) -> bool {
+        self.result_type == Some("input_required") && self.is_bare()
+    }
+
+    fn task(self, started: &Started) -> Option<String> {
+        let bare = self.is_bare();
+        self.task.filter(|_| bare && started.as_task).map(|task| task.id)
+    }
 }
 
 #[derive(Deserialize)]
@@ -68,8 +92,12 @@ pub fn from_server<'l>(
     match parse(line) {
         Parsed::One(message) => one(guard, watch, line, &message, read, batch),
         Parsed::Batch(items) => {
-            let pieces = items.into_iter().map(|item| from_server(guard, watch, item.get(), read, batch)).collect();
-            Piece::Several(pieces)
+            // A list in a list is no message.
+            let mut each = |item: &'l RawValue| match item.get().starts_with('[') {
+                true => Piece::Withheld,
+                false => from_server(guard, watch, item.get(), read, batch),
+            };
+            Piece::Several(items.into_iter().map(&mut each).collect())
         }
         Parsed::Ambiguous(why) => {
             let call = id_of_ambiguous(line).filter(|id| watch.awaits(id)).map(|id| (watch.answered(&id), id));
@@ -102,6 +130,17 @@ fn one<'l>(
     read: Instant,
     batch: &mut Batch<'l>,
 ) -> Piece<'l> {
+    if let Some(id) = message.id.filter(|id| message.is_doubtful() && watch.awaits(id.get())) {
+        // One reader takes it for the answer, another does not.
+        return match watch.answered(id.get()) {
+            Some(Pending::Call(started)) => {
+                judge(guard, *started, Answer::Ambiguous("it has a method and a result, or neither"), read, batch);
+                Piece::Call { number: batch.len() - 1, message: line, result: None }
+            }
+            _ if guard.settings.mode == GuardMode::Enforce => Piece::Withheld,
+            _ => Piece::Raw(line),
+        };
+    }
     let (Some(id), true) = (message.id, message.is_answer()) else { return Piece::Raw(line) };
     let started = match watch.answered(id.get()) {
         None => return unasked(guard, line, id.get()),
@@ -112,20 +151,26 @@ fn one<'l>(
             }
             return Piece::Raw(line);
         }
-        Some(Pending::TaskResult(task)) => match watch.task(&task, id.get().to_owned()) {
-            Some(started) => started,
+        // Not ready yet: it is asked for again.
+        Some(Pending::TaskResult(_)) if message.error.is_some() && message.result.is_none() => return Piece::Raw(line),
+        Some(Pending::TaskResult(task)) => match guard.task(&task) {
+            Some(started) => Started { id: id.get().to_owned(), ..started },
+            None if guard.settings.mode == GuardMode::Enforce => {
+                warn("the server gave the result of a task that no call became: withheld");
+                return Piece::Withheld;
+            }
             None => return Piece::Raw(line),
         },
         Some(Pending::Call(started)) => *started,
     };
     let answer = match (message.result, message.error) {
         (Some(result), None) => {
-            if let Ok(on) = serde_json::from_str::<GoesOn<'_>>(result.get()) {
-                if on.result_type.is_some_and(|kind| kind != "complete") {
+            if let Some(on) = GoesOn::of(result.get()) {
+                if on.needs_input() {
                     return Piece::Raw(line);
                 }
-                if let (Some(task), None) = (on.task, on.content) {
-                    watch.became_task(task.id, started);
+                if let Some(task) = on.task(&started) {
+                    guard.became_task(task, started);
                     return Piece::Raw(line);
                 }
             }

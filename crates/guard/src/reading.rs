@@ -318,6 +318,9 @@ impl Source {
         let mut calls = std::collections::HashSet::new();
         visit(&*view, 0, &mut |seq, bytes, entry| {
             match entry.kind {
+                other if seq == 0 && other != Kind::Segment => {
+                    findings.push(format!("{here}: it does not begin with what it follows"));
+                }
                 Kind::Segment if seq == 0 => {
                     let record: SegmentRecord = entry.record(seq)?;
                     let chained = match (&before, &record.previous) {

@@ -229,7 +229,9 @@ impl Recorder {
             let previous = current.ledger.view()?.checkpoint()?;
             let number = current.number + 1;
             *current = begin(&self.folder, &self.origin, &self.key, &self.subject, number, previous)?;
-            self.let_go(number)?;
+            if let Err(error) = self.let_go(number) {
+                warn(&format!("old receipts could not be let go: {error}"));
+            }
         }
         Ok(Arc::clone(&current.ledger))
     }
@@ -246,17 +248,25 @@ impl Recorder {
                 break;
             }
             let bytes = size(number);
-            let log = LogVerifier::of(&segment_origin(&self.origin, number), &self.key.public())?;
-            let ledger = SqliteLedger::open_read_only(options(&self.folder, number), log)?;
-            let kept = keep(&ledger)?;
-            let text = serde_json::to_vec(&kept).map_err(|e| Error::Receipts(e.to_string()))?;
-            folder::replace(&kept_file(&self.folder, number), &text)?;
-            drop(ledger);
-            let path = segment_folder(&self.folder, number);
-            fs::remove_dir_all(&path).map_err(|e| Error::Io(path, e))?;
+            if let Err(error) = self.let_go_of(number) {
+                // Left as it is, for `credence receipts verify` to show; the next one makes room.
+                warn(&format!("segment {number} cannot be let go: {error}"));
+                continue;
+            }
             total -= bytes;
         }
         Ok(())
+    }
+
+    fn let_go_of(&self, number: u64) -> Result<(), Error> {
+        let log = LogVerifier::of(&segment_origin(&self.origin, number), &self.key.public())?;
+        let ledger = SqliteLedger::open_read_only(options(&self.folder, number), log)?;
+        let kept = keep(&ledger)?;
+        let text = serde_json::to_vec(&kept).map_err(|e| Error::Receipts(e.to_string()))?;
+        folder::replace(&kept_file(&self.folder, number), &text)?;
+        drop(ledger);
+        let path = segment_folder(&self.folder, number);
+        fs::remove_dir_all(&path).map_err(|e| Error::Io(path, e))
     }
 
     /// Signs a checkpoint over everything, and has the disk keep it.
@@ -273,9 +283,24 @@ fn begin(
     number: u64,
     previous: Option<String>,
 ) -> Result<Segment, Error> {
-    let options = options(folder, number);
-    folder::make(&segment_folder(folder, number))?;
-    let ledger = SqliteLedger::create(options, log_key(origin, number, key)?, clock())?;
+    let place = segment_folder(folder, number);
+    folder::make(&place)?;
+    let begun = begin_in(options(folder, number), log_key(origin, number, key)?, subject, number, previous);
+    if begun.is_err() {
+        // Nothing half-made stays behind: the next call tries again.
+        let _ = fs::remove_dir_all(&place);
+    }
+    begun
+}
+
+fn begin_in(
+    options: Options,
+    log: LogKey,
+    subject: &EntityId,
+    number: u64,
+    previous: Option<String>,
+) -> Result<Segment, Error> {
+    let ledger = SqliteLedger::create(options, log, clock())?;
     let record = SegmentRecord { segment: number, previous };
     let entry = NewEntry { kind: Kind::Segment, subject: subject.clone(), body: Canonical::of(&record)?, weight: None };
     credence_ledger::write(&ledger, move |tx| tx.append(&entry).map(drop))?;

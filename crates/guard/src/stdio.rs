@@ -150,9 +150,11 @@ impl Between<'_> {
             if ready.of_server {
                 self.hear_server();
             }
-            if self.of_client.is_none() && self.to_server.waiting.is_empty() {
-                // What it reads ends where the client's words end.
-                self.to_server.close();
+            if self.of_client.is_none() {
+                if self.to_server.waiting.is_empty() {
+                    // What it reads ends where the client's words end.
+                    self.to_server.close();
+                }
                 let grace = if self.watch.is_idle() { GRACE } else { GRACE_CALLS };
                 self.deadline.get_or_insert(Instant::now() + grace);
             }

@@ -16,7 +16,12 @@ use credence_verify::Stake;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use crate::{message::Message, receipts::now, settings::Caller, warn};
+use crate::{
+    message::{Message, id_key},
+    receipts::now,
+    settings::Caller,
+    warn,
+};
 
 /// Requests under way that are remembered.
 const MAX_PENDING: usize = 20_000;
@@ -40,6 +45,8 @@ pub struct Started {
     pub at: Timestamp,
     /// The same, to measure with.
     pub instant: Instant,
+    /// It may go on as a task.
+    pub as_task: bool,
     /// The client has given it up.
     pub cancelled: bool,
     /// What of its receipt can be made before there is an answer.
@@ -75,7 +82,6 @@ pub enum Pending {
 pub struct Watch {
     pending: HashMap<String, VecDeque<Pending>>,
     count: usize,
-    tasks: HashMap<String, Started>,
     client: Option<String>,
 }
 
@@ -87,6 +93,8 @@ struct CallParams<'a> {
     arguments: Option<&'a RawValue>,
     #[serde(borrow, default, rename = "_meta")]
     meta: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    task: Option<&'a RawValue>,
 }
 
 #[derive(Deserialize, Default)]
@@ -147,7 +155,7 @@ impl Watch {
                 // The server will refuse it; should it not, there is a receipt all the same.
                 Err(error) => {
                     warn(&format!("a tools/call whose parameters cannot be read: {error}"));
-                    let params = CallParams { name: String::new(), arguments: message.params, meta: None };
+                    let params = CallParams { name: String::new(), arguments: message.params, meta: None, task: None };
                     Pending::Call(Box::new(self.start(id.get(), params, caller, session, sent)))
                 }
             },
@@ -166,7 +174,7 @@ impl Watch {
             self.forget_one();
         }
         self.count += 1;
-        let queue = self.pending.entry(id.get().to_owned()).or_default();
+        let queue = self.pending.entry(id_key(id.get())).or_default();
         queue.push_back(pending);
         match queue.back_mut() {
             Some(Pending::Call(started)) => Some(started),
@@ -177,7 +185,7 @@ impl Watch {
     /// A call that was given up may still be answered; nobody waits for it to end.
     fn cancel(&mut self, params: &str) {
         let Ok(Cancelled { request }) = serde_json::from_str::<Cancelled<'_>>(params) else { return };
-        for pending in self.pending.get_mut(request.get()).into_iter().flatten() {
+        for pending in self.pending.get_mut(&id_key(request.get())).into_iter().flatten() {
             if let Pending::Call(started) = pending {
                 started.cancelled = true;
             }
@@ -207,6 +215,7 @@ impl Watch {
             client: client.map(|client| credence_protocol::receipt::cut_name(&client)),
             at: now(),
             instant: sent,
+            as_task: params.task.is_some(),
             cancelled: false,
             prepared: None,
         }
@@ -232,10 +241,11 @@ impl Watch {
 
     /// What the answer with this id answers, if anything; from then on it is answered.
     pub fn answered(&mut self, id: &str) -> Option<Pending> {
-        let queue = self.pending.get_mut(id)?;
+        let id = id_key(id);
+        let queue = self.pending.get_mut(&id)?;
         let first = queue.pop_front();
         if queue.is_empty() {
-            self.pending.remove(id);
+            self.pending.remove(&id);
         }
         self.count -= usize::from(first.is_some());
         first
@@ -243,25 +253,40 @@ impl Watch {
 
     /// Whether a request with this id is under way.
     pub fn awaits(&self, id: &str) -> bool {
-        self.pending.contains_key(id)
+        self.pending.contains_key(&id_key(id))
     }
 
-    /// The call goes on as a task.
-    pub fn became_task(&mut self, task: String, started: Started) {
-        if self.tasks.len() < MAX_PENDING {
-            self.tasks.insert(task, started);
+    /// A call that runs as a task waits on: nothing is known of it yet.
+    pub fn has_calls(&self) -> bool {
+        self.pending.values().flatten().any(|pending| matches!(pending, Pending::Call(_) | Pending::TaskResult(_)))
+    }
+
+    /// The client program, where it has said so.
+    pub fn client(&self) -> Option<&str> {
+        self.client.as_deref()
+    }
+
+    /// Who the client is, as it said elsewhere.
+    pub fn set_client(&mut self, client: &str) {
+        self.client = Some(client.to_owned());
+    }
+
+    /// Takes over what another connection leaves unanswered.
+    pub fn take_over(&mut self, other: &mut Watch) {
+        for (id, queue) in other.pending.drain() {
+            self.count += queue.len();
+            self.pending.entry(id).or_default().extend(queue);
         }
-    }
-
-    /// The call that runs as this task; the answer to request `id`.
-    pub fn task(&mut self, task: &str, id: String) -> Option<Started> {
-        self.tasks.remove(task).map(|started| Started { id, ..started })
+        other.count = 0;
+        while self.count > MAX_PENDING {
+            self.forget_one();
+        }
     }
 
     /// Whether nothing is under way.
     pub fn is_idle(&self) -> bool {
         let waits = |pending: &Pending| matches!(pending, Pending::Call(started) if !started.cancelled);
-        self.tasks.is_empty() && !self.pending.values().flatten().any(waits)
+        !self.pending.values().flatten().any(waits)
     }
 
     /// The ids of requests other than calls that have no answer.
@@ -279,7 +304,7 @@ impl Watch {
             Pending::Call(started) => Some(*started),
             _ => None,
         });
-        let mut calls: Vec<Started> = calls.chain(self.tasks.drain().map(|(_, started)| started)).collect();
+        let mut calls: Vec<Started> = calls.collect();
         calls.sort_by_key(|started| started.call);
         calls
     }

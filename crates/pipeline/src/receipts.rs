@@ -321,7 +321,8 @@ impl ReceiptStore {
             let (mut new, mut known) = (0, 0);
             let mut next: u64 = tables::get(tx, NEXT, &batch.log)?.unwrap_or_default();
             for (sent, (call, subject)) in batch.receipts.iter().zip(&calls) {
-                let key = call.to_string();
+                // Another provider's receipt of the same call is another receipt.
+                let key = format!("{call}/{}", batch.provider);
                 if let Some(at) = tables::get::<u64>(tx, BY_CALL, &key)? {
                     let held = held(tx, at)?;
                     if held.log != batch.log || held.sent.entry != sent.entry {
@@ -351,13 +352,15 @@ impl ReceiptStore {
         Ok(kept.map(|(new, known, next)| Taken { seq, new, known, next }))
     }
 
-    /// The receipt of a call.
+    /// The receipt of a call: the one that was handed in first, where several providers have one.
     pub fn find(&self, call: &Uuid) -> Result<Option<Held>> {
         let view = self.0.view()?;
-        match tables::get::<u64>(&*view, BY_CALL, &call.to_string())? {
-            Some(seq) => held(&*view, seq).map(Some),
-            None => Ok(None),
-        }
+        let mut first = None;
+        tables::scan(&*view, BY_CALL, credence_ledger::Scan::prefix(&format!("{call}/")), |_, seq: u64| {
+            first = Some(first.map_or(seq, |first: u64| first.min(seq)));
+            Ok(std::ops::ControlFlow::Continue(()))
+        })?;
+        first.map(|seq| held(&*view, seq)).transpose()
     }
 
     /// The first entry of a guard's log that is not here yet.

@@ -9,11 +9,11 @@ use credence_guard::{
     claims::{self, Judgement, Report, Status},
     reading::{Archive, Filter, Found},
     receipts::Private,
-    transcript,
+    transcript::{self, Why},
 };
 use credence_ledger::{Entry, Kind, LogVerifier, proof::InclusionProof};
 use credence_protocol::{
-    EntityId, SecretKey, Timestamp, Uuid,
+    EntityId, PublicKey, SecretKey, Timestamp, Uuid,
     receipt::{Receipt, Salts},
 };
 use serde::{Deserialize, Serialize};
@@ -67,8 +67,9 @@ pub enum Command {
     Verify {
         /// What `receipts export` wrote; - for standard input [default: everything kept here]
         file: Option<String>,
-        /// The log's key that was trusted beforehand; without it the keys in the file are shown, not trusted
-        #[arg(long, value_name = "KEY")]
+        /// What is trusted beforehand: a log's key (NAME+HASH+KEY), or the provider's public key for all its logs; without it the
+        /// keys in the file are shown, not trusted
+        #[arg(long, value_name = "KEY", allow_hyphen_values = true)]
         log_key: Option<String>,
         #[command(flatten)]
         keeping: StateArgs,
@@ -85,6 +86,9 @@ pub enum Command {
         /// With --json: the proof of every receipt
         #[arg(long)]
         proofs: bool,
+        /// A transcript in which nothing is recognised as a tool call or a result is fine
+        #[arg(long)]
+        allow_empty: bool,
     },
 }
 
@@ -148,7 +152,9 @@ pub fn run(out: &Output, command: Command) -> Done {
         Command::Export { which, call, disclose, out: file } => export(&which, call, disclose, file.as_deref()),
         Command::Verify { file: Some(file), log_key, .. } => verify_file(out, &file, log_key.as_deref()),
         Command::Verify { file: None, keeping, .. } => verify_all(out, &keeping),
-        Command::Check { transcript, which, ignored, proofs } => check(out, &transcript, &which, &ignored, proofs),
+        Command::Check { transcript, which, ignored, proofs, allow_empty } => {
+            check(out, &transcript, &which, &ignored, (proofs, allow_empty))
+        }
     }
 }
 
@@ -210,6 +216,13 @@ fn words(receipt: &Receipt) -> String {
     }
 }
 
+/// What a verdict rests on.
+fn because(receipt: &Receipt) -> String {
+    let Some(posterior) = receipt.posterior else { return String::new() };
+    let signals = if receipt.signals.is_empty() { "no signal fired".to_owned() } else { receipt.signals.join(", ") };
+    format!("{signals}; P(fabricated) {posterior:.3}")
+}
+
 fn exported(archive: &Archive, found: &Found, private: Option<&Private>, disclose: bool) -> anyhow::Result<Exported> {
     let proof = archive.proof(found)?;
     let log_key = archive.sources[found.source].segment(found.segment)?.verifier().as_str().to_owned();
@@ -247,7 +260,9 @@ fn show(out: &Output, call: Uuid, keeping: &StateArgs) -> Done {
             ("took", receipt.execution_ms.map(|ms| format!("{ms:.3} ms")).unwrap_or_default()),
             ("outcome", json!(receipt.outcome).as_str().unwrap_or_default().to_owned()),
             ("verdict", words(receipt)),
+            ("because", because(receipt)),
         ];
+        rows.retain(|(_, value)| !value.is_empty());
         let optional = [
             ("agent", receipt.agent.as_ref().map(ToString::to_string)),
             ("session", receipt.session.clone()),
@@ -298,7 +313,7 @@ fn export(which: &Which, call: Option<Uuid>, disclose: bool, file: Option<&Path>
 }
 
 fn verify_file(out: &Output, file: &str, log_key: Option<&str>) -> Done {
-    let trusted = log_key.map(LogVerifier::parse).transpose().context("--log-key")?;
+    let trusted = log_key.map(Trusted::parse).transpose().context("--log-key")?;
     let text = String::from_utf8(input::file_or_stdin(file, MAX_EXPORT_BYTES)?).context("it is not text")?;
     let mut keys = std::collections::BTreeSet::new();
     let mut failed: Vec<String> = Vec::new();
@@ -326,12 +341,38 @@ fn verify_file(out: &Output, file: &str, log_key: Option<&str>) -> Done {
     Ok(answer(!failed.is_empty()))
 }
 
-fn verify_line(line: &str, trusted: Option<&LogVerifier>) -> anyhow::Result<String> {
+/// Whose signatures are trusted.
+enum Trusted {
+    Log(LogVerifier),
+    Provider(PublicKey),
+}
+
+impl Trusted {
+    fn parse(text: &str) -> anyhow::Result<Self> {
+        if let Ok(key) = PublicKey::parse(text) {
+            return Ok(Self::Provider(key));
+        }
+        Ok(Self::Log(LogVerifier::parse(text)?))
+    }
+
+    /// The verifier of a log that goes by `named`.
+    fn verifier(&self, named: &LogVerifier) -> anyhow::Result<LogVerifier> {
+        Ok(match self {
+            Self::Log(log) => log.clone(),
+            Self::Provider(key) => LogVerifier::of(named.origin(), key)?,
+        })
+    }
+}
+
+fn verify_line(line: &str, trusted: Option<&Trusted>) -> anyhow::Result<String> {
     let exported: Exported = serde_json::from_str(line).context("not an exported receipt")?;
     let named = LogVerifier::parse(&exported.log_key).context("log_key")?;
-    let verifier = trusted.unwrap_or(&named);
+    let verifier = match trusted {
+        Some(trusted) => trusted.verifier(&named)?,
+        None => named,
+    };
     let proof = InclusionProof::parse(&exported.proof)?;
-    proof.verify(verifier)?;
+    proof.verify(&verifier)?;
     let entry = Entry::parse(proof.seq, &proof.entry)?;
     ensure!(entry.kind == Kind::Receipt, "what is proved is a {}, not a receipt", entry.kind.key());
     let proved: Receipt = entry.record(proof.seq)?;
@@ -365,12 +406,20 @@ fn verify_all(out: &Output, keeping: &StateArgs) -> Done {
     Ok(answer(!findings.is_empty()))
 }
 
-fn check(out: &Output, file: &str, which: &Which, ignored: &[String], proofs: bool) -> Done {
+fn check(out: &Output, file: &str, which: &Which, ignored: &[String], (proofs, allow_empty): (bool, bool)) -> Done {
     let bytes = input::file_or_stdin(file, transcript::MAX_BYTES as u64)?;
     let read = transcript::read(&bytes).with_context(|| format!("transcript {file}"))?;
+    ensure!(
+        allow_empty || !read.formats.is_empty() || !read.problems.is_empty(),
+        "nothing in {file} is recognised as a tool call or a result (OpenAI chat and responses, Anthropic messages and MCP messages are); \
+         --allow-empty says that this is fine"
+    );
     let (archive, key) = open(&which.keeping)?;
     let mut report = claims::check(&archive, &key, &read, &which.filter(), ignored, proofs)?;
     let unreadable: Vec<String> = read.problems.iter().map(ToString::to_string).collect();
+    // What is told twice was read; what could not be read may hide a claim.
+    let hidden = |why: &Why| !matches!(why, Why::SameId(_) | Why::AnsweredTwice | Why::UnknownCall(_));
+    let hidden = read.problems_left_out > 0 || read.problems.iter().any(|problem| hidden(&problem.why));
     report.problems.extend(archive_notes(&archive));
     let formats: Vec<String> = read.formats.iter().map(ToString::to_string).collect();
     let mut shown = serde_json::to_value(&report)?;
@@ -378,7 +427,7 @@ fn check(out: &Output, file: &str, which: &Which, ignored: &[String], proofs: bo
     shown["formats"] = json!(formats);
     shown["transcript_problems"] = json!(unreadable);
     out.show(&shown, || text(&report, &unreadable))?;
-    Ok(answer(!report.is_clean() || !report.problems.is_empty()))
+    Ok(answer(!report.is_clean() || !report.problems.is_empty() || hidden))
 }
 
 /// What keeps the answer from being whole.
@@ -386,8 +435,9 @@ fn archive_notes(archive: &Archive) -> Vec<String> {
     if archive.sources.is_empty() { vec!["no guard has written any receipts".to_owned()] } else { Vec::new() }
 }
 
-const STATUSES: [(Status, &str); 7] = [
+const STATUSES: [(Status, &str); 8] = [
     (Status::Executed, "executed"),
+    (Status::Failed, "failed"),
     (Status::Altered, "altered"),
     (Status::NeverHappened, "never happened"),
     (Status::Unknown, "unknown"),

@@ -58,8 +58,10 @@ fn response(book: &mut Book, node: &Node<'_>, id: Option<Id>, at: &At<'_>) {
                 book.problem(&at.member("result"), why);
                 Node::default()
             });
-            let complete = |kind: &RawValue| json::text(kind).is_some_and(|kind| kind == "complete");
-            if !read.result_type.is_none_or(complete) {
+            // Only what asks for input is no result yet; anything else that stands there, a reader may take for one.
+            let asks = |kind: &RawValue| json::text(kind).is_some_and(|kind| kind == "input_required");
+            let bare = !result.get().contains("\"content\"") && !result.get().contains("\"structuredContent\"");
+            if read.result_type.is_some_and(asks) && bare {
                 return book.answered_otherwise(&id);
             }
             if error.is_some() {

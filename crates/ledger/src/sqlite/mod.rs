@@ -116,7 +116,12 @@ impl SqliteLedger {
         let lock = lock(&options.path)?;
         connection::create(&options)?;
         // From the first moment on there is something that the database must extend.
-        options.outside.write(&key.sign(0, merkle::root(0, &Edge::default())?)?)?;
+        let promised = key.sign(0, merkle::root(0, &Edge::default())?).and_then(|note| options.outside.write(&note));
+        if let Err(error) = promised {
+            // Nothing half-made stays behind.
+            let _ = fs::remove_file(&options.path);
+            return Err(error);
+        }
         Self::start(options, key, clock, lock, false)
     }
 
@@ -144,6 +149,8 @@ impl SqliteLedger {
         if let Some(inside) = ledger.view()?.checkpoint()?
             && inside != outside.note
         {
+            // The file must not promise what the disk does not have.
+            writer::sync_wal(&ledger.options.path)?;
             ledger.options.outside.write(&inside)?;
         }
         ledger.writer = Some(Writer::start(connection, &ledger.options, key, clock)?);

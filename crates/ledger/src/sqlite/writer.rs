@@ -277,10 +277,10 @@ impl State {
     /// Seals what was appended since the last seal, and has the disk keep it.
     fn seal_now(&mut self) -> Result<()> {
         if let Some(note) = self.seal_unsealed()? {
-            sync_wal(&self.path)?;
             self.outside_due = Some(note);
         }
-        Ok(())
+        // Also what an earlier attempt has sealed, and could not have the disk keep.
+        if self.outside_due.is_some() { sync_wal(&self.path) } else { Ok(()) }
     }
 
     /// Writes tiles and checkpoint of what was appended since the last seal; gives the checkpoint.
@@ -307,7 +307,7 @@ impl State {
 }
 
 /// Has the disk keep what was committed: with `synchronous = NORMAL` a commit writes to the write-ahead log and does not wait.
-fn sync_wal(database: &Path) -> Result<()> {
+pub(super) fn sync_wal(database: &Path) -> Result<()> {
     let wal = connection::wal(database);
     match File::open(&wal).and_then(|file| file.sync_data()) {
         // Everything was moved into the database, which waits for the disk.

@@ -64,7 +64,7 @@ impl<'a> Exact<'a> {
             }
             Some(b'"') => Exact::Text(match plain(text) {
                 Some(plain) => Cow::Borrowed(plain),
-                None => serde_json::from_str::<String>(text).map_err(malformed)?.into(),
+                None => serde_json::from_str::<Lossy>(text).map_err(malformed)?.0.into(),
             }),
             Some(b'n' | b't' | b'f') => Exact::Word(text),
             _ => Exact::Number(number(text)?),
@@ -214,6 +214,28 @@ impl<'de: 'a, 'a> Deserialize<'de> for Members<'a> {
     }
 }
 
+/// A text in which half a surrogate pair is replaced: tools that cut texts leave such, and clients read on.
+struct Lossy(String);
+
+impl<'de> Deserialize<'de> for Lossy {
+    fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
+        struct Bytes;
+        impl Visitor<'_> for Bytes {
+            type Value = Lossy;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a text")
+            }
+            fn visit_bytes<E: serde::de::Error>(self, bytes: &[u8]) -> Result<Lossy, E> {
+                Ok(Lossy(String::from_utf8_lossy(bytes).into_owned()))
+            }
+            fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<Lossy, E> {
+                Ok(Lossy(text.to_owned()))
+            }
+        }
+        d.deserialize_bytes(Bytes)
+    }
+}
+
 /// A name, borrowed where nothing in it is escaped.
 #[derive(Deserialize)]
 struct Name<'a>(#[serde(borrow)] Cow<'a, str>);
@@ -244,6 +266,7 @@ mod tests {
         let one = r#"{ "b" : [1, {"z":null,"a":true}], "a": "\u00e9\n\"" }"#;
         assert_eq!(canonical(one), "{\"a\":\"é\\n\\\"\",\"b\":[1,{\"a\":true,\"z\":null}]}");
         assert_eq!(canonical(&canonical(one)), canonical(one));
+        assert_eq!(canonical(r#""cut \ud83d""#), canonical(r#""cut \ud83d""#), "half a pair is read, not refused");
     }
 
     #[test]

@@ -294,7 +294,7 @@ mod tests {
             let receipt = Receipt {
                 agent: Some(EntityId::new("a").unwrap()), arguments: salts.arguments(None), call: Uuid::now_v7(), client: None,
                 content_injection: None, delivered: None, execution_ms, outcome: CallOutcome::ToolError, posterior,
-                request: Some("\"1\"".to_owned()), result: Views::commit(&salts.result, &readings), server: "s".to_owned(), session,
+                request: Some("\"1\"".to_owned()), result: Views::commit(&salts.result, &forms), server: "s".to_owned(), session,
                 signals: vec!["a".to_owned()],
                 stake: Some(ReceiptStake::High), started_at: "2026-11-16T09:00:00.123456Z".parse().unwrap(), tool,
                 unjudged: None, verdict: Some(ReceiptVerdict::Flag),

@@ -5,7 +5,8 @@
 //! | `whole` | the result object without what programs add on the way: `_meta`, members that are null, `isError: false` |
 //! | `content` | the list of content items, cleaned in the same way |
 //! | `text` | the text items, joined by newlines, without white space at the ends |
-//! | `letters` | the same with no white space at all: joined in any way it is the same |
+//! | `letters` | the same, with every run of white space as one space |
+//! | `joined` | several text items with nothing between them, white space as before |
 //! | `structured` | `structuredContent`, or text that is JSON |
 
 use std::{borrow::Cow, collections::BTreeMap};
@@ -24,8 +25,10 @@ pub enum View {
     Content,
     /// Their text.
     Text,
-    /// Their text but for white space.
+    /// Their text, but for how much white space there is.
     Letters,
+    /// Several texts with nothing between them.
+    Joined,
     /// The structured content.
     Structured,
 }
@@ -38,6 +41,7 @@ impl View {
             View::Content => "content",
             View::Text => "text",
             View::Letters => "letters",
+            View::Joined => "joined",
             View::Structured => "structured",
         }
     }
@@ -53,6 +57,9 @@ pub struct Views {
     /// The content items.
     #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
     pub content: Option<Commitment>,
+    /// Several texts with nothing between them.
+    #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
+    pub joined: Option<Commitment>,
     /// Their text but for white space.
     #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
     pub letters: Option<Commitment>,
@@ -75,6 +82,7 @@ impl Views {
             whole: of(View::Whole)?,
             content: of(View::Content),
             text: of(View::Text),
+            joined: of(View::Joined),
             letters: of(View::Letters),
             structured: of(View::Structured),
         })
@@ -87,6 +95,7 @@ impl Views {
             View::Content => self.content,
             View::Text => self.text,
             View::Letters => self.letters,
+            View::Joined => self.joined,
             View::Structured => self.structured,
         }
     }
@@ -95,7 +104,7 @@ impl Views {
     pub fn matching(&self, salt: &Salt, claim: &[Reading]) -> Option<View> {
         let held = |(view, form): &Form| self.get(*view).is_some_and(|one| salt.commit(view.name(), form) == one);
         let whole = claim.iter().find(|reading| !reading.is_empty() && reading.iter().all(held))?;
-        let weakest = [View::Letters, View::Text, View::Structured, View::Content];
+        let weakest = [View::Joined, View::Letters, View::Text, View::Structured, View::Content];
         let weakest = weakest.into_iter().find(|view| whole.iter().any(|(one, _)| one == view));
         Some(weakest.unwrap_or(View::Whole))
     }
@@ -134,8 +143,11 @@ fn forms_of_items(items: &[Exact<'_>]) -> Vec<Form> {
     write_items(items, &mut content);
     let mut forms = vec![(View::Content, content)];
     let texts: Vec<&str> = items.iter().filter_map(text_of).collect();
-    if !texts.is_empty() {
+    if !texts.is_empty() || items.is_empty() {
         forms.extend(text_forms(&texts.join("\n")));
+    }
+    if texts.len() > 1 {
+        forms.push((View::Joined, collapsed(&texts.concat())));
     }
     forms
 }
@@ -150,7 +162,8 @@ pub fn readings_of_text(text: &str) -> Vec<Reading> {
 }
 
 fn readings_of_plain(text: &str) -> Vec<Reading> {
-    text_forms(text).into_iter().map(|form| vec![form]).collect()
+    let forms = text_forms(text).into_iter().chain([(View::Joined, collapsed(text))]);
+    forms.map(|form| vec![form]).collect()
 }
 
 impl Exact<'_> {
@@ -193,8 +206,12 @@ fn readings_of_items(items: &[Exact<'_>]) -> Vec<Reading> {
 }
 
 fn text_forms(text: &str) -> Vec<Form> {
-    let letters = text.chars().filter(|c| !c.is_whitespace()).collect();
-    vec![(View::Text, text.trim().to_owned()), (View::Letters, letters)]
+    vec![(View::Text, text.trim().to_owned()), (View::Letters, collapsed(text))]
+}
+
+/// Every run of white space as one space, none at the ends.
+fn collapsed(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 fn structured(text: &str) -> Option<Form> {
@@ -292,11 +309,12 @@ mod tests {
         );
         assert_eq!(claimed("{\"t\": 18.0}"), Some(View::Structured));
         assert_eq!(claimed("{\"t\":18}\nsecond"), Some(View::Text));
-        assert_eq!(claimed("{\"t\":18}second"), Some(View::Letters));
+        assert_eq!(claimed("{\"t\":18}\n\n second"), Some(View::Letters));
+        assert_eq!(claimed("{\"t\":18}second"), Some(View::Joined));
         // The text of one and the value of another.
         let mixed = r#"{"content":[{"type":"text","text":"something else"}],"structuredContent":{"t":18}}"#;
         assert_eq!(claimed(mixed), None);
-        for altered in ["{\"t\":19}", "{\"t\":18}\nthird", "", "{\"t\":18,\"u\":1}"] {
+        for altered in ["{\"t\":1 8}\nsecond", "{\"t\":19}", "{\"t\":18}\nthird", "", "{\"t\":18,\"u\":1}"] {
             assert_eq!(claimed(altered), None, "{altered}");
         }
     }

@@ -1,7 +1,7 @@
 mod setup;
 mod status;
 
-use std::{net::SocketAddr, path::PathBuf, process::ExitCode, sync::Arc, time::Duration};
+use std::{path::PathBuf, process::ExitCode, sync::Arc, time::Duration};
 
 use anyhow::{Context, bail, ensure};
 use clap::ValueEnum;
@@ -21,8 +21,23 @@ use crate::{input, keyfile, output::Output, traces};
 /// What was learned is kept this often.
 const SAVE_EVERY: Duration = Duration::from_secs(30);
 /// Programs whose first argument says what they run.
-const RUNNERS: [&str; 12] =
-    ["npx", "npm", "node", "bun", "bunx", "deno", "python", "python3", "uv", "uvx", "pipx", "docker"];
+const RUNNERS: [&str; 15] = [
+    "env",
+    "sudo",
+    "mcp-remote",
+    "npx",
+    "npm",
+    "node",
+    "bun",
+    "bunx",
+    "deno",
+    "python",
+    "python3",
+    "uv",
+    "uvx",
+    "pipx",
+    "docker",
+];
 
 #[derive(clap::Args)]
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
@@ -76,7 +91,7 @@ pub struct RunArgs {
     #[arg(long)]
     content_injection: bool,
     /// Share of accepted results of which a made-up variant is judged in shadow
-    #[arg(long, value_name = "SHARE", value_parser = traces::rate, default_value_t = DEFAULT_CANARIES)]
+    #[arg(long, value_name = "SHARE", value_parser = share, default_value_t = DEFAULT_CANARIES)]
     canaries: f64,
     #[command(flatten)]
     keeping: StateArgs,
@@ -91,7 +106,7 @@ pub struct RunArgs {
     upstream: Option<url::Url>,
     /// Where clients of that server reach it from now on, such as 127.0.0.1:8430
     #[arg(long, value_name = "ADDRESS", requires = "upstream")]
-    listen: Option<SocketAddr>,
+    listen: Option<String>,
     /// A web page's origin that may use that server; pages on this machine may; can be repeated
     #[arg(long = "allow-origin", value_name = "ORIGIN")]
     allowed_origins: Vec<String>,
@@ -116,6 +131,12 @@ pub struct RunArgs {
 }
 
 const MIB: u64 = 1024 * 1024;
+
+/// A share, 0 for none.
+fn share(text: &str) -> Result<f64, String> {
+    let share: f64 = text.parse().map_err(|_| format!("'{text}' is not a number"))?;
+    if (0.0..=1.0).contains(&share) { Ok(share) } else { Err(format!("{share} is not between 0 and 1")) }
+}
 
 /// Where guards keep their state, and whose receipts they are.
 #[derive(clap::Args)]
@@ -153,7 +174,9 @@ impl StateArgs {
         match &self.key {
             Some(path) => keyfile::read(path),
             None if std::env::var_os(VARIABLE).is_some() => keyfile::from_environment_or(VARIABLE, &file),
-            None if make || file.exists() => Ok(folder::key(&file)?),
+            None if make || file.try_exists().with_context(|| format!("cannot look into {}", file.display()))? => {
+                Ok(folder::key(&file)?)
+            }
             None => bail!("no guard has run yet: there is nothing in {}", self.folder()?.display()),
         }
     }
@@ -189,7 +212,7 @@ pub fn run(out: &Output, args: Args) -> Done {
     let settings = run.settings()?;
     let key = run.keeping.secret(true)?;
     let courier = run.courier()?;
-    if let (Some(upstream), Some(listen)) = (&run.upstream, run.listen) {
+    if let (Some(upstream), Some(listen)) = (&run.upstream, &run.listen) {
         let route = http::Route { upstream: upstream.clone(), allowed_origins: run.allowed_origins.clone() };
         return proxy(Guard::start(settings, key)?, route, listen, courier);
     }
@@ -211,7 +234,7 @@ pub fn run(out: &Output, args: Args) -> Done {
 }
 
 /// Stands in front of a server that speaks HTTP, until it is asked to end.
-fn proxy(guard: Arc<Guard>, route: http::Route, listen: SocketAddr, courier: Option<courier::Route>) -> Done {
+fn proxy(guard: Arc<Guard>, route: http::Route, listen: &str, courier: Option<courier::Route>) -> Done {
     keep_saving(&guard)?;
     let courier = courier.map(|route| Courier::start(Arc::clone(&guard), route)).transpose()?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
@@ -225,7 +248,7 @@ fn proxy(guard: Arc<Guard>, route: http::Route, listen: SocketAddr, courier: Opt
                 "credence guard: {address} can be reached from elsewhere, and the guard asks nobody who they are"
             );
         }
-        eprintln!("credence guard: {} in front of {}", address, route.upstream);
+        eprintln!("credence guard: {} in front of {}", address, http::shown(&route.upstream));
         let (mut term, mut int) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
         let stop = async move {
             tokio::select! {
@@ -248,7 +271,7 @@ fn proxy(guard: Arc<Guard>, route: http::Route, listen: SocketAddr, courier: Opt
 /// Shows the public key.
 fn key(out: &Output, args: &StateArgs) -> Done {
     let public = args.secret(true)?.public();
-    let shown = serde_json::json!({ "provider": args.provider, "public_key": public, "key_id": public.id() });
+    let shown = serde_json::json!({ "provider": args.provider, "public_key": public, "did_key": public.did_key(), "key_id": public.id() });
     out.show(&shown, || {
         format!(
             "{}\n\nRegister it at an authority:\n  credence source add {provider}\n  credence keys add {provider} {}\n  credence source provider {provider} --methodology URL\n",
@@ -293,7 +316,7 @@ impl RunArgs {
         let name = match &self.name {
             Some(name) => name.clone(),
             None => match &self.upstream {
-                Some(url) => named_after(&[url.host_str().unwrap_or_default().to_owned()]),
+                Some(url) => named_after_url(url),
                 None => named_after(&self.command),
             },
         };
@@ -339,24 +362,85 @@ impl RunArgs {
     }
 }
 
-/// A name from a command: `npx -y @scope/server-files /tmp` is `server-files`.
+/// Flags of runners whose value follows.
+const WITH_VALUE: [&str; 18] = [
+    "-e",
+    "--env",
+    "--env-file",
+    "-v",
+    "--volume",
+    "--mount",
+    "--name",
+    "--network",
+    "-p",
+    "--publish",
+    "-w",
+    "--workdir",
+    "-u",
+    "--user",
+    "--with",
+    "--from",
+    "--python",
+    "--directory",
+];
+/// Words of runners that are no program.
+const VERBS: [&str; 6] = ["run", "exec", "x", "dlx", "tool", "start"];
+/// Names that say nothing: the folder's says more.
+const GENERIC: [&str; 10] = ["index", "main", "server", "app", "cli", "mod", "dist", "build", "src", "bin"];
+
+/// A name from a command: `npx -y @scope/server-files /tmp` is `server-files`. Values of flags and of variables may be secrets, and
+/// never become part of it.
 fn named_after(command: &[String]) -> String {
-    let base = |text: &str| {
-        let last = text.trim_end_matches('/').rsplit(['/', '\\']).next().unwrap_or_default();
-        let stem = last.rsplit_once('.').map_or(last, |(stem, _)| if stem.is_empty() { last } else { stem });
-        let unversioned = stem.split('@').find(|part| !part.is_empty()).unwrap_or_default();
-        let safe = |c: char| if c.is_ascii_alphanumeric() || "._-".contains(c) { c } else { '-' };
-        let name: String = unversioned.chars().map(safe).take(64).collect();
-        name.trim_start_matches(['.', '-']).to_owned()
-    };
-    let program = command.first().map(|program| base(program)).unwrap_or_default();
-    let runs = |arg: &&String| !arg.starts_with('-') && !["run", "exec", "-m", "x", "dlx"].contains(&arg.as_str());
-    let inner = RUNNERS.contains(&program.as_str()).then(|| command.iter().skip(1).find(runs)).flatten();
-    [inner.map(|inner| base(inner)), Some(program)]
-        .into_iter()
-        .flatten()
-        .find(|name| !name.is_empty())
-        .unwrap_or_else(|| "server".to_owned())
+    let Some((program, rest)) = command.split_first() else { return "server".to_owned() };
+    let name = name_of(program);
+    if RUNNERS.contains(&name.as_str()) {
+        let mut args = rest.iter().enumerate();
+        while let Some((n, arg)) = args.next() {
+            if WITH_VALUE.contains(&arg.as_str()) {
+                args.next();
+            } else if !arg.starts_with('-') && !arg.contains('=') && !VERBS.contains(&arg.as_str()) {
+                return named_after(&rest[n..]);
+            }
+        }
+    }
+    if let Ok(url) = program.parse::<url::Url>()
+        && url.host().is_some()
+    {
+        return named_after_url(&url);
+    }
+    if name.is_empty() { "server".to_owned() } else { name }
+}
+
+/// The last part of a path or package that says something.
+fn name_of(path: &str) -> String {
+    let mut parts = path.rsplit(['/', '\\']).filter(|part| !part.is_empty()).map(|part| {
+        let stem = match part.rsplit_once('.') {
+            Some((stem, ending))
+                if !stem.is_empty() && ending.len() <= 3 && !ending.starts_with(|c: char| c.is_ascii_digit()) =>
+            {
+                stem
+            }
+            _ => part,
+        };
+        let unversioned = stem.split(['@', ':']).find(|part| !part.is_empty()).unwrap_or_default();
+        safe(unversioned)
+    });
+    let last = parts.next().unwrap_or_default();
+    if !GENERIC.contains(&last.as_str()) {
+        return last;
+    }
+    parts.find(|part| !part.is_empty() && !GENERIC.contains(&part.as_str())).unwrap_or(last)
+}
+
+fn named_after_url(url: &url::Url) -> String {
+    let host = url.host_str().unwrap_or_default();
+    safe(&url.port().map_or_else(|| host.to_owned(), |port| format!("{host}-{port}")))
+}
+
+fn safe(text: &str) -> String {
+    let one = |c: char| if c.is_ascii_alphanumeric() || "._-".contains(c) { c } else { '-' };
+    let name: String = text.chars().map(one).take(64).collect();
+    name.trim_start_matches(['.', '-']).to_owned()
 }
 
 #[cfg(test)]
@@ -374,6 +458,13 @@ mod tests {
             ("uvx mcp-server-git", "mcp-server-git"),
             ("./target/release/thing", "thing"),
             ("node", "node"),
+            ("node /x/node_modules/server-everything/dist/index.js stdio", "server-everything"),
+            ("python3 /a/weather/server.py", "weather"),
+            ("docker run -i --rm -e TOKEN=abc123secret mcp/github", "github"),
+            ("docker run -i -e TOKEN mcp/github:latest", "github"),
+            ("env SECRET=1 node x.js", "x"),
+            ("npx -y mcp-remote https://tools.example:8443/mcp", "tools.example-8443"),
+            ("uv run --with mcp my-server", "my-server"),
             ("ümlaut", "-mlaut".trim_start_matches('-')),
         ] {
             assert_eq!(name(command), expected, "{command}");

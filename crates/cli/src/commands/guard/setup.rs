@@ -66,10 +66,26 @@ impl Which {
 
 pub fn install(out: &Output, args: InstallArgs) -> Done {
     let executable = std::env::current_exe().context("where this program is cannot be told")?;
+    check_flags(&args.flags)?;
     let guarding = Guarding::new(&executable, args.flags)?;
     let client = args.which.client()?;
     let plan = |file: &Path| Ok(install::plan_install(file, client.servers_at(), &guarding)?);
     go(out, &args.which, args.dry_run, &plan)
+}
+
+/// What a guard would not start with is told now, not when the client starts it.
+fn check_flags(flags: &[String]) -> anyhow::Result<()> {
+    #[derive(clap::Parser)]
+    struct Alone {
+        #[command(flatten)]
+        _run: super::RunArgs,
+    }
+    let line = std::iter::once("guard").chain(flags.iter().map(String::as_str)).chain(["--", "server"]);
+    let parsed = <Alone as clap::Parser>::try_parse_from(line);
+    parsed
+        .map(drop)
+        .map_err(|error| anyhow::anyhow!("the guards' flags: {}", error.kind()))
+        .with_context(|| format!("`credence guard {}` would not start", flags.join(" ")))
 }
 
 pub fn uninstall(out: &Output, args: UninstallArgs) -> Done {
@@ -116,7 +132,9 @@ fn word(change: &Change, dry_run: bool) -> String {
         Change::Guarded { slug } => format!("runs under a guard named '{slug}'"),
         Change::Unguarded if dry_run => "would run without a guard again".to_owned(),
         Change::Unguarded => "runs without a guard again".to_owned(),
-        Change::AlreadyGuarded => "runs under a guard already".to_owned(),
+        Change::AlreadyGuarded => {
+            "runs under a guard already, with the flags it has: uninstall first to change them".to_owned()
+        }
         Change::NotGuarded => "has no guard".to_owned(),
         Change::Remote { url } => {
             format!(

@@ -46,6 +46,9 @@ fn what_cannot_be_installed_says_why() {
     let ran = shell.run(&["guard", "install", "--client", "nobody"]);
     assert_eq!(ran.code, Some(64), "{ran:?}");
     assert!(ran.stderr.contains("claude-desktop"), "{ran:?}");
+    fs::write(shell.path("mcp.json"), CONFIG).unwrap();
+    let bogus = ["guard", "install", "--client", "cursor", "--config", "mcp.json", "--", "--mode", "bogus"];
+    shell.fails(&bogus, "would not start");
     shell.fails(&["guard", "--state", "state"], "what should be guarded?");
     shell.fails(&["guard", "--state", "state", "--", "no-such-program-anywhere"], "no-such-program-anywhere");
     shell.fails(&["receipts", "list", "--state", "nowhere"], "no guard has run yet");
