@@ -218,10 +218,9 @@ impl Proxy {
             headers.remove(own);
         }
         // Whoever begins a session says who it is: later exchanges of it do not.
-        if let Some(begun) = headers.get(SESSION).and_then(|value| value.to_str().ok())
-            && let Some(client) = lock(&exchange.watch).client()
-        {
-            lock(&self.session(begun)).set_client(client);
+        let client = lock(&exchange.watch).client().map(str::to_owned);
+        if let (Some(client), Some(begun)) = (client, headers.get(SESSION).and_then(|value| value.to_str().ok())) {
+            lock(&self.session(begun)).set_client(&client);
         }
         let text = |name: &HeaderName| headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
         let kind = text(&header::CONTENT_TYPE).split(';').next().unwrap_or_default().trim().to_ascii_lowercase();

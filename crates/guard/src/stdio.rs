@@ -381,7 +381,11 @@ fn remember(guard: &Guard, watch: &mut Watch, line: &str, sent: Instant) {
                 started.prepared = guard.prepare(started.arguments.as_deref());
             }
         }
-        Parsed::Batch(items) => items.iter().for_each(|item| remember(guard, watch, item.get(), sent)),
+        // A list in a list is no message.
+        Parsed::Batch(items) => {
+            let messages = items.iter().filter(|item| !item.get().starts_with('['));
+            messages.for_each(|item| remember(guard, watch, item.get(), sent));
+        }
         Parsed::Ambiguous(_) | Parsed::NotJson(_) => {}
     }
 }

@@ -1,6 +1,7 @@
 //! `credence guard` as its clients and servers see it: the real process, real pipes and sockets on loopback.
 
 mod authority;
+mod evasion;
 mod misbehaviour;
 mod modes;
 mod peers;

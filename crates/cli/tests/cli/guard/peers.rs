@@ -71,7 +71,7 @@ fn through_stdio(folder: &Path, client: &str, server: &str) {
 }
 
 /// A server or a guard that listens, ended with the test.
-struct Listening(Child, String);
+pub struct Listening(Child, pub String);
 
 impl Drop for Listening {
     fn drop(&mut self) {
@@ -81,7 +81,7 @@ impl Drop for Listening {
 }
 
 /// Starts `command` and waits until it says on standard error where it listens.
-fn listen(command: &[String], find: fn(&str) -> Option<String>) -> Listening {
+pub fn listen(command: &[String], find: fn(&str) -> Option<String>) -> Listening {
     let mut child =
         Command::new(&command[0]).args(&command[1..]).stderr(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
     let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
@@ -98,6 +98,12 @@ fn listen(command: &[String], find: fn(&str) -> Option<String>) -> Listening {
     Listening(child, url)
 }
 
+/// Where a guard says that it listens.
+pub fn guard_address(line: &str) -> Option<String> {
+    let address = line.strip_prefix("credence guard: ")?.split(" in front of ").next()?;
+    address.parse::<std::net::SocketAddr>().ok().map(|address| format!("http://{address}/mcp"))
+}
+
 fn through_http(folder: &Path, client: &str, server: &str) {
     let shell = Shell::new();
     let mut command = peer(folder, "server", server);
@@ -106,11 +112,7 @@ fn through_http(folder: &Path, client: &str, server: &str) {
     let upstream = listen(&command, port);
     let mut command = guard(&shell);
     command.extend(["--upstream".to_owned(), upstream.1.clone(), "--listen".to_owned(), "127.0.0.1:0".to_owned()]);
-    let address = |line: &str| {
-        let address = line.strip_prefix("credence guard: ")?.split(" in front of ").next()?;
-        address.parse::<std::net::SocketAddr>().ok().map(|address| format!("http://{address}/mcp"))
-    };
-    let proxy = listen(&command, address);
+    let proxy = listen(&command, guard_address);
     let client_command = |url: &str| {
         let mut command = peer(folder, "client", client);
         command.extend(["--url".to_owned(), url.to_owned()]);
