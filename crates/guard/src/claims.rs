@@ -14,7 +14,7 @@ use serde::Serialize;
 
 use crate::{
     Error,
-    guard::{digest, digests, fingerprint, leaves},
+    look::{digest, digests, fingerprint, leaves},
     reading::{Archive, Filter, Found},
     receipts::{Parts, Private},
     transcript::{Claim, Said, Transcript},

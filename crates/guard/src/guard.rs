@@ -10,10 +10,7 @@ use std::{
 
 use credence_protocol::{
     EntityId, SecretKey, Uuid,
-    receipt::{
-        CallOutcome, Exact, Form, Receipt, ReceiptStake, ReceiptVerdict, Salts, View, Views, cut_name, forms_of_error,
-        forms_of_result,
-    },
+    receipt::{CallOutcome, Exact, Receipt, ReceiptStake, ReceiptVerdict, Salts, Views, cut_name, forms_of_result},
 };
 use credence_verify::{Call, Decision, Engine, Stake, Verdict};
 use serde::Serialize;
@@ -23,6 +20,7 @@ use crate::{
     Error, content, deliver,
     folder::{self, Place},
     injection,
+    look::{digest, digests, fingerprint, look},
     receipts::{CanaryRecord, NewReceipt, Parts, Private, Recorder, now, origin},
     rollup::Tally,
     settings::{GuardMode, Settings},
@@ -30,18 +28,12 @@ use crate::{
     watch::{Prepared, Started},
 };
 
-/// Parts of a value of which digests are kept, to say which of them a claim has changed.
-const MAX_PARTS: usize = 256;
 /// Tasks under way that are remembered.
 const MAX_TASKS: usize = 10_000;
 /// Bytes of a reason in a receipt.
 const MAX_REASON: usize = 200;
 /// Calls whose parts are written together.
 const MUCH_LATER: usize = 64;
-/// Bytes of an answer beyond which no parts are looked at.
-const MAX_PARTS_BYTES: usize = 256 * 1024;
-/// Bytes of an answer that is judged: beyond it parsing alone would hold up everything behind it.
-const MAX_JUDGED_BYTES: usize = 16 * 1024 * 1024;
 
 /// One guard, shared by the threads that move its messages.
 pub struct Guard {
@@ -531,133 +523,6 @@ impl Judged {
     }
 }
 
-/// What is in an answer.
-struct Look {
-    outcome: CallOutcome,
-    forms: Vec<Form>,
-    /// What the engine judges.
-    value: Option<Value>,
-    texts: Vec<String>,
-    /// Parts with their forms.
-    leaves: Vec<(String, String)>,
-}
-
-impl Look {
-    fn outcome_word(&self) -> &'static str {
-        match self.outcome {
-            CallOutcome::ToolError => "the tool reported an error",
-            CallOutcome::ProtocolError => "the server answered with an error",
-            CallOutcome::Unanswered => "there was no answer",
-            CallOutcome::Result => "",
-        }
-    }
-}
-
-fn look(answer: Answer<'_>, unjudged: &mut Option<String>) -> Look {
-    let mut look = Look {
-        outcome: CallOutcome::Unanswered,
-        forms: Vec::new(),
-        value: None,
-        texts: Vec::new(),
-        leaves: Vec::new(),
-    };
-    match answer {
-        Answer::Nothing => {}
-        Answer::TooLarge(bytes) => {
-            look.outcome = CallOutcome::Result;
-            *unjudged = Some(format!("its answer of {bytes} bytes is larger than the guard takes, and was dropped"));
-        }
-        Answer::Ambiguous(why) => {
-            look.outcome = CallOutcome::Result;
-            *unjudged = Some(format!("the answer can be read in two ways: {why}"));
-            look.forms = vec![(View::Whole, "ambiguous".to_owned())];
-        }
-        Answer::Error(raw) => {
-            look.outcome = CallOutcome::ProtocolError;
-            match Exact::of(raw) {
-                Ok(error) => look.forms = forms_of_error(&error),
-                Err(_) => look.forms = vec![(View::Whole, raw.get().to_owned())],
-            }
-        }
-        Answer::Result(raw) => {
-            look.outcome = CallOutcome::Result;
-            let exact = match Exact::of(raw) {
-                Ok(exact) => exact,
-                // The parser's words may be the server's: they stay out of what a model reads.
-                Err(_) => {
-                    *unjudged = Some("a member of the result is there twice, or it is nested too deep".to_owned());
-                    look.forms = vec![(View::Whole, raw.get().to_owned())];
-                    return look;
-                }
-            };
-            if matches!(exact.get("isError"), Some(Exact::Word("true"))) {
-                look.outcome = CallOutcome::ToolError;
-            }
-            look.forms = forms_of_result(&exact);
-            look.texts = content::texts(&exact);
-            if raw.get().len() > MAX_JUDGED_BYTES {
-                *unjudged = Some(format!("a result of {} bytes; up to {MAX_JUDGED_BYTES} are judged", raw.get().len()));
-                return look;
-            }
-            let judged = content::judged(&exact);
-            if raw.get().len() <= MAX_PARTS_BYTES {
-                look.leaves = leaves(&judged);
-            }
-            match content::value(&judged) {
-                Ok(value) => look.value = Some(value),
-                Err(_) => *unjudged = Some("a number in the result is beyond what can be judged".to_owned()),
-            }
-        }
-    }
-    look
-}
-
-/// At most so many bytes of a text.
-fn cut(text: &str, most: usize) -> String {
-    let end = (0..=most.min(text.len())).rev().find(|end| text.is_char_boundary(*end)).unwrap_or_default();
-    text[..end].to_owned()
-}
-
-/// The parts of a value, with their forms: its leaves, or the lines of a text.
-pub fn leaves(value: &Exact<'_>) -> Vec<(String, String)> {
-    let mut parts = Vec::new();
-    if let Exact::Text(text) = value {
-        let lines = text.lines().take(MAX_PARTS).enumerate();
-        return lines.map(|(n, line)| (format!("line {}", n + 1), line.trim_end().to_owned())).collect();
-    }
-    value.leaves(&mut |path, form| {
-        if parts.len() < MAX_PARTS {
-            parts.push((cut_name(path), form.to_owned()));
-        }
-    });
-    parts
-}
-
-/// The digests of a value's parts.
-pub fn digests(value: &Exact<'_>, salt: &credence_protocol::receipt::Salt) -> Vec<(String, String)> {
-    leaves(value).into_iter().map(|(path, form)| (path.clone(), digest(salt, &path, &form))).collect()
-}
-
-/// By which a receipt is found from its arguments. Keyed, so that it says nothing to others.
-pub fn fingerprint(key: &SecretKey, arguments: Option<&Exact<'_>>) -> [u8; 16] {
-    use sha2::{Digest, Sha256};
-    let form = arguments.filter(|value| !value.is_null()).map_or_else(|| "{}".to_owned(), Exact::canonical);
-    let mut hash = Sha256::new();
-    hash.update(b"credence/guard/fingerprint");
-    hash.update(*key.seed());
-    hash.update(form.as_bytes());
-    let mut print = [0; 16];
-    print.copy_from_slice(&hash.finalize()[..16]);
-    print
-}
-
-/// The digest of one part: enough of it to tell two values apart.
-pub fn digest(salt: &credence_protocol::receipt::Salt, path: &str, form: &str) -> String {
-    let mut text = salt.commit(path, form).to_string();
-    text.truncate(16);
-    text
-}
-
 /// For a call whose arguments nothing can be said of: no claim will match it.
 #[allow(clippy::expect_used, reason = "a constant")]
 fn no_preparation() -> Prepared {
@@ -733,7 +598,8 @@ fn engine(settings: &Settings, place: &Place) -> Result<Engine, Error> {
     Ok(engine)
 }
 
-/// Milliseconds from one instant to now.
-pub fn millis_since(instant: std::time::Instant) -> f64 {
-    instant.elapsed().as_secs_f64() * 1000.0
+/// At most so many bytes of a text.
+fn cut(text: &str, most: usize) -> String {
+    let end = (0..=most.min(text.len())).rev().find(|end| text.is_char_boundary(*end)).unwrap_or_default();
+    text[..end].to_owned()
 }

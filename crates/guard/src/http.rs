@@ -29,6 +29,7 @@ use url::Url;
 use crate::{
     Caller, Error, Guard,
     deliver::error_answer,
+    events::{Events, lines_of, split_events, without_mark},
     guard::Answer,
     message::{Parsed, parse},
     proxy::{Batch, from_server, judge, render},
@@ -453,99 +454,8 @@ impl Drop for Exchange {
     }
 }
 
-/// Events as they come, and how far they were looked at.
-#[derive(Default)]
-struct Events {
-    buffer: Vec<u8>,
-    scanned: usize,
-    /// The end of the last whole event.
-    end: usize,
-    /// Where the line begins that is being read.
-    line: usize,
-    begun: bool,
-}
-
-impl Events {
-    fn push(&mut self, part: &[u8]) {
-        self.buffer.extend_from_slice(part);
-        if !self.begun && self.buffer.len() >= 3 {
-            self.begun = true;
-            if without_mark(&self.buffer).len() < self.buffer.len() {
-                self.buffer.drain(..3);
-            }
-        }
-    }
-
-    /// Whatever whole events there are; each byte is looked at once. A line ends with CR, LF or both.
-    fn whole(&mut self) -> Option<Vec<u8>> {
-        while let Some(byte) = self.buffer.get(self.scanned).copied() {
-            let next = self.buffer.get(self.scanned + 1).copied();
-            let end = match (byte, next) {
-                // Whether a line feed follows is not known yet.
-                (b'\r', None) => break,
-                (b'\r', Some(b'\n')) => self.scanned + 2,
-                (b'\r' | b'\n', _) => self.scanned + 1,
-                _ => {
-                    self.scanned += 1;
-                    continue;
-                }
-            };
-            if self.scanned == self.line {
-                self.end = end;
-            }
-            (self.scanned, self.line) = (end, end);
-        }
-        if self.end == 0 {
-            return None;
-        }
-        let events = self.buffer.drain(..self.end).collect();
-        self.scanned -= self.end;
-        self.line -= self.end;
-        self.end = 0;
-        Some(events)
-    }
-}
-
 fn lock(watch: &Mutex<Watch>) -> std::sync::MutexGuard<'_, Watch> {
     watch.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Without the mark that some put before UTF-8.
-fn without_mark(bytes: &[u8]) -> &[u8] {
-    bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes)
-}
-
-/// The lines of a text with their ends: CR, LF or both.
-fn lines_of(text: &str) -> impl Iterator<Item = (&str, &str)> {
-    let mut rest = text;
-    std::iter::from_fn(move || {
-        if rest.is_empty() {
-            return None;
-        }
-        let length = rest.find(['\r', '\n']).unwrap_or(rest.len());
-        let (line, after) = rest.split_at(length);
-        let end = if after.starts_with("\r\n") { 2 } else { after.len().min(1) };
-        let (end, after) = after.split_at(end);
-        rest = after;
-        Some((line, end))
-    })
-}
-
-/// The events of a text, each with its end.
-fn split_events(text: &str) -> Vec<&str> {
-    let mut events = Vec::new();
-    let (mut start, mut at) = (0, 0);
-    for (line, end) in lines_of(text) {
-        at += line.len() + end.len();
-        if line.is_empty() {
-            events.push(&text[start..at]);
-            start = at;
-        }
-    }
-    if start < text.len() {
-        events.push(&text[start..]);
-    }
-    events
 }
 
 /// A URL without what may be secret in it.
@@ -589,28 +499,6 @@ pub fn is_local(address: &SocketAddr) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn events_are_cut_where_they_end() {
-        let cut = |parts: &[&str]| {
-            let mut events = Events::default();
-            let mut whole = Vec::new();
-            for part in parts {
-                events.push(part.as_bytes());
-                whole.extend(events.whole().map(|bytes| String::from_utf8(bytes).unwrap()));
-            }
-            (whole, String::from_utf8(events.buffer).unwrap())
-        };
-        let text = |all: &[&str]| all.iter().map(|one| (*one).to_owned()).collect::<Vec<_>>();
-        assert_eq!(cut(&["data: 1\n\ndata: 2"]), (text(&["data: 1\n\n"]), "data: 2".to_owned()));
-        assert_eq!(cut(&["data: 1\r", "\n\r\n", "x"]), (text(&["data: 1\r\n\r\n"]), "x".to_owned()));
-        assert_eq!(cut(&["data: 1\r\rdata: 2\r", "\r", "y"]).0, text(&["data: 1\r\r", "data: 2\r\r"]));
-        assert_eq!(cut(&["\u{feff}data: 1\n\n"]).0, text(&["data: 1\n\n"]));
-        assert_eq!(cut(&["data: 1\n"]).0, Vec::<String>::new());
-        assert_eq!(split_events("id: 1\ndata: a\n\n: ping\r\rrest"), ["id: 1\ndata: a\n\n", ": ping\r\r", "rest"]);
-        let lines: Vec<_> = lines_of("data: a\r: x\n\n").collect();
-        assert_eq!(lines, [("data: a", "\r"), (": x", "\n"), ("", "\n")]);
-    }
 
     #[test]
     fn headers_say_who_calls() {

@@ -4,7 +4,7 @@
 //! - [`stdio`], [`http`]: the proxies. They move messages of the Model Context Protocol as the bytes they are, and change
 //!   only what they must;
 //! - [`watch`]: which calls are under way, and what answers them;
-//! - [`guard`]: judges an answer, writes the receipt, decides what the client gets; [`deliver`] makes it;
+//! - [`guard`]: judges an answer ([`look`] takes it apart), writes the receipt, decides what the client gets; [`deliver`] makes it;
 //! - [`receipts`]: the guard's own ledger, in segments; [`reading`]: what is in those of all guards;
 //! - [`transcript`], [`claims`]: what an agent says it was given, held against the receipts;
 //! - [`rollup`], [`courier`]: what the authority is told;
@@ -16,11 +16,14 @@ pub mod content;
 pub mod courier;
 pub mod deliver;
 mod error;
+mod events;
 pub mod folder;
 pub mod guard;
 pub mod http;
 pub mod injection;
 pub mod install;
+mod lines;
+pub mod look;
 pub mod message;
 pub mod proxy;
 pub mod reading;
