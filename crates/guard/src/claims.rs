@@ -439,7 +439,7 @@ impl Matcher<'_> {
                 break;
             }
             // Nearly empty results are alike by chance.
-            if let Some(Found1::Equal(view)) = one.result(subject)
+            if let Some(Compared::Equal(view)) = one.result(subject)
                 && (!matches!(view, View::Letters | View::Joined) || no_call)
                 && subject.readings.iter().flatten().any(|(_, form)| form.len() >= 8)
             {
@@ -453,16 +453,16 @@ impl Matcher<'_> {
 }
 
 /// How a result compares.
-enum Found1 {
+enum Compared {
     Equal(View),
     Failed,
 }
 
-impl Found1 {
+impl Compared {
     fn at(self, n: usize) -> Outcome {
         match self {
-            Found1::Equal(view) => Outcome::Executed(n, view),
-            Found1::Failed => Outcome::Failed(n),
+            Compared::Equal(view) => Outcome::Executed(n, view),
+            Compared::Failed => Outcome::Failed(n),
         }
     }
 }
@@ -472,28 +472,28 @@ impl Candidate {
         !subject.unreadable && self.private.salts.arguments(subject.arguments.as_ref()) == self.found.receipt.arguments
     }
 
-    fn result(&self, subject: &Subject<'_>) -> Option<Found1> {
+    fn result(&self, subject: &Subject<'_>) -> Option<Compared> {
         let receipt = &self.found.receipt;
         let salt = &self.private.salts.result;
         let matching =
             |views: &Option<Views>, claim: &[Reading]| views.as_ref().and_then(|views| views.matching(salt, claim));
         if let Some(view) = matching(&receipt.delivered, &subject.readings) {
-            return Some(Found1::Equal(view));
+            return Some(Compared::Equal(view));
         }
         // A success told as a failure is not what happened.
         let told_as_failure = subject.claim.is_error && receipt.outcome == CallOutcome::Result;
         if let Some(view) = matching(&receipt.result, &subject.readings).filter(|_| !told_as_failure) {
-            return Some(Found1::Equal(view));
+            return Some(Compared::Equal(view));
         }
         if matches!(receipt.outcome, CallOutcome::ToolError | CallOutcome::ProtocolError)
             && let Some(view) = matching(&receipt.result, &subject.readings_of_error)
         {
-            return Some(Found1::Equal(view));
+            return Some(Compared::Equal(view));
         }
         // Clients put the failure of a call into words of their own.
         let failed = matches!(receipt.outcome, CallOutcome::ProtocolError | CallOutcome::Unanswered)
             || (receipt.outcome == CallOutcome::Result && receipt.result.is_none());
-        (failed && subject.claim.is_error).then_some(Found1::Failed)
+        (failed && subject.claim.is_error).then_some(Compared::Failed)
     }
 }
 
