@@ -27,7 +27,7 @@ use tracing::Instrument;
 
 use crate::{
     app::App,
-    extract::{is_media_type, too_large, whole},
+    extract::{is_media_type, linger, too_large, whole},
     problem::{Code, Problem},
     settings::Settings,
     tokens::Bearer,
@@ -304,6 +304,8 @@ async fn answer(
     let _place = app.limiter.place(&caller).ok_or_else(|| turned_away("rate", too_many()))?;
     let has_body = matches!(*request.method(), Method::POST | Method::PUT | Method::PATCH);
     if has_body && route != NO_ROUTE && matches!(caller, Caller::Anyone(_)) && !ANONYMOUS_BODIES.contains(&route) {
+        let (parts, body) = request.into_parts();
+        refused(&parts.headers, body).await;
         return Err(Problem::new(StatusCode::UNAUTHORIZED, "unauthorized", "this needs `Authorization: Bearer TOKEN`"));
     }
     let _one_of_few = match (&caller, bulk) {
@@ -325,6 +327,13 @@ async fn answer(
     run(app, request, next, id, method, route).await
 }
 
+/// A body that nobody reads any more. Whoever asked first whether to send it is told by the refusal.
+async fn refused(headers: &HeaderMap, body: Body) {
+    if !headers.contains_key(header::EXPECT) {
+        linger(body).await;
+    }
+}
+
 /// The request with its whole body.
 async fn taken_in(app: &App, caller: &Caller, request: Request) -> Result<Request, Problem> {
     let limit = match caller {
@@ -335,6 +344,7 @@ async fn taken_in(app: &App, caller: &Caller, request: Request) -> Result<Reques
     // Memory for what it says it has, or may have; all bodies on their way together have a bound.
     let length = parts.headers.get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse::<usize>().ok());
     if length.is_some_and(|length| length > limit) {
+        refused(&parts.headers, body).await;
         return Err(too_large(limit));
     }
     let kib = u32::try_from(length.unwrap_or(limit) / 1024 + 1).unwrap_or(u32::MAX);

@@ -64,11 +64,33 @@ pub(crate) fn is_media_type(headers: &HeaderMap, wanted: &str) -> bool {
     value.split(';').next().unwrap_or_default().trim().eq_ignore_ascii_case(wanted)
 }
 
+/// How much of a body that is refused is still read, and how long: whoever is cut off while it sends never sees the answer.
+const LINGER_BYTES: usize = 4 * 1024 * 1024;
+const LINGER_TIME: Duration = Duration::from_secs(2);
+
+/// Reads on for a while and forgets what it read, so that the refusal that follows arrives.
+pub(crate) async fn linger(mut body: Body) {
+    let read = async {
+        let mut left = LINGER_BYTES;
+        while let Some(Ok(frame)) = body.frame().await {
+            left = left.saturating_sub(frame.data_ref().map_or(0, Bytes::len));
+            if left == 0 {
+                return;
+            }
+        }
+    };
+    // Whoever is slower than that is cut off.
+    let _ = tokio::time::timeout(LINGER_TIME, read).await;
+}
+
 /// The whole body, if it is within the limit.
-pub(crate) async fn whole(body: Body, limit: usize) -> Result<Bytes, Problem> {
-    match Limited::new(body, limit).collect().await {
+pub(crate) async fn whole(mut body: Body, limit: usize) -> Result<Bytes, Problem> {
+    match Limited::new(&mut body, limit).collect().await {
         Ok(collected) => Ok(collected.to_bytes()),
-        Err(error) if error.is::<LengthLimitError>() => Err(too_large(limit)),
+        Err(error) if error.is::<LengthLimitError>() => {
+            linger(body).await;
+            Err(too_large(limit))
+        }
         Err(_) => Err(Problem::bad_request("incomplete_body", "the body ended before it was complete")),
     }
 }

@@ -109,7 +109,12 @@ fn what_cannot_be_judged_is_said() {
     post("{\"tool\": \"x\", \"result\": 1, \"execution_time_ms\": -1}").refused(422, "invalid_execution_time");
     post(&format!("{{\"tool\": \"x\", \"result\": {}1{}}}", "[".repeat(5000), "]".repeat(5000)))
         .refused(422, "invalid_result");
-    post(&format!("{{\"tool\": \"x\", \"result\": \"{}\"}}", "y".repeat(200_000))).refused(413, "body_too_large");
+    // Long enough to be under way when it is refused: the refusal arrives all the same.
+    for length in [200_000, 3_000_000] {
+        let long = format!("{{\"tool\": \"x\", \"result\": \"{}\"}}", "y".repeat(length));
+        post(&long).refused(413, "body_too_large");
+        service.request("POST", "/v1/verify", "", "application/json", long).refused(401, "unauthorized");
+    }
     assert_eq!(post("{\"tool\": \"x\", \"result\": 12345678901234567890123, \"unknown\": 1}").status, 200);
     let path = "/v1/tools/x/profile";
     let put = |body: &str| service.request("PUT", path, &token, "application/json", body);
