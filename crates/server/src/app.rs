@@ -15,7 +15,8 @@ use credence_engine::assessment::Rules;
 use credence_ledger::{Kind, LogKey, LogVerifier, View, sqlite::Clock};
 use credence_output::did::Issuer;
 use credence_pipeline::{Authority, credentials::Office, derive, query::Reading, receipts::ReceiptStore};
-use credence_protocol::{SecretKey, Timestamp};
+use credence_protocol::{EntityId, SecretKey, Timestamp};
+use credence_verify::Verdict;
 use tokio::sync::{Semaphore, broadcast, watch};
 
 use crate::{
@@ -25,6 +26,7 @@ use crate::{
     events::{self, Event},
     metrics::{Metrics, Now},
     problem::Problem,
+    routes,
     settings::Settings,
     tail::Tail,
     tokens::{TokenFile, Tokens},
@@ -196,6 +198,21 @@ impl App {
                 Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, "signing_key_unusable", detail).retry_after(60))
             }
         }
+    }
+
+    /// The ledger and what writes to it, for whoever embeds the service.
+    pub fn authority(&self) -> &Authority {
+        &self.authority
+    }
+
+    /// Where guards' receipts are held, if they are.
+    pub fn receipts(&self) -> Option<&ReceiptStore> {
+        self.receipts.as_ref()
+    }
+
+    /// Judges one trace, as JSON, in a namespace: what `POST /v1/verify` does, for whoever embeds the service.
+    pub fn judge(&self, namespace: &EntityId, trace: &[u8]) -> Result<Verdict, String> {
+        routes::verify::judge_within(self, namespace.as_str(), trace).map_err(|problem| problem.detail().to_owned())
     }
 
     pub(crate) fn now(&self) -> Timestamp {

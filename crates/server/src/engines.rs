@@ -20,9 +20,13 @@ use std::{
 
 use axum::http::StatusCode;
 use credence_verify::{Engine, Feedback, Mode, ProfileBuilder};
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
-use crate::{problem::Problem, settings::VerifyMode};
+use crate::{
+    problem::Problem,
+    recent::{Recent, Tallied},
+    settings::VerifyMode,
+};
 
 /// Profiles of one namespace.
 const MAX_PROFILES: usize = 1_000;
@@ -40,6 +44,8 @@ pub(crate) struct Namespace {
     pub engine: Engine,
     profiles: Mutex<BTreeMap<String, ProfileBuilder>>,
     journal: Mutex<Journal>,
+    /// What was judged of late.
+    pub recent: Recent,
     files: Files,
     used: AtomicU64,
     /// A profile makes judging costly: it is not done on the threads that answer.
@@ -141,6 +147,10 @@ impl Files {
     fn state(&self) -> PathBuf {
         self.folder.join(format!("{}.state", self.name))
     }
+    /// How the results of each tool were judged.
+    fn tools(&self) -> PathBuf {
+        self.folder.join(format!("{}.tools.json", self.name))
+    }
     fn profiles(&self) -> PathBuf {
         self.folder.join(format!("{}.profiles.json", self.name))
     }
@@ -198,14 +208,8 @@ impl Namespace {
             Err(error) => return Err(error),
         };
         let journal = replay(&engine, &files, &reach)?;
-        let profiles: BTreeMap<String, ProfileBuilder> = match fs::read(files.profiles()) {
-            Ok(bytes) => serde_json::from_slice(&bytes).unwrap_or_else(|error| {
-                put_aside(&files.profiles(), &error.to_string());
-                BTreeMap::new()
-            }),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => BTreeMap::new(),
-            Err(error) => return Err(error),
-        };
+        let profiles: BTreeMap<String, ProfileBuilder> = read_or_put_aside(&files.profiles())?;
+        let tools: BTreeMap<String, Tallied> = read_or_put_aside(&files.tools())?;
         let mut costly = false;
         for (tool, profile) in &profiles {
             let built = profile.clone().build().inspect(|profile| costly |= profile.is_costly());
@@ -217,6 +221,7 @@ impl Namespace {
             engine,
             profiles: Mutex::new(profiles),
             journal: Mutex::new(journal),
+            recent: Recent::from(tools),
             files,
             used: AtomicU64::default(),
             costly: AtomicBool::new(costly),
@@ -258,7 +263,7 @@ impl Namespace {
     }
 
     /// Tools with a profile.
-    pub(crate) fn tools(&self) -> Vec<String> {
+    pub(crate) fn profiled(&self) -> Vec<String> {
         self.profiles.lock().unwrap_or_else(PoisonError::into_inner).keys().cloned().collect()
     }
 
@@ -291,6 +296,7 @@ impl Namespace {
         let reach = Reach { journal: next, lines: if begun.is_some() { 0 } else { journal.lines } };
         let head = serde_json::to_vec(&reach)?;
         keep(&self.files.state(), &[&head, b"\n", &snapshot])?;
+        keep(&self.files.tools(), &[&serde_json::to_vec(&self.recent.tools())?])?;
         if let Some(file) = begun {
             for old in self.files.journals()?.into_iter().filter(|number| *number < next) {
                 let _ = fs::remove_file(self.files.journal(old));
@@ -342,6 +348,18 @@ fn replay_one(engine: &Engine, path: &Path, seen: u64) -> io::Result<(u64, u64)>
 
 fn append_to(path: &Path) -> io::Result<File> {
     OpenOptions::new().create(true).append(true).mode(0o600).open(path)
+}
+
+/// A file by names; an empty one where there is none.
+fn read_or_put_aside<T: DeserializeOwned>(path: &Path) -> io::Result<BTreeMap<String, T>> {
+    match fs::read(path) {
+        Ok(bytes) => Ok(serde_json::from_slice(&bytes).unwrap_or_else(|error| {
+            put_aside(path, &error.to_string());
+            BTreeMap::new()
+        })),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(BTreeMap::new()),
+        Err(error) => Err(error),
+    }
 }
 
 fn put_aside(path: &Path, error: &str) {
@@ -414,7 +432,7 @@ mod tests {
         fs::write(folder.path().join("mine.state"), b"{}\nnonsense").unwrap();
         fs::write(folder.path().join("mine.profiles.json"), b"nonsense").unwrap();
         let namespace = Namespace::read(Mode::Fixed, folder.path(), "mine").unwrap();
-        assert!(namespace.tools().is_empty());
+        assert!(namespace.profiled().is_empty());
         assert!(folder.path().join("mine.state.unreadable").exists());
         assert!(folder.path().join("mine.profiles.json.unreadable").exists());
     }

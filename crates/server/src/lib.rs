@@ -18,6 +18,7 @@ mod extract;
 pub mod mcp;
 mod metrics;
 mod problem;
+mod recent;
 mod routes;
 mod schema;
 mod serve;

@@ -49,7 +49,7 @@ pub(crate) struct Profile {
 #[utoipa::path(get, path = "/v1/tools", tag = "verification", responses((status = 200, body = Tools), Errors),
     security(("token" = ["verify"])))]
 pub(crate) async fn list(State(app): State<Arc<App>>, Verify(token): Verify) -> Result<Response, Problem> {
-    let tools = app.work(move |app| Ok(app.engines.open(token.name.as_str())?.tools())).await?;
+    let tools = app.work(move |app| Ok(app.engines.open(token.name.as_str())?.profiled())).await?;
     json(&Tools { tools })
 }
 

@@ -176,11 +176,21 @@ async fn namespace(app: &Arc<App>, token: &Arc<Bearer>) -> Result<Arc<Namespace>
 
 fn judge_one(app: &App, namespace: &Namespace, token: &Bearer, body: &[u8]) -> Result<Bytes, Problem> {
     let trace: Trace<'_> = parse(body)?;
-    let verdict = judge(app, &namespace.engine, token, &trace)?;
+    let verdict = judge(app, &namespace.engine, token.name.as_str(), &trace)?;
     let judged = Judged { id: trace.id, verdict: &verdict };
     let mut text = Vec::with_capacity(USUAL);
     serde_json::to_writer(&mut text, &judged).map_err(|e| Problem::internal(&e))?;
+    namespace.recent.add(app.now(), verdict, trace.execution_time_ms);
     Ok(Bytes::from(text))
+}
+
+/// The same for whoever embeds the service: judged in a namespace, without a token.
+pub(crate) fn judge_within(app: &App, name: &str, body: &[u8]) -> Result<Verdict, Problem> {
+    let namespace = app.engines.open(name)?;
+    let trace: Trace<'_> = parse(body)?;
+    let verdict = judge(app, &namespace.engine, name, &trace)?;
+    namespace.recent.add(app.now(), verdict.clone(), trace.execution_time_ms);
+    Ok(verdict)
 }
 
 /// An object: a list of its members' values is none.
@@ -191,7 +201,7 @@ fn parse<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, Problem> {
     serde_json::from_slice(body).map_err(|e| invalid(body, &e.to_string()))
 }
 
-fn judge(app: &App, engine: &Engine, token: &Bearer, trace: &Trace<'_>) -> Result<Verdict, Problem> {
+fn judge(app: &App, engine: &Engine, namespace: &str, trace: &Trace<'_>) -> Result<Verdict, Problem> {
     let verdict = engine.verify(&trace.call())?;
     app.metrics.judged(verdict.decision);
     if app.verdicts.receiver_count() > 0 {
@@ -199,7 +209,7 @@ fn judge(app: &App, engine: &Engine, token: &Bearer, trace: &Trace<'_>) -> Resul
             "tool": verdict.tool, "verdict": verdict.decision, "posterior": verdict.posterior, "agent": verdict.agent,
             "explanation": verdict.explanation, "at": app.now(),
         });
-        let event = Event { seq: None, name: "verdict", namespace: Some(token.name.to_string()), data };
+        let event = Event { seq: None, name: "verdict", namespace: Some(namespace.to_owned()), data };
         // Nobody listens any more: nothing lost.
         let _ = app.verdicts.send(Arc::new(event));
     }

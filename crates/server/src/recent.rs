@@ -1,0 +1,118 @@
+//! What was judged of late, in memory: for whoever looks, and bounded. Each namespace has its own.
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    sync::{Mutex, MutexGuard, PoisonError},
+};
+
+use credence_protocol::Timestamp;
+use credence_verify::Verdict;
+use serde::{Deserialize, Serialize};
+
+/// Verdicts remembered.
+const MAX_VERDICTS: usize = 200;
+/// Tools whose verdicts are counted by name; the verdicts on further ones are remembered, not counted.
+const MAX_TOOLS: usize = 1_000;
+
+/// A verdict, and when it was given.
+#[derive(Debug, Clone)]
+pub(crate) struct Said {
+    /// Counts up within the namespace.
+    pub number: u64,
+    pub at: Timestamp,
+    pub verdict: Verdict,
+    pub execution_time_ms: Option<f64>,
+}
+
+/// How a tool's results were judged.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Tallied {
+    /// Accepted, flagged, blocked.
+    pub verdicts: [u64; 3],
+    pub last: Timestamp,
+}
+
+/// The newest verdicts of a namespace, and how many there were of each tool.
+#[derive(Default)]
+pub(crate) struct Recent(Mutex<Inner>);
+
+#[derive(Default)]
+struct Inner {
+    verdicts: VecDeque<Said>,
+    tools: BTreeMap<String, Tallied>,
+    count: u64,
+}
+
+impl Recent {
+    /// Going on from what was counted before.
+    pub(crate) fn from(tools: BTreeMap<String, Tallied>) -> Self {
+        Self(Mutex::new(Inner { tools, ..Inner::default() }))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn add(&self, at: Timestamp, verdict: Verdict, execution_time_ms: Option<f64>) {
+        let mut inner = self.lock();
+        let room = inner.tools.len() < MAX_TOOLS;
+        inner.count += 1;
+        let decision = verdict.decision as usize;
+        match inner.tools.get_mut(&verdict.tool) {
+            Some(tool) => {
+                tool.verdicts[decision] += 1;
+                tool.last = at;
+            }
+            None if room => {
+                let mut tool = Tallied { verdicts: [0; 3], last: at };
+                tool.verdicts[decision] += 1;
+                inner.tools.insert(verdict.tool.clone(), tool);
+            }
+            None => {}
+        }
+        let number = inner.count;
+        // Dropped after the lock is.
+        let _oldest = if inner.verdicts.len() == MAX_VERDICTS { inner.verdicts.pop_front() } else { None };
+        inner.verdicts.push_back(Said { number, at, verdict, execution_time_ms });
+        drop(inner);
+    }
+
+    /// The newest first, of one tool or of all, at most `limit`.
+    pub(crate) fn newest(&self, tool: Option<&str>, limit: usize) -> Vec<Said> {
+        let inner = self.lock();
+        let of_tool = |said: &&Said| tool.is_none_or(|tool| said.verdict.tool == tool);
+        inner.verdicts.iter().rev().filter(of_tool).take(limit).cloned().collect()
+    }
+
+    /// Every tool that was judged, by name.
+    pub(crate) fn tools(&self) -> BTreeMap<String, Tallied> {
+        self.lock().tools.clone()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use credence_verify::{Call, Engine};
+    use serde_json::json;
+
+    #[test]
+    fn memory_is_bounded_and_counts_go_on() {
+        let engine = Engine::builder().build();
+        let recent = Recent::default();
+        let at: Timestamp = "2026-01-01T00:00:00Z".parse().unwrap();
+        for n in 0..MAX_TOOLS + 50 {
+            let result = json!(n);
+            let tool = format!("tool-{n}");
+            recent.add(at, engine.verify(&Call::new(&tool, &result)).unwrap(), None);
+        }
+        assert_eq!(recent.newest(None, usize::MAX).len(), MAX_VERDICTS);
+        assert_eq!(recent.newest(None, 1)[0].number, MAX_TOOLS as u64 + 50);
+        let tools = recent.tools();
+        assert_eq!(tools.len(), MAX_TOOLS);
+        let again = Recent::from(tools);
+        again.add(at, engine.verify(&Call::new("tool-0", &json!(1))).unwrap(), None);
+        assert_eq!(again.tools()["tool-0"].verdicts.iter().sum::<u64>(), 2);
+        assert!(again.newest(Some("tool-1"), 5).is_empty());
+    }
+}
