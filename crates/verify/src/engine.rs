@@ -57,7 +57,7 @@ struct Canaries {
 }
 
 #[derive(Default, Clone)]
-struct Settings {
+pub(crate) struct Settings {
     profiles: HashMap<String, Arc<ToolProfile>>,
     global: Calibration,
     tools: HashMap<String, Calibration>,
@@ -256,6 +256,18 @@ impl Engine {
             None => settings.global = calibration,
         });
         Ok(())
+    }
+
+    pub(crate) fn settings(&self) -> Arc<Settings> {
+        self.settings.load_full()
+    }
+
+    pub(crate) fn state(&self) -> &State {
+        &self.state
+    }
+
+    pub(crate) fn mode(&self) -> Mode {
+        self.mode
     }
 
     fn change(&self, change: impl FnOnce(&mut Settings)) {
@@ -599,7 +611,7 @@ impl Engine {
 
 impl Settings {
     /// What holds for a tool.
-    fn of(&self, tool: &str) -> &Resolved {
+    pub(crate) fn of(&self, tool: &str) -> &Resolved {
         self.resolved.get(tool).unwrap_or(&self.others)
     }
 
@@ -625,7 +637,7 @@ fn check_tool(tool: &str) -> Result<(), Error> {
 }
 
 /// The prior and the blocking threshold: set by hand, or moved by feedback, or the defaults.
-fn thresholds(locked: &Locked<'_>, calibration: &Calibration) -> (f64, f64) {
+pub(crate) fn thresholds(locked: &Locked<'_>, calibration: &Calibration) -> (f64, f64) {
     let feedback = locked.tool().map(|tool| tool.feedback).unwrap_or_default();
     let fed_back = |least: u64| feedback.count >= least;
     let prior = if fed_back(MIN_FEEDBACK) { feedback.rate.clamp(1e-6, 1.0 - 1e-6) } else { DEFAULT_PRIOR };
@@ -670,7 +682,7 @@ fn compare<'a, 't>(
 /// On genuine results the ratio of likelihoods is 1 on average, so it reaches `1 / rate` in at most `rate` of them (Markov's
 /// inequality). This asks nothing of how often the engine blocks, so that no flood of fabrications moves it. A threshold set
 /// by hand holds as it is.
-fn within_budget(block: f64, prior: f64, calibration: &Calibration) -> f64 {
+pub(crate) fn within_budget(block: f64, prior: f64, calibration: &Calibration) -> f64 {
     if calibration.block_threshold.is_some() {
         return block;
     }

@@ -82,13 +82,7 @@ impl Fields {
     }
 
     fn child(&self, path: PathId, key: Option<&str>) -> PathId {
-        let mut hasher = self.seed.build_hasher();
-        hasher.write_u64(path);
-        match key {
-            Some(key) => hasher.write(key.as_bytes()),
-            None => hasher.write_u8(0xff), // No UTF-8 text has this byte: an array step is no key.
-        }
-        hasher.finish()
+        child(&self.seed, path, key)
     }
 
     fn add(&mut self, path: PathId, value: f64) {
@@ -113,6 +107,22 @@ impl Fields {
             }
         }
     }
+}
+
+fn child(seed: &FixedState, path: PathId, key: Option<&str>) -> PathId {
+    let mut hasher = seed.build_hasher();
+    hasher.write_u64(path);
+    match key {
+        Some(key) => hasher.write(key.as_bytes()),
+        None => hasher.write_u8(0xff), // No UTF-8 text has this byte: an array step is no key.
+    }
+    hasher.finish()
+}
+
+/// The path to which these steps lead: into a list, or to a member.
+pub(crate) fn named<'a>(steps: impl Iterator<Item = Option<&'a str>>, seed: u64) -> PathId {
+    let seed = FixedState::with_seed(seed);
+    steps.fold(0, |path, step| child(&seed, path, step))
 }
 
 /// The readable name of a path in `result`.

@@ -39,6 +39,7 @@ mod error;
 pub mod fabricate;
 mod fields;
 pub mod infer;
+pub mod inspect;
 mod learned;
 pub mod measure;
 mod profile;

@@ -1,7 +1,7 @@
 //! Statistical process control (seed 2, "SPC Baselines"): the four Western Electric rules on a value and those before it.
 //! Mean and σ are over the lifetime, the recent points come from the window.
 
-use crate::stats::RunningStats;
+use crate::stats::{RunningStats, Spread};
 
 /// A Western Electric rule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,15 +38,29 @@ impl Rule {
     }
 }
 
+/// The rules that each of `points`, oldest first, breaks together with those before it; none without limits to judge by.
+pub(crate) fn broken(points: &[f64], limits: Option<Spread>) -> Vec<Vec<Rule>> {
+    let limits = limits.filter(|spread| spread.stddev > 0.0);
+    let rules = |end: usize| {
+        let newest = points[..=end].iter().rev().copied();
+        limits.map_or_else(Vec::new, |spread| rules_of(spread, newest).collect())
+    };
+    (0..points.len()).map(rules).collect()
+}
+
 /// The rules that `value` fires against `stats`; `None` while there are too few observations or nothing ever varied.
 pub(crate) fn fired(stats: &RunningStats, value: f64) -> Option<impl Iterator<Item = Rule>> {
     let spread = stats.lifetime();
     if !stats.is_established() || spread.stddev == 0.0 {
         return None;
     }
-    // The last eight points in units of σ, newest first, the value itself among them.
+    Some(rules_of(spread, std::iter::once(value).chain(stats.newest())))
+}
+
+/// The rules that the first of `points`, newest first, breaks.
+fn rules_of(spread: Spread, points: impl Iterator<Item = f64>) -> impl Iterator<Item = Rule> {
+    // The last eight points in units of σ.
     let mut z = [0.0; 8];
-    let points = std::iter::once(value).chain(stats.newest());
     for (slot, point) in z.iter_mut().zip(points) {
         *slot = (point - spread.mean) / spread.stddev;
     }
@@ -60,7 +74,7 @@ pub(crate) fn fired(stats: &RunningStats, value: f64) -> Option<impl Iterator<It
         (Rule::Three, beyond(5, 1.0, 4)),
         (Rule::Four, beyond(8, 0.0, 8)),
     ];
-    Some(rules.into_iter().filter(|(_, fired)| *fired).map(|(rule, _)| rule))
+    rules.into_iter().filter(|(_, fired)| *fired).map(|(rule, _)| rule)
 }
 
 #[cfg(test)]

@@ -61,6 +61,11 @@ impl RunningStats {
             && self.count >= self.recent.len() as u64
     }
 
+    /// How many were seen in all.
+    pub(crate) fn count(&self) -> u64 {
+        self.count
+    }
+
     /// Whether there is enough to judge by.
     pub(crate) fn is_established(&self) -> bool {
         self.count >= MIN_OBSERVATIONS

@@ -9,6 +9,7 @@
 mod counts;
 pub(crate) mod echo;
 pub(crate) mod evidence;
+mod known;
 pub(crate) mod model;
 pub(crate) mod observe;
 pub(crate) mod scene;

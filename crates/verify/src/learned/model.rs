@@ -52,17 +52,17 @@ pub(crate) struct Last {
 
 /// What is known of one path.
 #[derive(Debug, Default, Clone, PartialEq, Serialize, Deserialize)]
-struct Node {
+pub(super) struct Node {
     /// Results it occurred in, and how often it occurred.
-    results: Novelty,
+    pub(super) results: Novelty,
     occurrences: f32,
-    kinds: Categories,
-    values: Categories,
+    pub(super) kinds: Categories,
+    pub(super) values: Categories,
     text: Option<Box<TextNode>>,
-    number: Option<Box<NumberNode>>,
-    lengths: Range,
-    object: Option<Box<ObjectNode>>,
-    echoes: Echoes,
+    pub(super) number: Option<Box<NumberNode>>,
+    pub(super) lengths: Range,
+    pub(super) object: Option<Box<ObjectNode>>,
+    pub(super) echoes: Echoes,
     /// Results for equal arguments in which it could have changed, and in which it did.
     compared: f32,
     changed: f32,
@@ -79,19 +79,19 @@ struct TextNode {
 }
 
 #[derive(Debug, Default, Clone, PartialEq, Serialize, Deserialize)]
-struct NumberNode {
+pub(super) struct NumberNode {
     forms: Categories,
-    range: Range,
+    pub(super) range: Range,
 }
 
 #[derive(Debug, Default, Clone, PartialEq, Serialize, Deserialize)]
-struct ObjectNode {
+pub(super) struct ObjectNode {
     keysets: Categories,
     new_keys: Novelty,
     /// Objects seen, and keys in them.
     objects: f32,
     keys: f32,
-    children: Vec<(u32, Box<str>)>,
+    pub(super) children: Vec<(u32, Box<str>)>,
 }
 
 impl ObjectNode {
@@ -109,8 +109,8 @@ pub(crate) struct Model {
     id: u64,
     pub(crate) results: f32,
     stamp: Stamp,
-    paths: std::collections::HashMap<PathId, u32, BuildHasherDefault<Folded>>,
-    nodes: Vec<Node>,
+    pub(super) paths: std::collections::HashMap<PathId, u32, BuildHasherDefault<Folded>>,
+    pub(super) nodes: Vec<Node>,
     pub(crate) alarms: [Alarms; ASPECTS],
     /// Where results that were not believed were surprising, and when, in results that were believed.
     recent_alarms: VecDeque<(u32, u32)>,
@@ -491,6 +491,11 @@ impl Model {
     }
 
     /// Counts false alarms: which signals of the table fired on a result that is learned.
+    /// How often a signal could be evaluated, and how often it fired.
+    pub(crate) fn fired(&self, signal: Signal) -> (f32, f32) {
+        self.fired[signal as usize]
+    }
+
     pub(crate) fn learn_signals(&mut self, signals: &[SignalResult]) {
         for result in signals {
             let (seen, fired) = &mut self.fired[result.signal as usize];

@@ -112,6 +112,11 @@ pub(crate) fn scaled(number: f64) -> f64 {
     libm::copysign(libm::log1p(number.abs()), number)
 }
 
+/// And back.
+pub(crate) fn unscaled(scaled: f64) -> f64 {
+    libm::copysign(libm::expm1(scaled.abs()), scaled)
+}
+
 /// Sign and wholeness of a number, as a category.
 pub(crate) fn number_form(number: f64) -> u32 {
     u32::from(number < 0.0) + 2 * u32::from(number == libm::trunc(number))
@@ -139,7 +144,7 @@ impl Paths {
         FixedState::with_seed(self.0).build_hasher()
     }
 
-    fn item(self, path: PathId) -> PathId {
+    pub(super) fn item(self, path: PathId) -> PathId {
         mix(path, 0xff)
     }
 

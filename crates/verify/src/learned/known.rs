@@ -1,0 +1,72 @@
+//! What a model knows, for people to read: every path with its types, how often it was there, and what it held.
+
+use super::{
+    model::{Model, Node},
+    observe::{NONE, Paths, unscaled},
+};
+use crate::{
+    fields::PathId,
+    inspect::{KnownPath, Type},
+};
+
+/// Paths told.
+const MAX_TOLD: usize = 200;
+/// Nesting told.
+const MAX_DEPTH: usize = 16;
+
+/// A step from a value to one within it.
+pub(crate) type Step = Option<Box<str>>;
+
+impl Model {
+    /// The paths it knows, parents before members, each with the steps that lead to it.
+    pub(crate) fn known(&self, paths: Paths) -> Vec<(Vec<Step>, KnownPath)> {
+        let mut told = Vec::new();
+        self.tell(paths, 0, &mut Vec::new(), &mut told);
+        told
+    }
+
+    fn tell(&self, paths: Paths, path: PathId, steps: &mut Vec<Step>, told: &mut Vec<(Vec<Step>, KnownPath)>) {
+        let Some(node) = self.nodes.get(self.find(path) as usize) else { return };
+        if told.len() == MAX_TOLD || steps.len() > MAX_DEPTH {
+            return;
+        }
+        told.push((steps.clone(), self.describe(node, steps)));
+        if self.find(paths.item(path)) != NONE {
+            steps.push(None);
+            self.tell(paths, paths.item(path), steps, told);
+            steps.pop();
+        }
+        let children = node.object.iter().flat_map(|object| &object.children);
+        for (child, name) in children {
+            let Some(path) = self.paths.iter().find(|(_, node)| *node == child).map(|(path, _)| *path) else {
+                continue;
+            };
+            steps.push(Some(name.clone()));
+            self.tell(paths, path, steps, told);
+            steps.pop();
+        }
+    }
+
+    fn describe(&self, node: &Node, steps: &[Step]) -> KnownPath {
+        let mut path = String::new();
+        for step in steps {
+            match step {
+                None => path += "[]",
+                Some(name) if path.is_empty() => path += name,
+                Some(name) => path = format!("{path}.{name}"),
+            }
+        }
+        let unscale = |(low, high): (f64, f64)| (unscaled(low), unscaled(high));
+        let (seen, values) = node.values.size();
+        KnownPath {
+            path: crate::fields::shortened(path),
+            types: Type::ALL.into_iter().filter(|kind| node.kinds.knows(*kind as u32)).collect(),
+            presence: f64::from(node.results.seen() / self.results.max(1.0)).min(1.0),
+            numbers: node.number.as_ref().map(|number| unscale(number.range.bounds())),
+            lengths: (node.lengths.seen() > 0.0).then(|| unscale(node.lengths.bounds())),
+            // As many values as results are names, not a set.
+            values: (values > 0 && (values as f32) < seen * 0.5).then_some(values),
+            echoes: !node.echoes.is_empty(),
+        }
+    }
+}
