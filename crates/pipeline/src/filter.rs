@@ -69,9 +69,18 @@ pub fn inputs(
         Ok(ControlFlow::Continue(()))
     })?;
     let row: Option<AgentRow> = tables::get(view, tables::AGENTS, agent.as_str())?;
-    let owner = row.and_then(|row| row.owner);
-    inputs.retain(|input: &Input| !weights.is_kin(&input.source, agent.as_str(), owner.as_ref()));
-    Ok(without_circles(inputs, agent, weights))
+    Ok(with_a_say(inputs, agent, row.and_then(|row| row.owner).as_ref(), weights))
+}
+
+/// Those inputs whose sources have a say on `agent`: neither its kin, nor whom it vouches for.
+pub(crate) fn with_a_say(
+    mut inputs: Vec<Input>,
+    agent: &EntityId,
+    owner: Option<&EntityId>,
+    weights: &Weights,
+) -> Vec<Input> {
+    inputs.retain(|input: &Input| !weights.is_kin(&input.source, agent.as_str(), owner));
+    without_circles(inputs, agent, weights)
 }
 
 /// Leaves out what would raise `agent` and comes from those it vouches for: their praise must not carry whoever carries

@@ -10,7 +10,7 @@
 //! - [`domains`]: which domains were proved to be an agent's;
 //! - [`credentials`], [`outcomes`]: what the authority vouches for and takes back, and what came of relying on it;
 //! - [`answer`]: signed answers to "should I go ahead?", and badges;
-//! - [`query`]: scores now and then, explanations, history;
+//! - [`query`]: scores now and then, explanations, history; [`overview`]: agents at a glance;
 //! - [`replay`], [`audit`]: everything rebuilt from seq 0 and compared.
 
 pub mod admit;
@@ -23,6 +23,7 @@ pub mod domains;
 mod error;
 pub mod filter;
 pub mod outcomes;
+pub mod overview;
 pub mod projection;
 pub mod query;
 pub mod receipts;

@@ -363,6 +363,29 @@ impl ReceiptStore {
         first.map(|seq| held(&*view, seq)).transpose()
     }
 
+    /// The newest receipts of an agent's calls, newest first, among the `looked_at` newest of all.
+    pub fn newest(&self, agent: &EntityId, limit: usize, looked_at: u64) -> Result<Vec<Held>> {
+        let view = self.0.view()?;
+        let size = view.size()?;
+        let mut found = Vec::new();
+        for seq in (size.saturating_sub(looked_at)..size).rev() {
+            let bytes = view.entry(seq)?.unwrap_or_default();
+            let entry = Entry::parse(seq, &bytes)?;
+            if entry.subject == *agent {
+                found.push(entry.record(seq)?);
+            }
+            if found.len() == limit {
+                break;
+            }
+        }
+        Ok(found)
+    }
+
+    /// How many receipts are held.
+    pub fn size(&self) -> Result<u64> {
+        Ok(self.0.view()?.size()?)
+    }
+
     /// The first entry of a guard's log that is not here yet.
     pub fn next(&self, log: &str) -> Result<u64> {
         Ok(tables::get(&*self.0.view()?, NEXT, log)?.unwrap_or_default())

@@ -21,6 +21,7 @@ use tokio::sync::{Semaphore, broadcast, watch};
 
 use crate::{
     answers::{Answers, Outbox},
+    dashboard::{ranking::Rankings, session::Sessions, status::Samples},
     edge::{Counts, Limiter},
     engines::Engines,
     events::{self, Event},
@@ -29,7 +30,7 @@ use crate::{
     routes,
     settings::Settings,
     tail::Tail,
-    tokens::{TokenFile, Tokens},
+    tokens::{Bearer, TokenFile, Tokens},
 };
 
 /// Reads of the ledger at once.
@@ -67,6 +68,8 @@ pub struct Setup {
     pub local_url: String,
     /// Signs the log of receipts that are held here; none are without it.
     pub receipts: Option<LogKey>,
+    /// A demo, and the namespace that visitors of its pages see.
+    pub demo: Option<EntityId>,
 }
 
 /// A running service.
@@ -80,6 +83,11 @@ pub struct App {
     pub(crate) tokens: Tokens,
     pub(crate) engines: Engines,
     pub(crate) receipts: Option<ReceiptStore>,
+    /// In a demo: what every visitor of its pages may do.
+    pub(crate) demo: Option<Arc<Bearer>>,
+    pub(crate) sessions: Sessions,
+    pub(crate) rankings: Rankings,
+    pub(crate) samples: Samples,
     pub(crate) answers: Answers,
     pub(crate) outbox: Outbox,
     pub(crate) tail: Tail,
@@ -132,12 +140,13 @@ pub enum StartError {
 impl App {
     /// Puts a service together.
     pub fn new(setup: Setup) -> Result<Arc<Self>, StartError> {
-        let Setup { authority, log, key, folder, clock, settings, local_url, receipts } = setup;
+        let Setup { authority, log, key, folder, clock, settings, local_url, receipts, demo } = setup;
         let receipts = receipts.map(|key| ReceiptStore::open(&folder, key, Arc::clone(&clock))).transpose()?;
         let tokens = Tokens::open(TokenFile::in_folder(&folder)).map_err(|e| StartError::Io("tokens".into(), e))?;
         let public = (!settings.public_url.is_empty()).then(|| settings.public_url.trim_end_matches('/').to_owned());
         let domain = public.as_deref().and_then(|url| url.strip_prefix("https://"));
         let issuer = Issuer::new(domain, &key.public());
+        let now = clock();
         let office = Office { issuer, key, base_url: public.unwrap_or(local_url) };
         let app = Arc::new(Self {
             tail: Tail::from(authority.ledger().committed()?),
@@ -149,6 +158,10 @@ impl App {
             tokens,
             engines: Engines::new(folder.join("engines"), settings.verify_mode, settings.max_namespaces),
             receipts,
+            demo: demo.map(|name| Arc::new(Bearer::operator(name, now))),
+            sessions: Sessions::default(),
+            rankings: Rankings::default(),
+            samples: Samples::default(),
             answers: Answers::default(),
             outbox: Outbox::default(),
             scores: broadcast::Sender::new(EVENTS),

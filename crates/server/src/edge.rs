@@ -42,11 +42,15 @@ const NO_ROUTE: &str = "none";
 /// Bytes of a body that comes without a token: proofs of control of a domain and questions are short.
 const MAX_ANONYMOUS_BODY: usize = 16 * 1024;
 /// Routes that take a body from whoever has no token.
-const ANONYMOUS_BODIES: [&str; 4] = [
+const ANONYMOUS_BODIES: [&str; 8] = [
     "/v1/agents/{agent}/domain-challenges",
     "/v1/agents/{agent}/domain-verifications",
     "/v1/log/consistency",
     crate::mcp::PATH,
+    crate::dashboard::FORMS[0],
+    crate::dashboard::FORMS[1],
+    crate::dashboard::FORMS[2],
+    crate::dashboard::FORMS[3],
 ];
 /// Bulk submissions of one token at once.
 const BULK_OF_ONE: u32 = 4;
@@ -261,11 +265,14 @@ pub(crate) async fn edge(State(app): State<Arc<App>>, request: Request, next: Ne
     let headers = response.headers_mut();
     headers.insert(REQUEST_ID, id.clone());
     headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
-    headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, HeaderValue::from_static("*"));
-    headers.insert(
-        header::ACCESS_CONTROL_EXPOSE_HEADERS,
-        HeaderValue::from_static("etag, retry-after, www-authenticate, x-request-id"),
-    );
+    // Pages are for whoever opens them, not for the scripts of other sites.
+    if !headers.get(header::CONTENT_TYPE).is_some_and(|kind| kind.as_bytes().starts_with(b"text/html")) {
+        headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, HeaderValue::from_static("*"));
+        headers.insert(
+            header::ACCESS_CONTROL_EXPOSE_HEADERS,
+            HeaderValue::from_static("etag, retry-after, www-authenticate, x-request-id"),
+        );
+    }
     let code = response.extensions().get::<Code>().map_or("", |code| code.0);
     let (status, took) = (response.status(), started.elapsed());
     app.metrics.answered(method, route, status.as_u16(), took);

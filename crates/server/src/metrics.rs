@@ -1,6 +1,9 @@
 //! Numbers for an operator, in Prometheus' text form.
 
-use std::time::Duration;
+use std::{
+    sync::atomic::{AtomicU64, Ordering},
+    time::Duration,
+};
 
 use credence_verify::Decision;
 use prometheus_client::{
@@ -32,6 +35,8 @@ struct Reason {
 pub(crate) struct Metrics {
     registry: Registry,
     requests: Family<Route, Counter>,
+    /// All of those together.
+    all_requests: AtomicU64,
     seconds: Family<Named, Histogram, fn() -> Histogram>,
     turned_away: Family<Reason, Counter>,
     /// Accept, flag, block.
@@ -62,6 +67,7 @@ impl Metrics {
         let histogram: fn() -> Histogram = || Histogram::new(SECONDS);
         let metrics = Self {
             requests: Family::default(),
+            all_requests: AtomicU64::default(),
             seconds: Family::new_with_constructor(histogram),
             turned_away: Family::default(),
             verdicts: Default::default(),
@@ -100,12 +106,21 @@ impl Metrics {
     }
 
     pub(crate) fn answered(&self, method: &'static str, route: &str, status: u16, took: Duration) {
+        self.all_requests.fetch_add(1, Ordering::Relaxed);
         self.requests.get_or_create(&Route { method, route: route.to_owned(), status }).inc();
         self.seconds.get_or_create(&Named { route: route.to_owned() }).observe(took.as_secs_f64());
     }
 
     pub(crate) fn turned_away(&self, reason: &'static str) {
         self.turned_away.get_or_create(&Reason { reason }).inc();
+    }
+
+    pub(crate) fn requests_total(&self) -> u64 {
+        self.all_requests.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn judged_total(&self) -> u64 {
+        self.verdicts.iter().map(Counter::get).sum()
     }
 
     pub(crate) fn judged(&self, decision: Decision) {

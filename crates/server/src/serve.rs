@@ -36,6 +36,8 @@ const RESERVED: usize = 256;
 const FOLLOW_EVERY: Duration = Duration::from_millis(100);
 /// How often answers that left are recorded.
 const RECORD_EVERY: Duration = Duration::from_secs(1);
+/// How often totals are looked at, for rates.
+const SAMPLE_EVERY: Duration = Duration::from_secs(1);
 /// How often what time alone changes is looked at: windows pass, and what rests on them ends.
 const SETTLE_EVERY: Duration = Duration::from_secs(60);
 /// How often callers that are gone are forgotten.
@@ -222,6 +224,10 @@ impl Background {
         });
         every(RECORD_EVERY, "recording answers that left", |app| {
             app.outbox.record(&app.authority).map(drop).map_err(|e| e.to_string())
+        });
+        every(SAMPLE_EVERY, "counting", |app| {
+            app.samples.take(app);
+            Ok(())
         });
         every(RECORD_EVERY, "reading the tokens", |app| app.tokens.reload().map_err(|e| e.to_string()));
         every(SETTLE_EVERY, "scoring", |app| app.authority.settle_scores().map_err(|e| e.to_string()));

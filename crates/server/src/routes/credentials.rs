@@ -78,6 +78,11 @@ pub(crate) async fn issue(
     _: Admin,
     Json(Wanted { agent, days }): Json<Wanted>,
 ) -> Result<Response, Problem> {
+    created(&issued(&app, agent, days).await?).map(as_credential)
+}
+
+/// Issues a credential about an agent that holds for so many days.
+pub(crate) async fn issued(app: &Arc<App>, agent: String, days: Option<u16>) -> Result<Value, Problem> {
     app.signs()?;
     if app.office.base_url.starts_with("http://0.0.0.0") || app.office.base_url.starts_with("http://[::]") {
         let detail = "a credential names where its status list is: the operator has to set public_url first";
@@ -87,13 +92,11 @@ pub(crate) async fn issue(
     if !(1..=MAX_DAYS).contains(&days) {
         return Err(Problem::unprocessable("invalid_days", format!("days: between 1 and {MAX_DAYS}")));
     }
-    let credential = app
-        .work(move |app| {
-            let agent = query::resolve(&*app.authority.ledger().view()?, &agent)?;
-            Ok(app.authority.issue_credential(&app.office, &agent, days)?)
-        })
-        .await?;
-    created(&credential).map(as_credential)
+    app.work(move |app| {
+        let agent = query::resolve(&*app.authority.ledger().view()?, &agent)?;
+        Ok(app.authority.issue_credential(&app.office, &agent, days)?)
+    })
+    .await
 }
 
 /// What is recorded of a credential

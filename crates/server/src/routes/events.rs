@@ -56,6 +56,11 @@ pub(crate) async fn events(
     Extension(caller): Extension<Caller>,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
+    listen(app, caller, &headers)
+}
+
+/// A stream of what `caller` may hear.
+pub(crate) fn listen(app: Arc<App>, caller: Caller, headers: &HeaderMap) -> Result<Response, Problem> {
     let seat = Seat::take(&app, &caller)?;
     // First heard, then looked: what comes in between is heard twice and told once.
     let (scores, verdicts) = (app.scores.subscribe(), app.verdicts.subscribe());

@@ -3,15 +3,20 @@
 use std::sync::Arc;
 
 use axum::{
-    extract::State,
-    http::{HeaderValue, StatusCode, header},
+    extract::{Query, State},
+    http::{HeaderMap, HeaderValue, StatusCode, header},
     response::{IntoResponse, Response},
 };
 use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::json;
-use crate::{app::App, problem::Problem, schema::Errors};
+use crate::{
+    app::App,
+    dashboard::{self, Viewer},
+    problem::Problem,
+    schema::Errors,
+};
 
 #[derive(Serialize, ToSchema)]
 pub(crate) struct About {
@@ -28,9 +33,17 @@ pub(crate) struct About {
     entries: u64,
 }
 
-/// What this is
+/// What this is; for browsers, the dashboard
 #[utoipa::path(get, path = "/", tag = "service", responses((status = 200, body = About), Errors))]
-pub(crate) async fn about(State(app): State<Arc<App>>) -> Result<Response, Problem> {
+pub(crate) async fn about(
+    State(app): State<Arc<App>>,
+    viewer: Viewer,
+    headers: HeaderMap,
+    query: Query<Vec<(String, String)>>,
+) -> Result<Response, Problem> {
+    if dashboard::wants_page(&headers) {
+        return Ok(dashboard::front(State(app), viewer, query).await);
+    }
     json(&About {
         service: "credence",
         version: env!("CARGO_PKG_VERSION"),

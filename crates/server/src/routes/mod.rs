@@ -1,9 +1,9 @@
 //! The routes. Each is described where it is written, and the description that is served is made of the same list.
 
 pub(crate) mod agents;
-mod credentials;
+pub(crate) mod credentials;
 mod domains;
-mod events;
+pub(crate) mod events;
 mod health;
 mod keys;
 mod log;
@@ -40,7 +40,7 @@ use utoipa::{
 use utoipa_axum::{router::OpenApiRouter, routes};
 use utoipa_swagger_ui::{Config, SwaggerUi};
 
-use crate::{app::App, edge, mcp, problem::Problem};
+use crate::{app::App, dashboard, edge, mcp, problem::Problem};
 
 /// The most that a page has.
 pub(crate) const MAX_PAGE: usize = 1_000;
@@ -147,6 +147,7 @@ pub(crate) fn router(app: Arc<App>, more: Router<Arc<App>>) -> Router {
         // OpenAPI has no parameter that spans slashes: described as /log/tile/{path}.
         .route("/log/tile/{level}/{*rest}", get(log::tile_below))
         .merge(mcp::routes(&app))
+        .merge(dashboard::routes())
         .merge(more)
         .merge(SwaggerUi::new("/docs").config(Config::from("/openapi.json")))
         .route("/docs.html", get(|| async { Redirect::permanent("/docs/") }))

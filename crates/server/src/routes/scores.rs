@@ -23,7 +23,7 @@ use crate::{
 };
 
 /// Sources that a caller's own weights may name.
-const MAX_WEIGHTS: usize = 256;
+pub(crate) const MAX_WEIGHTS: usize = 256;
 
 #[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]

@@ -314,12 +314,12 @@ fn item(app: &App, namespace: &Namespace, token: &Bearer, raw: &[u8]) -> Result<
 #[schema(as = NewFeedback)]
 pub(crate) struct Given {
     #[schema(min_length = 1, max_length = 512)]
-    tool: String,
+    pub tool: String,
     /// The posterior that the verdict gave.
     #[schema(minimum = 0, maximum = 1)]
-    posterior: f64,
+    pub posterior: f64,
     /// Whether the result was fabricated.
-    fabricated: bool,
+    pub fabricated: bool,
 }
 
 #[derive(Serialize, ToSchema)]
@@ -344,13 +344,19 @@ pub(crate) struct Standing {
 pub(crate) async fn feedback(
     State(app): State<Arc<App>>,
     Verify(token): Verify,
-    Json(Given { tool, posterior, fabricated }): Json<Given>,
+    Json(given): Json<Given>,
 ) -> Result<Response, Problem> {
+    respond(&record_feedback(&app, &token, given).await?)
+}
+
+/// Records what came out, in the token's own namespace.
+pub(crate) async fn record_feedback(app: &Arc<App>, token: &Arc<Bearer>, given: Given) -> Result<Standing, Problem> {
+    let Given { tool, posterior, fabricated } = given;
     if !(0.0..=1.0).contains(&posterior) {
         return Err(Problem::unprocessable("invalid_posterior", "posterior: between 0 and 1, as the verdict gave it"));
     }
-    let namespace = namespace(&app, &token).await?;
+    let namespace = namespace(app, token).await?;
     let (name, now) = (tool.clone(), app.work(move |_| namespace.feedback(&tool, posterior, fabricated)).await?);
     let (tool, Feedback { count, rate, prior, block_threshold, brier }) = (name, now);
-    respond(&Standing { tool, count, rate, prior, block_threshold, brier })
+    Ok(Standing { tool, count, rate, prior, block_threshold, brier })
 }

@@ -1,0 +1,107 @@
+// Keeps an open page up to date. Parts that may change are marked data-live="NAME"; the page is asked for again, politely, and
+// those parts are put in place of the old ones. Everything works without this file.
+"use strict";
+(() => {
+  const QUIET = 2000; // Milliseconds between two refreshes at least.
+  const FALLBACK = 15000; // Milliseconds between refreshes where events cannot be heard.
+  const pulse = document.getElementById("pulse");
+  const hasLive = document.querySelector("main [data-live]") !== null;
+  let last = Date.now();
+  let waiting = null;
+  let polling = null;
+
+  const say = (text, waits) => {
+    if (!pulse) return;
+    pulse.hidden = false;
+    pulse.textContent = text;
+    pulse.classList.toggle("waiting", waits);
+  };
+
+  // What somebody opened, or is in, stays as it is.
+  const isUsed = (part) => part.contains(document.activeElement) && document.activeElement !== part;
+
+  const replace = (text) => {
+    const fresh = new DOMParser().parseFromString(text, "text/html");
+    for (const part of document.querySelectorAll("[data-live]")) {
+      const newer = fresh.querySelector(`[data-live="${CSS.escape(part.dataset.live)}"]`);
+      if (!newer || isUsed(part) || newer.innerHTML === part.innerHTML) continue;
+      const open = [...part.querySelectorAll("details")].map((details) => details.open);
+      part.replaceChildren(...[...newer.childNodes].map((node) => document.importNode(node, true)));
+      const now = part.querySelectorAll("details");
+      if (now.length === open.length) now.forEach((details, n) => { details.open = open[n]; });
+    }
+  };
+
+  const refresh = async (address) => {
+    last = Date.now();
+    try {
+      const response = await fetch(address || location.href, { headers: { accept: "text/html" }, credentials: "same-origin" });
+      if (response.ok) replace(await response.text());
+    } catch {
+      // It will be tried again with the next event.
+    }
+  };
+
+  const soon = () => {
+    if (waiting !== null || document.hidden) return;
+    waiting = setTimeout(() => { waiting = null; refresh(); }, Math.max(0, QUIET - (Date.now() - last)));
+  };
+
+  const poll = () => {
+    if (polling === null) polling = setInterval(() => { if (!document.hidden) refresh(); }, FALLBACK);
+  };
+
+  let events = null;
+  const listen = () => {
+    if (!("EventSource" in window)) return poll();
+    events = new EventSource("/live");
+    events.onopen = () => {
+      say("live", false);
+      if (polling !== null) { clearInterval(polling); polling = null; }
+    };
+    events.onerror = () => { say("waiting", true); poll(); };
+    for (const name of ["score", "standing", "verdict", "lagged"]) events.addEventListener(name, soon);
+  };
+
+  // Connections are few: a tab that nobody sees holds none.
+  const follow = () => {
+    if (document.hidden) {
+      if (events) { events.close(); events = null; }
+    } else if (!events) {
+      listen();
+      refresh();
+    }
+  };
+
+  if (hasLive) {
+    listen();
+    document.addEventListener("visibilitychange", follow);
+    window.addEventListener("pagehide", () => { if (events) { events.close(); events = null; } });
+    const every = document.querySelector("[data-every]");
+    if (every) setInterval(() => { if (!document.hidden) refresh(); }, 1000 * Number(every.dataset.every));
+  }
+
+  // Sliders: what they say, and a ranking that follows the hand.
+  const view = document.querySelector("form[data-view]");
+  if (view) {
+    let moved = null;
+    const own = view.elements.namedItem("own");
+    const rank = () => {
+      const pairs = new URLSearchParams(new FormData(view));
+      for (const [name, value] of [...pairs]) if (value === "" || (!own.checked && name.startsWith("w."))) pairs.delete(name);
+      const address = pairs.size ? `/?${pairs}` : "/";
+      history.replaceState(null, "", address);
+      refresh(address);
+    };
+    view.addEventListener("input", (event) => {
+      const input = event.target;
+      if (input.type === "range") {
+        const said = view.querySelector(`output[for="${CSS.escape(input.id)}"]`);
+        if (said) said.textContent = Number(input.value).toString();
+        own.checked = true;
+      }
+      clearTimeout(moved);
+      moved = setTimeout(rank, 150);
+    });
+  }
+})();

@@ -1,0 +1,286 @@
+//! *Agent*: how far it can be trusted, why, since when, and how to check all of it.
+
+mod evidence;
+mod why;
+
+use std::sync::Arc;
+
+use askama::Template;
+use axum::{
+    extract::{Path, Query, State},
+    http::{HeaderValue, StatusCode, header},
+    response::{IntoResponse, Response},
+};
+use credence_engine::{
+    certification::Unmet,
+    tiers::Tier,
+    universal::{Outcome, Status},
+};
+use credence_ledger::View;
+use credence_pipeline::{
+    domains, query,
+    tables::{self, AgentRow},
+};
+use credence_protocol::{EntityId, Timestamp};
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::{
+    Frame, Viewer, html,
+    shown::{When, bands, encoded, one, percent},
+};
+use crate::{app::App, edge::Caller, problem::Problem, routes::trust_signals, tokens::Scope};
+use evidence::{Contributions, Credential, Probes, Receipts, Reputation, Verification};
+use why::Why;
+
+/// Scores in the chart.
+const HISTORY: usize = 1_000;
+/// How long a credential holds that is issued here.
+const CREDENTIAL_DAYS: u16 = 30;
+
+/// The contexts that are shown: what stands in the address, and what people call it.
+const CONTEXTS: [(&str, &str); 4] =
+    [("general", "General"), ("purchase", "Purchase"), ("inquiry", "Inquiry"), ("high-value", "High value")];
+
+#[derive(Deserialize)]
+#[serde(default)]
+pub(super) struct Asked {
+    /// A date or a time.
+    at: String,
+    context: String,
+}
+
+impl Default for Asked {
+    fn default() -> Self {
+        Self { at: String::new(), context: "general".to_owned() }
+    }
+}
+
+/// The answer that a client gets.
+enum Answer {
+    Given {
+        recommendation: String,
+        confidence: String,
+        reasoning: String,
+        highlights: Vec<String>,
+        /// The whole document.
+        text: String,
+        hash: String,
+    },
+    Refused(String),
+}
+
+#[derive(Template)]
+#[template(path = "agent.html")]
+struct AgentPage {
+    frame: Frame,
+    id: String,
+    path: String,
+    name: String,
+    owner: Option<String>,
+    aliases: Vec<String>,
+    revoked: bool,
+    registered: When,
+    registered_seq: u64,
+    score: Option<Headline>,
+    unpublished: &'static str,
+    certification: Option<Tier>,
+    next_tier: Option<Tier>,
+    missing: Vec<Unmet>,
+    distribution: String,
+    history: String,
+    events: usize,
+    contributions: Contributions,
+    contexts: Vec<(&'static str, &'static str, bool)>,
+    answer: Answer,
+    answer_url: String,
+    probes: Probes,
+    verification: Verification,
+    reputation: Option<Reputation>,
+    receipts: Receipts,
+    credentials: Vec<Credential>,
+    domains: Vec<String>,
+    why: Option<Why>,
+    why_wrong: String,
+    today: String,
+    first_day: String,
+    newest_seq: Option<u64>,
+    base: String,
+}
+
+struct Headline {
+    score: u8,
+    mean: String,
+    stddev: String,
+    tier: Tier,
+    tier_confidence: String,
+    coverage: String,
+    sources: usize,
+    inputs: usize,
+}
+
+pub(super) async fn page(
+    State(app): State<Arc<App>>,
+    viewer: Viewer,
+    Path(name): Path<String>,
+    Query(asked): Query<Asked>,
+) -> Response {
+    let frame = Frame::new(&app, &viewer, "agents");
+    let caller = viewer.token.clone().map_or(viewer.caller, Caller::Token);
+    let made = make(&app, &caller, name, asked).await;
+    super::page(frame, made, |frame, page| html(StatusCode::OK, &AgentPage { frame, ..page }))
+}
+
+async fn make(app: &Arc<App>, caller: &Caller, name: String, asked: Asked) -> Result<AgentPage, Problem> {
+    let now = app.now();
+    let context = CONTEXTS.iter().map(|(key, _)| *key).find(|key| *key == asked.context).unwrap_or("general");
+    let mut page = app.read(move |app, view| read(app, view, &name, &asked.at, now)).await?;
+    page.contexts = CONTEXTS.iter().map(|(key, name)| (*key, *name, *key == context)).collect();
+    // An agent answers for its own addresses: the first will do.
+    let address = page.aliases.iter().find(|alias| alias.starts_with("https://")).cloned();
+    page.answer = match &address {
+        Some(address) => match trust_signals::signed(app, caller, page.id.clone(), address, Some(context)).await {
+            Ok(kept) => answer(&kept.body),
+            Err(problem) => Answer::Refused(problem.detail().to_owned()),
+        },
+        None => Answer::Refused("It has no https address: answers are about an agent at an address.".to_owned()),
+    };
+    let address = address.unwrap_or_else(|| "https://…".to_owned());
+    page.answer_url = format!(
+        "{}/v1/entities/{}/trust-signals?url={}&context={context}",
+        page.base,
+        encoded(&page.id),
+        encoded(&address)
+    );
+    Ok(page)
+}
+
+fn read(app: &App, view: &dyn View, name: &str, at: &str, now: Timestamp) -> Result<AgentPage, Problem> {
+    let id = query::resolve(view, name)?;
+    let row: Option<AgentRow> = tables::get(view, tables::AGENTS, id.as_str())?;
+    let row = row.ok_or_else(|| credence_pipeline::Error::UnknownAgent(id.to_string()))?;
+    let explained = app.reading().explain(view, &id)?;
+    let history = query::history(view, &id, HISTORY)?;
+    let (why, why_wrong) = match at {
+        "" => (None, String::new()),
+        at => match why::parse(at, now).and_then(|at| why::why(view, &id, at, now)) {
+            Ok(why) => (Some(why), String::new()),
+            Err(problem) => (None, problem.detail().to_owned()),
+        },
+    };
+    let (score, unpublished) = match &explained.score.outcome {
+        Outcome::Rated(score) if score.status == Status::Published => {
+            let headline = Headline {
+                score: score.score,
+                mean: one(score.mean),
+                stddev: one(score.stddev),
+                tier: score.tier,
+                tier_confidence: percent(score.tier_confidence),
+                coverage: percent(score.coverage),
+                sources: score.sources,
+                inputs: explained.score.inputs.len(),
+            };
+            (Some(headline), "")
+        }
+        Outcome::Rated(_) => (None, "too few sources for a score that could be published"),
+        Outcome::Unrated => (None, "no signal counts yet"),
+    };
+    let certification = &explained.score.certification;
+    let registered = When::new(row.registered_at, now);
+    Ok(AgentPage {
+        frame: Frame::bare(),
+        path: format!("/agents/{}", encoded(id.as_str())),
+        name: row.name.clone().unwrap_or_else(|| id.to_string()),
+        owner: row.owner.as_ref().map(ToString::to_string),
+        aliases: row.aliases.iter().map(ToString::to_string).collect(),
+        revoked: row.revoked.is_some(),
+        registered_seq: row.seq,
+        unpublished,
+        certification: Some(certification.tier).filter(|tier| *tier != Tier::Unrated),
+        next_tier: certification.next,
+        missing: certification.missing.clone(),
+        distribution: if score.is_some() { evidence::distribution(&explained) } else { String::new() },
+        score,
+        history: chart(&history, now),
+        events: history.len(),
+        contributions: evidence::contributions(&explained, &app.authority.scoring().tags),
+        contexts: Vec::new(),
+        answer: Answer::Refused(String::new()),
+        answer_url: String::new(),
+        probes: evidence::probes(&explained),
+        verification: evidence::verification(view, &id, now)?,
+        reputation: evidence::reputation(view, &id, now)?,
+        receipts: evidence::receipts(app, view, &id, now)?,
+        credentials: evidence::issued(view, &id, now)?,
+        domains: proved(view, &id, now)?,
+        why,
+        why_wrong,
+        today: now.to_string().chars().take(10).collect(),
+        first_day: registered.iso.chars().take(10).collect(),
+        registered,
+        newest_seq: history.first().map(|row| row.seq),
+        base: app.office.base_url.clone(),
+        id: id.to_string(),
+    })
+}
+
+fn proved(view: &dyn View, agent: &EntityId, now: Timestamp) -> Result<Vec<String>, Problem> {
+    let proved = domains::proved(view, agent)?.map(|(_, proved)| proved).unwrap_or_default();
+    Ok(proved.into_iter().filter(|one| one.holds(now)).map(|one| one.host).collect())
+}
+
+/// Recorded scores over time, oldest first.
+fn chart(history: &[tables::ScoreRow], now: Timestamp) -> String {
+    let points: Vec<credence_charts::ScorePoint> = history
+        .iter()
+        .rev()
+        .filter(|row| row.recorded.status == "published")
+        .filter_map(|row| {
+            let (mean, stddev) = (row.recorded.mean?, row.recorded.stddev?);
+            let when = When::new(row.recorded_at, now);
+            let label = format!("{}: {} ± {}, entry {}", when.date, one(mean), one(stddev), row.seq);
+            Some(credence_charts::ScorePoint { at: row.recorded_at.micros(), mean, stddev, label })
+        })
+        .collect();
+    credence_charts::history("Score over time", &points, &bands()).inline()
+}
+
+/// What stands in a signed answer.
+fn answer(body: &[u8]) -> Answer {
+    let value: Value = serde_json::from_slice(body).unwrap_or_default();
+    let assessment = &value["assessment"];
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let highlights = assessment["highlights"].as_array().into_iter().flatten();
+    Answer::Given {
+        recommendation: text(&assessment["recommendation"]),
+        confidence: assessment["confidence"].as_f64().map(percent).unwrap_or_else(|| text(&assessment["confidence"])),
+        reasoning: text(&assessment["reasoning"]),
+        highlights: highlights.map(text).collect(),
+        text: serde_json::to_string_pretty(&value).unwrap_or_default(),
+        hash: text(&value["kid"]),
+    }
+}
+
+/// Issues a credential about the agent and hands it over as a file: what `POST /v1/credentials` does.
+pub(super) async fn credential(State(app): State<Arc<App>>, viewer: Viewer, Path(name): Path<String>) -> Response {
+    let frame = Frame::new(&app, &viewer, "agents");
+    if !viewer.token.as_ref().is_some_and(|token| token.may(Scope::Admin)) {
+        let detail = "a credential is issued by the operator: sign in with a token of scope 'admin'";
+        return super::error_page(&frame, &Problem::new(StatusCode::FORBIDDEN, "insufficient_scope", detail));
+    }
+    match crate::routes::credentials::issued(&app, name, Some(CREDENTIAL_DAYS)).await {
+        Ok(credential) => {
+            let name = credential["credentialSubject"]["agent"].as_str().unwrap_or("agent").to_owned();
+            let name: String = name.chars().filter(|c| c.is_ascii_alphanumeric() || "-_.".contains(*c)).collect();
+            let text = serde_json::to_string_pretty(&credential).unwrap_or_default();
+            let mut response = text.into_response();
+            let headers = response.headers_mut();
+            headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/vc"));
+            let file = HeaderValue::try_from(format!("attachment; filename=\"{name}.credential.json\""));
+            headers.insert(header::CONTENT_DISPOSITION, file.unwrap_or(HeaderValue::from_static("attachment")));
+            headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+            response
+        }
+        Err(problem) => super::error_page(&frame, &problem),
+    }
+}

@@ -1,0 +1,152 @@
+//! "Why this score on this date": the recorded event with its inputs, weights and formula, computed again here.
+
+use credence_engine::{
+    coverage::coverage,
+    mixture::{Weighted, mix},
+    universal::{self, Outcome},
+};
+use credence_ledger::{Entry, View};
+use credence_pipeline::query;
+use credence_protocol::{EntityId, Timestamp};
+use serde::Deserialize;
+
+use crate::{
+    dashboard::shown::{When, encoded},
+    problem::Problem,
+};
+
+/// A recorded score, and the same computed again.
+pub(super) struct Why {
+    pub at: When,
+    pub recorded: When,
+    pub seq: u64,
+    pub as_of: u64,
+    pub formula: String,
+    pub status: String,
+    pub inputs: Vec<Input>,
+    /// Where there are too many to list: their digest.
+    pub digest: Option<(usize, String)>,
+    /// Each step of the formula, with numbers.
+    pub steps: Vec<(String, String)>,
+    /// Whether the same numbers come out, to the last bit.
+    pub replayed: Option<bool>,
+}
+
+/// An input as it counted then.
+pub(super) struct Input {
+    pub seq: u64,
+    pub source: String,
+    pub source_path: String,
+    pub tag: String,
+    pub value: f64,
+    pub stddev: f64,
+    pub weight: f64,
+}
+
+#[derive(Deserialize)]
+struct Event {
+    as_of: u64,
+    formula: String,
+    coverage_floor: f64,
+    status: String,
+    inputs: Inputs,
+    score: Option<u8>,
+    mean: Option<f64>,
+    stddev: Option<f64>,
+    coverage: Option<f64>,
+    tier_confidence: Option<f64>,
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Inputs {
+    Listed(Vec<Recorded>),
+    Digest { count: usize, digest: String },
+}
+
+#[derive(Deserialize)]
+struct Recorded {
+    seq: u64,
+    tag: String,
+    value: f64,
+    stddev: f64,
+    weight: f64,
+}
+
+/// A date as browsers send it means its end; a time means that time.
+pub(super) fn parse(text: &str, now: Timestamp) -> Result<Timestamp, Problem> {
+    let wrong =
+        |_| Problem::bad_request("bad_query", "at: a date such as 2026-11-16, or a time such as 2026-11-16T12:00:00Z");
+    let at: Timestamp = match text.len() {
+        10 => format!("{text}T23:59:59.999999Z").parse().map_err(wrong)?,
+        _ => text.parse().map_err(wrong)?,
+    };
+    Ok(at.min(now))
+}
+
+/// The score of `agent` that was in force at `at`.
+pub(super) fn why(view: &dyn View, agent: &EntityId, at: Timestamp, now: Timestamp) -> Result<Why, Problem> {
+    let recorded = query::score_at(view, agent, at)?;
+    let event: Event = serde_json::from_value(recorded.event).map_err(|e| Problem::internal(&e))?;
+    let (inputs, digest) = match &event.inputs {
+        Inputs::Listed(list) => (list.iter().map(|one| input(view, one)).collect::<Result<Vec<_>, _>>()?, None),
+        Inputs::Digest { count, digest } => (Vec::new(), Some((*count, digest.clone()))),
+    };
+    let (steps, replayed) = if digest.is_none() { again(&event, &inputs)? } else { (Vec::new(), None) };
+    Ok(Why {
+        at: When::new(at, now),
+        recorded: When::new(recorded.recorded_at, now),
+        seq: recorded.seq,
+        as_of: event.as_of,
+        formula: event.formula,
+        status: event.status,
+        inputs,
+        digest,
+        steps,
+        replayed,
+    })
+}
+
+/// Who signed it stands in the signal's own entry.
+fn input(view: &dyn View, recorded: &Recorded) -> Result<Input, Problem> {
+    #[derive(Deserialize)]
+    struct Signed {
+        source: String,
+    }
+    let bytes = view.entry(recorded.seq)?.unwrap_or_default();
+    let signed: Signed = Entry::parse(recorded.seq, &bytes)?.record(recorded.seq)?;
+    let Recorded { seq, value, stddev, weight, .. } = *recorded;
+    let source_path = format!("/sources#{}", encoded(&signed.source));
+    Ok(Input { seq, source: signed.source, source_path, tag: recorded.tag.clone(), value, stddev, weight })
+}
+
+/// The formula, step by step, on what was recorded.
+fn again(event: &Event, inputs: &[Input]) -> Result<(Vec<(String, String)>, Option<bool>), Problem> {
+    let weighted: Vec<Weighted<&str>> = inputs
+        .iter()
+        .map(|i| Weighted { source: i.source.as_str(), value: i.value, stddev: i.stddev, weight: i.weight })
+        .collect();
+    let failed = |e: credence_engine::Error| Problem::internal(&e);
+    let outcome = universal::score(&weighted, event.coverage_floor).map_err(failed)?;
+    let Some(mixture) = mix(&weighted).map_err(failed)? else {
+        return Ok((Vec::new(), Some(event.status == "unrated")));
+    };
+    let Outcome::Rated(score) = outcome else { return Ok((Vec::new(), Some(event.status == "unrated"))) };
+    let sum: f64 = inputs.iter().map(|i| i.weight * i.value).sum();
+    let n = mixture.sources;
+    let steps = [
+        ("Σ w".to_owned(), format!("{:.3}, over {} inputs", mixture.weight, inputs.len())),
+        ("μ = Σ w·v / Σ w".to_owned(), format!("{sum:.3} / {:.3} = {:.4}", mixture.weight, mixture.mean)),
+        ("σ = √(Σ w·(σᵢ² + vᵢ²) / Σ w − μ²)".to_owned(), format!("{:.4}", mixture.stddev)),
+        ("coverage = min(1, log₂(n + 1) / log₂ 9)".to_owned(), format!("{n} distinct sources: {:.6}", coverage(n))),
+        ("mean = μ · coverage".to_owned(), format!("{:.4} · {:.6} = {:.4}", mixture.mean, score.coverage, score.mean)),
+        ("stddev = σ · coverage".to_owned(), format!("{:.4}", score.stddev)),
+        ("score = round half up(mean)".to_owned(), format!("{}, {}", score.score, score.tier)),
+    ];
+    let same = event.score == Some(score.score)
+        && event.mean == Some(score.mean)
+        && event.stddev == Some(score.stddev)
+        && event.coverage == Some(score.coverage)
+        && event.tier_confidence == Some(score.tier_confidence);
+    Ok((steps.into(), Some(same)))
+}

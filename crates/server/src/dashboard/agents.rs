@@ -1,0 +1,347 @@
+//! *Agents*: everyone, ranked, by the authority's weights or by the visitor's own. What is chosen stands in the address, so that
+//! a view can be shared.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use askama::Template;
+use axum::{
+    extract::{Query, State},
+    http::StatusCode,
+    response::Response,
+};
+use credence_engine::{custom::EVERY_OTHER_SOURCE, tiers::Tier};
+use credence_pipeline::{
+    query,
+    tables::{self, SourceRow},
+};
+use credence_protocol::Timestamp;
+
+use super::{
+    Frame, Viewer, html,
+    ranking::{Order, Own, Page, Row, Wanted},
+    shown::{When, count, encoded, one, percent, signed, tier},
+};
+use crate::{app::App, problem::Problem};
+
+/// Agents on one page.
+const ROWS: usize = 50;
+/// Scores in a sparkline.
+const RECENT: usize = 40;
+/// Sources that have a slider of their own.
+const SLIDERS: usize = 10;
+/// The far end of a slider.
+const MOST_WEIGHT: f64 = 2.0;
+
+/// What a visitor chose.
+#[derive(Debug, Clone)]
+struct Chosen {
+    wanted: Wanted,
+    page: usize,
+    /// The sliders, also where they are not in force.
+    weights: BTreeMap<String, f64>,
+}
+
+impl Chosen {
+    /// From the address. What makes no sense is passed over: an old link still shows something.
+    fn read(pairs: &[(String, String)]) -> Self {
+        let get = |name: &str| pairs.iter().find(|(key, _)| key == name).map_or("", |(_, value)| value.as_str());
+        let weight = |value: &str| value.parse::<f64>().ok().filter(|w| (0.0..=1e6).contains(w));
+        let weights: BTreeMap<String, f64> = pairs
+            .iter()
+            .filter_map(|(key, value)| Some((key.strip_prefix("w.")?.to_owned(), weight(value)?)))
+            .take(crate::routes::scores::MAX_WEIGHTS)
+            .collect();
+        let order = Order::ALL.into_iter().find(|order| order.key() == get("sort")).unwrap_or(Order::Score);
+        let own = get("own") == "1" && !weights.is_empty();
+        Self {
+            page: get("page").parse::<usize>().unwrap_or(1).saturating_sub(1),
+            wanted: Wanted {
+                search: get("q").chars().take(200).collect(),
+                tier: tier(get("tier")),
+                certification: tier(get("certified")).filter(|tier| *tier != Tier::Unrated),
+                order,
+                reverse: get("reverse") == "1",
+                weights: own.then(|| weights.clone()),
+            },
+            weights,
+        }
+    }
+
+    /// The address of this view, with some of it changed.
+    fn link(&self, changed: &[(&str, String)]) -> String {
+        let Wanted { search, tier, certification, order, reverse, weights } = &self.wanted;
+        let key = |tier: &Option<Tier>| tier.map_or(String::new(), |tier| tier.key().to_owned());
+        let mut pairs = vec![
+            ("q".to_owned(), search.clone()),
+            ("tier".to_owned(), key(tier)),
+            ("certified".to_owned(), key(certification)),
+            ("sort".to_owned(), if *order == Order::Score { String::new() } else { order.key().to_owned() }),
+            ("reverse".to_owned(), if *reverse { "1".to_owned() } else { String::new() }),
+            ("page".to_owned(), String::new()),
+        ];
+        if let Some(weights) = weights {
+            pairs.push(("own".to_owned(), "1".to_owned()));
+            pairs.extend(weights.iter().map(|(source, weight)| (format!("w.{source}"), weight.to_string())));
+        }
+        for (name, value) in changed {
+            match pairs.iter_mut().find(|(key, _)| key == name) {
+                Some((_, old)) => *old = value.clone(),
+                None => pairs.push(((*name).to_owned(), value.clone())),
+            }
+        }
+        let pairs: Vec<String> = pairs
+            .iter()
+            .filter(|(_, value)| !value.is_empty())
+            .map(|(key, value)| format!("{}={}", encoded(key), encoded(value)))
+            .collect();
+        if pairs.is_empty() { "/".to_owned() } else { format!("/?{}", pairs.join("&")) }
+    }
+}
+
+/// A column that can be ordered by.
+struct Column {
+    name: &'static str,
+    link: String,
+    /// `ascending`, `descending`, or nothing.
+    sorted: &'static str,
+    class: &'static str,
+}
+
+/// A slider.
+struct Slider {
+    source: String,
+    label: String,
+    weight: String,
+    /// The authority's own weight.
+    ours: String,
+}
+
+/// An agent as it is listed.
+struct Listed {
+    rank: String,
+    id: String,
+    path: String,
+    name: String,
+    /// Whether the name is another than the id.
+    named: bool,
+    revoked: bool,
+    score: String,
+    spread: String,
+    /// Why there is no score.
+    unrated: &'static str,
+    tier: Option<Tier>,
+    certification: Option<Tier>,
+    coverage: String,
+    coverage_share: f64,
+    sources: usize,
+    sparkline: String,
+    changed: Option<When>,
+    change: String,
+    up: bool,
+    down: bool,
+}
+
+#[derive(Template)]
+#[template(path = "agents.html")]
+struct AgentsPage {
+    frame: Frame,
+    search: String,
+    tiers: Vec<(Tier, bool)>,
+    certifications: Vec<(Tier, bool)>,
+    order: &'static str,
+    reverse: bool,
+    own: bool,
+    columns: Vec<Column>,
+    sliders: Vec<Slider>,
+    more_sources: usize,
+    agents: Vec<Listed>,
+    matching: String,
+    all: String,
+    from: usize,
+    until: usize,
+    previous: Option<String>,
+    next: Option<String>,
+    reset: String,
+    as_of: String,
+}
+
+pub(crate) async fn page(
+    State(app): State<Arc<App>>,
+    viewer: Viewer,
+    Query(pairs): Query<Vec<(String, String)>>,
+) -> Response {
+    let frame = Frame::new(&app, &viewer, "agents");
+    let chosen = Chosen::read(&pairs);
+    let now = app.now();
+    let made = app.work(move |app| make(app, &chosen, now)).await;
+    super::page(frame, made, |frame, page| html(StatusCode::OK, &AgentsPage { frame, ..page }))
+}
+
+fn make(app: &App, chosen: &Chosen, now: Timestamp) -> Result<AgentsPage, Problem> {
+    let (all, page) =
+        app.rankings.look(app, |ranking| (ranking.len(), ranking.page(&chosen.wanted, chosen.page, ROWS)))?;
+    let view = app.authority.ledger().view()?;
+    let mut sources: Vec<(String, SourceRow)> = tables::all(&*view, tables::SOURCES)?;
+    sources.sort_by(|a, b| b.1.weight.total_cmp(&a.1.weight).then_with(|| a.0.cmp(&b.0)));
+    let Page { rows, matching, from, as_of } = page;
+    let until = from + rows.len();
+    let mut agents = Vec::with_capacity(rows.len());
+    for (place, (row, own)) in rows.iter().enumerate() {
+        let history = query::history(&*view, &row.id, RECENT)?;
+        let scores: Vec<Option<f64>> =
+            history.iter().map(|row| row.recorded.mean.filter(|_| row.recorded.status == "published")).collect();
+        agents.push(listed(from + place + 1, row, *own, chosen.wanted.weights.is_some(), &scores, now));
+    }
+    let at = from / ROWS;
+    let to_page = |page: usize| chosen.link(&[("page", (page + 1).to_string())]);
+    Ok(AgentsPage {
+        frame: Frame::bare(),
+        search: chosen.wanted.search.clone(),
+        tiers: Tier::ALL.into_iter().map(|tier| (tier, chosen.wanted.tier == Some(tier))).collect(),
+        certifications: Tier::ALL[1..].iter().map(|tier| (*tier, chosen.wanted.certification == Some(*tier))).collect(),
+        order: chosen.wanted.order.key(),
+        reverse: chosen.wanted.reverse,
+        own: chosen.wanted.weights.is_some(),
+        columns: columns(chosen),
+        sliders: sliders(chosen, &sources),
+        more_sources: sources.len().saturating_sub(SLIDERS),
+        agents,
+        matching: count(matching as u64),
+        all: count(all as u64),
+        from: if matching == 0 { 0 } else { from + 1 },
+        until,
+        previous: (at > 0).then(|| to_page(at - 1)),
+        next: (until < matching).then(|| to_page(at + 1)),
+        reset: "/".to_owned(),
+        as_of: count(as_of),
+    })
+}
+
+fn listed(rank: usize, row: &Row, own: Option<Own>, by_own: bool, scores: &[Option<f64>], now: Timestamp) -> Listed {
+    let published = row.published();
+    let unrated = match &row.score {
+        _ if by_own => "none of these sources",
+        None => "no score yet",
+        Some(score) => match score.status {
+            super::ranking::Status::Partial => "too few sources",
+            _ => "unrated",
+        },
+    };
+    let (mean, stddev) = match (by_own, own, published) {
+        (true, Some(own), _) => (one(own.mean), one(own.stddev)),
+        (false, _, Some(score)) => (score.score.to_string(), one(score.stddev)),
+        _ => Default::default(),
+    };
+    let newest = scores.first().copied().flatten();
+    let before = newest.and_then(|newest| scores.iter().skip(1).flatten().find(|mean| (**mean - newest).abs() >= 0.05));
+    let change = newest.zip(before).map_or(0.0, |(newest, before)| newest - before);
+    let values: Vec<f64> = scores.iter().rev().flatten().copied().collect();
+    let name = row.name.clone().unwrap_or_else(|| row.id.to_string());
+    Listed {
+        rank: count(rank as u64),
+        path: format!("/agents/{}", encoded(row.id.as_str())),
+        named: row.name.is_some(),
+        sparkline: if values.len() > 1 {
+            credence_charts::sparkline(&format!("Score of {} over time", row.id), &values).inline()
+        } else {
+            String::new()
+        },
+        id: row.id.to_string(),
+        name,
+        revoked: row.revoked,
+        score: mean,
+        spread: stddev,
+        unrated,
+        tier: published.map(|score| score.tier).filter(|_| !by_own),
+        certification: Some(row.certification).filter(|tier| *tier != Tier::Unrated),
+        coverage: published.map_or(String::new(), |score| percent(score.coverage)),
+        coverage_share: published.map_or(0.0, |score| score.coverage),
+        sources: if by_own { own.map_or(0, |own| own.sources) } else { published.map_or(0, |score| score.sources) },
+        changed: row.score.as_ref().map(|score| When::new(score.recorded_at, now)),
+        change: if change == 0.0 { String::new() } else { signed(change) },
+        up: change > 0.0,
+        down: change < 0.0,
+    }
+}
+
+fn columns(chosen: &Chosen) -> Vec<Column> {
+    let Wanted { order, reverse, .. } = &chosen.wanted;
+    let column = |name, by: Option<Order>, class| {
+        let Some(by) = by else { return Column { name, link: String::new(), sorted: "", class } };
+        let is = *order == by;
+        let again = if is && !reverse { "1" } else { "" };
+        let link = chosen.link(&[("sort", by.key().to_owned()), ("reverse", again.to_owned())]);
+        // Names and spreads run upwards, the others begin with the most.
+        let upwards = matches!(by, Order::Name | Order::Spread);
+        let sorted = match (is, upwards != *reverse) {
+            (false, _) => "",
+            (true, true) => "ascending",
+            (true, false) => "descending",
+        };
+        Column { name, link, sorted, class }
+    };
+    vec![
+        column("Agent", Some(Order::Name), "agent"),
+        column("Score", Some(Order::Score), "number"),
+        column("±", Some(Order::Spread), "number"),
+        column("Tier", None, ""),
+        column("Certified", Some(Order::Certification), ""),
+        column("Trend", None, "trend"),
+        column("Coverage", Some(Order::Coverage), ""),
+        column("Last change", Some(Order::Changed), ""),
+    ]
+}
+
+fn sliders(chosen: &Chosen, sources: &[(String, SourceRow)]) -> Vec<Slider> {
+    let ours = |weight: f64| format!("{weight}");
+    let at = |source: &str, ours: f64| chosen.weights.get(source).copied().unwrap_or(ours).min(MOST_WEIGHT).to_string();
+    let mut sliders: Vec<Slider> = sources
+        .iter()
+        .take(SLIDERS)
+        .map(|(source, row)| Slider {
+            weight: at(source, row.weight),
+            ours: ours(row.weight),
+            label: source.clone(),
+            source: source.clone(),
+        })
+        .collect();
+    // Everyone else together, and whoever comes later.
+    sliders.push(Slider {
+        source: EVERY_OTHER_SOURCE.to_owned(),
+        label: "all others".to_owned(),
+        weight: at(EVERY_OTHER_SOURCE, 0.0),
+        ours: String::new(),
+    });
+    sliders
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(address: &str) -> Chosen {
+        let pairs: Vec<(String, String)> =
+            url::form_urlencoded::parse(address.as_bytes()).map(|(k, v)| (k.into_owned(), v.into_owned())).collect();
+        Chosen::read(&pairs)
+    }
+
+    #[test]
+    fn a_view_stands_in_its_address() {
+        let address = "q=a%26b&tier=gold&sort=coverage&reverse=1&own=1&w.lab=0.5&w.%2A=0";
+        let chosen = read(address);
+        assert_eq!((chosen.wanted.search.as_str(), chosen.wanted.tier), ("a&b", Some(Tier::Gold)));
+        let weights = chosen.wanted.weights.clone().unwrap();
+        assert_eq!((weights["lab"], weights["*"]), (0.5, 0.0));
+        let again = read(chosen.link(&[]).strip_prefix("/?").unwrap());
+        assert_eq!(format!("{again:?}"), format!("{chosen:?}"));
+        assert_eq!(read(chosen.link(&[("page", "3".into())]).strip_prefix("/?").unwrap()).page, 2);
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_passed_over() {
+        let chosen = read("tier=wood&sort=colour&page=-1&w.lab=NaN&w.x=-1&own=1");
+        assert_eq!((chosen.wanted.tier, chosen.page), (None, 0));
+        assert!(chosen.wanted.weights.is_none() && chosen.wanted.order == Order::Score);
+        assert_eq!(chosen.link(&[]), "/");
+    }
+}

@@ -1,0 +1,191 @@
+//! *Log*: everything that was recorded, and proofs that the page checks step by step before the reader's eyes.
+
+use std::{ops::ControlFlow, sync::Arc};
+
+use askama::Template;
+use axum::{
+    extract::{Query, State},
+    http::StatusCode,
+    response::Response,
+};
+use credence_ledger::{Checkpoint, Entry, View, merkle, proof};
+use credence_protocol::Timestamp;
+use data_encoding::BASE64;
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::{
+    Frame, Viewer, html,
+    shown::{When, count, encoded},
+};
+use crate::{app::App, problem::Problem};
+
+/// Entries listed.
+const ENTRIES: u64 = 40;
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Asked {
+    /// An entry to look at.
+    entry: String,
+    /// The list begins below this one.
+    before: String,
+    /// Two sizes of the log.
+    older: String,
+    newer: String,
+}
+
+struct Row {
+    seq: u64,
+    kind: String,
+    subject: String,
+    subject_path: String,
+    when: When,
+}
+
+/// One entry, with its proof.
+struct Shown {
+    seq: u64,
+    kind: String,
+    subject: String,
+    when: When,
+    text: String,
+    leaf: String,
+    hashes: Vec<String>,
+}
+
+/// That the log grew from one size to another without changing its past.
+struct Grown {
+    older: u64,
+    newer: u64,
+    older_root: String,
+    newer_root: String,
+    hashes: Vec<String>,
+}
+
+#[derive(Template)]
+#[template(path = "log.html")]
+struct LogPage {
+    frame: Frame,
+    origin: String,
+    size: u64,
+    size_shown: String,
+    root: String,
+    note: String,
+    rows: Vec<Row>,
+    earlier: Option<u64>,
+    later: bool,
+    entry: Option<Shown>,
+    grown: Option<Grown>,
+    wrong: String,
+    base: String,
+}
+
+pub(super) async fn page(State(app): State<Arc<App>>, viewer: Viewer, Query(asked): Query<Asked>) -> Response {
+    let frame = Frame::new(&app, &viewer, "log");
+    let now = app.now();
+    let made = app.read(move |app, view| read(app, view, &asked, now)).await;
+    super::page(frame, made, |frame, page| html(StatusCode::OK, &LogPage { frame, ..page }))
+}
+
+fn read(app: &App, view: &dyn View, asked: &Asked, now: Timestamp) -> Result<LogPage, Problem> {
+    let note = view.checkpoint()?.unwrap_or_default();
+    let none = || Problem::not_found("empty_log", "the log has no entries yet");
+    if note.is_empty() {
+        return Err(none());
+    }
+    let checkpoint = Checkpoint::open(&note, &app.log)?;
+    let size = checkpoint.size;
+    let end = asked.before.parse::<u64>().map_or(size, |before| before.min(size));
+    let from = end.saturating_sub(ENTRIES);
+    let mut rows = Vec::new();
+    view.entries(from, &mut |seq, bytes| {
+        if seq >= end {
+            return ControlFlow::Break(());
+        }
+        rows.extend(Entry::parse(seq, bytes).ok().map(|entry| row(seq, &entry, now)));
+        ControlFlow::Continue(())
+    })?;
+    rows.reverse();
+    let mut wrong = String::new();
+    let mut told = |problem: Problem| wrong = problem.detail().to_owned();
+    let entry = match asked.entry.trim() {
+        "" => None,
+        text => show(view, text, size, now).map_err(&mut told).ok(),
+    };
+    let grown = match (asked.older.trim(), asked.newer.trim()) {
+        ("", _) => None,
+        (older, newer) => grown(view, older, newer, size).map_err(&mut told).ok(),
+    };
+    Ok(LogPage {
+        frame: Frame::bare(),
+        origin: app.log.origin().to_owned(),
+        size,
+        size_shown: count(size),
+        root: BASE64.encode(&checkpoint.root.0),
+        note,
+        rows,
+        earlier: (from > 0).then_some(from),
+        later: end < size,
+        entry,
+        grown,
+        wrong,
+        base: app.office.base_url.clone(),
+    })
+}
+
+fn row(seq: u64, entry: &Entry, now: Timestamp) -> Row {
+    let subject = entry.subject.to_string();
+    Row {
+        seq,
+        kind: entry.kind.key().to_owned(),
+        subject_path: format!("/agents/{}", encoded(&subject)),
+        subject,
+        when: When::new(entry.recorded_at, now),
+    }
+}
+
+fn show(view: &dyn View, text: &str, size: u64, now: Timestamp) -> Result<Shown, Problem> {
+    let none = || {
+        Problem::not_found(
+            "no_such_entry",
+            format!("there is no entry {text}: the newest is {}", size.saturating_sub(1)),
+        )
+    };
+    let seq: u64 = text.parse().ok().filter(|seq| *seq < size).ok_or_else(none)?;
+    let bytes = view.entry(seq)?.ok_or_else(none)?;
+    let entry = Entry::parse(seq, &bytes)?;
+    let value: Value = serde_json::from_slice(&bytes).map_err(|e| Problem::internal(&e))?;
+    let hashes = proof::inclusion(size, seq, view)?;
+    Ok(Shown {
+        seq,
+        kind: entry.kind.key().to_owned(),
+        subject: entry.subject.to_string(),
+        when: When::new(entry.recorded_at, now),
+        text: serde_json::to_string_pretty(&value).unwrap_or_default(),
+        leaf: BASE64.encode(&merkle::leaf(&bytes).0),
+        hashes: hashes.iter().map(|hash| BASE64.encode(&hash.0)).collect(),
+    })
+}
+
+fn grown(view: &dyn View, older: &str, newer: &str, size: u64) -> Result<Grown, Problem> {
+    let wrong = || {
+        let detail =
+            format!("two sizes of the log are needed, from 1 to {size}, the older one not greater than the newer");
+        Problem::bad_request("bad_query", detail)
+    };
+    let newer: u64 = if newer.is_empty() { size } else { newer.parse().map_err(|_| wrong())? };
+    let older: u64 = older.parse().map_err(|_| wrong())?;
+    if older == 0 || older > newer || newer > size {
+        return Err(wrong());
+    }
+    let root = |size: u64| Ok::<_, Problem>(BASE64.encode(&merkle::root(size, view)?.0));
+    let hashes = proof::consistency(older, newer, view)?;
+    Ok(Grown {
+        older,
+        newer,
+        older_root: root(older)?,
+        newer_root: root(newer)?,
+        hashes: hashes.iter().map(|hash| BASE64.encode(&hash.0)).collect(),
+    })
+}

@@ -1,0 +1,97 @@
+//! *Outcomes and calibration*: what came of relying on agents, against the scores they had then.
+
+use std::sync::Arc;
+
+use askama::Template;
+use axum::{
+    extract::{Query, State},
+    http::StatusCode,
+    response::Response,
+};
+use credence_pipeline::{outcomes, query};
+use serde::Deserialize;
+
+use super::{
+    Frame, Viewer, html,
+    shown::{count, one, percent},
+};
+use crate::{app::App, problem::Problem};
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Asked {
+    /// One agent only.
+    agent: String,
+}
+
+struct Bin {
+    from: u8,
+    to: u8,
+    outcomes: String,
+    good: String,
+    rate: String,
+    interval: String,
+    mean_score: String,
+}
+
+#[derive(Template)]
+#[template(path = "outcomes.html")]
+struct OutcomesPage {
+    frame: Frame,
+    agent: String,
+    outcomes: u64,
+    outcomes_shown: String,
+    good: String,
+    unrated: String,
+    concordance: Option<String>,
+    /// The mean distance of the curve from the diagonal, by outcomes.
+    error: String,
+    chart: String,
+    bins: Vec<Bin>,
+}
+
+pub(super) async fn page(State(app): State<Arc<App>>, viewer: Viewer, Query(asked): Query<Asked>) -> Response {
+    let frame = Frame::new(&app, &viewer, "outcomes");
+    let made = app.read(move |_, view| read(view, asked.agent.trim())).await;
+    super::page(frame, made, |frame, page| html(StatusCode::OK, &OutcomesPage { frame, ..page }))
+}
+
+fn read(view: &dyn credence_ledger::View, agent: &str) -> Result<OutcomesPage, Problem> {
+    let id = if agent.is_empty() { None } else { Some(query::resolve(view, agent)?) };
+    let outcomes::Reliability { unrated, curve, .. } = outcomes::reliability(view, id.as_ref())?;
+    let points: Vec<credence_charts::Bin> = curve
+        .bins
+        .iter()
+        .map(|bin| credence_charts::Bin {
+            predicted: bin.mean_score / 100.0,
+            observed: bin.rate,
+            low: bin.low,
+            high: bin.high,
+            count: bin.outcomes,
+        })
+        .collect();
+    let total: u64 = curve.bins.iter().map(|bin| bin.outcomes).sum();
+    let off: f64 = points.iter().map(|bin| bin.count as f64 * (bin.predicted - bin.observed).abs()).sum();
+    let error = (total > 0).then(|| off / total as f64);
+    let bins = curve.bins.iter().map(|bin| Bin {
+        from: bin.from,
+        to: bin.to,
+        outcomes: count(bin.outcomes),
+        good: count(bin.good),
+        rate: percent(bin.rate),
+        interval: format!("{} to {}", percent(bin.low), percent(bin.high)),
+        mean_score: one(bin.mean_score),
+    });
+    Ok(OutcomesPage {
+        frame: Frame::bare(),
+        agent: id.map(|id| id.to_string()).unwrap_or_default(),
+        outcomes: curve.outcomes,
+        outcomes_shown: count(curve.outcomes),
+        good: count(curve.good),
+        unrated: count(unrated),
+        concordance: curve.concordance.map(percent),
+        error: error.map_or("–".to_owned(), percent),
+        chart: credence_charts::reliability("Reliability of the scores", &points, error).inline(),
+        bins: bins.collect(),
+    })
+}

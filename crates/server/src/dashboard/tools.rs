@@ -1,0 +1,324 @@
+//! *Tools*: what the verification engine makes of each tool: control charts, verdicts with their reasons, what was learned, the
+//! thresholds that hold. A token sees its own namespace and no other.
+
+use std::sync::Arc;
+
+use askama::Template;
+use axum::{
+    Form,
+    extract::{Path, Query, State},
+    http::StatusCode,
+    response::{IntoResponse, Redirect, Response},
+};
+use credence_protocol::Timestamp;
+use credence_verify::{
+    Decision, Verdict,
+    inspect::{ControlSeries, Inspection, KnownPath, Type},
+};
+use serde::Deserialize;
+
+use super::{
+    Frame, Viewer, html,
+    session::path_of,
+    shown::{When, count, encoded, percent, short},
+};
+use crate::{app::App, engines::Namespace, problem::Problem, recent::Said, routes::verify, tokens::Scope};
+
+/// Verdicts listed.
+const VERDICTS: usize = 40;
+/// Numeric fields with a chart of their own.
+const FIELDS: usize = 8;
+
+/// A tool in the list.
+struct Listed {
+    name: String,
+    path: String,
+    accepted: String,
+    flagged: String,
+    blocked: String,
+    last: Option<When>,
+    block_threshold: String,
+    profile: bool,
+}
+
+#[derive(Template)]
+#[template(path = "tools.html")]
+struct ToolsPage {
+    frame: Frame,
+    allowed: bool,
+    tools: Vec<Listed>,
+    verdicts: Vec<Shown>,
+}
+
+/// A verdict as it is shown.
+struct Shown {
+    number: u64,
+    when: When,
+    tool: String,
+    tool_path: String,
+    agent: Option<String>,
+    agent_path: String,
+    decision: &'static str,
+    posterior: String,
+    /// As feedback sends it.
+    exact: f64,
+    explanation: String,
+    took: String,
+    signals: Vec<Signal>,
+}
+
+struct Signal {
+    name: &'static str,
+    score: String,
+    ratio: String,
+    detail: String,
+}
+
+#[derive(Template)]
+#[template(path = "tool.html")]
+struct ToolPage {
+    frame: Frame,
+    tool: String,
+    path: String,
+    known: Option<Known>,
+    verdicts: Vec<Shown>,
+    thanks: bool,
+    feedback: Feedback,
+}
+
+struct Feedback {
+    count: u64,
+    rate: String,
+    brier: String,
+}
+
+/// What is known of a tool.
+struct Known {
+    results: String,
+    charts: Vec<Chart>,
+    more_fields: usize,
+    structure: Vec<PathRow>,
+    changed: bool,
+    prior: String,
+    flag: String,
+    block: String,
+    budget: String,
+    rates: Vec<(&'static str, String, String)>,
+    profile: bool,
+}
+
+struct Chart {
+    svg: String,
+    broken: usize,
+}
+
+struct PathRow {
+    path: String,
+    types: String,
+    presence: String,
+    holds: String,
+}
+
+fn may(viewer: &Viewer) -> bool {
+    viewer.token.as_ref().is_some_and(|token| token.may(Scope::Verify))
+}
+
+pub(super) async fn list(State(app): State<Arc<App>>, viewer: Viewer) -> Response {
+    let frame = Frame::new(&app, &viewer, "tools");
+    let Some(token) = viewer.token.clone().filter(|_| may(&viewer)) else {
+        return html(StatusCode::OK, &ToolsPage { frame, allowed: false, tools: Vec::new(), verdicts: Vec::new() });
+    };
+    let now = app.now();
+    let made = app
+        .work(move |app| {
+            let namespace = app.engines.open(token.name.as_str())?;
+            let counted = namespace.recent.tools();
+            let profiled = namespace.profiled();
+            let mut names: Vec<&String> = counted.keys().chain(&profiled).collect();
+            names.sort_unstable();
+            names.dedup();
+            let tools = names.into_iter().map(|name| {
+                let tallied = counted.get(name);
+                let of = |n: usize| count(tallied.map_or(0, |tallied| tallied.verdicts[n]));
+                let known = namespace.engine.inspect(name).ok().flatten();
+                Listed {
+                    path: format!("/tools/{}", encoded(name)),
+                    accepted: of(0),
+                    flagged: of(1),
+                    blocked: of(2),
+                    last: tallied.map(|tallied| When::new(tallied.last, now)),
+                    block_threshold: known.map_or("–".to_owned(), |known| percent(known.block_threshold)),
+                    profile: profiled.contains(name),
+                    name: name.clone(),
+                }
+            });
+            let verdicts = namespace.recent.newest(None, VERDICTS);
+            Ok((tools.collect(), verdicts.iter().map(|said| shown(said, now)).collect()))
+        })
+        .await;
+    super::page(frame, made, |frame, (tools, verdicts)| {
+        html(StatusCode::OK, &ToolsPage { frame, allowed: true, tools, verdicts })
+    })
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Asked {
+    thanks: String,
+}
+
+pub(super) async fn page(
+    State(app): State<Arc<App>>,
+    viewer: Viewer,
+    Path(tool): Path<String>,
+    Query(Asked { thanks }): Query<Asked>,
+) -> Response {
+    let frame = Frame::new(&app, &viewer, "tools");
+    let Some(token) = viewer.token.clone().filter(|_| may(&viewer)) else {
+        return Redirect::to(&format!("/sign-in?next={}", encoded(&format!("/tools/{}", encoded(&tool)))))
+            .into_response();
+    };
+    let now = app.now();
+    let made = app.work(move |app| one(&*app.engines.open(token.name.as_str())?, tool, !thanks.is_empty(), now)).await;
+    super::page(frame, made, |frame, page| html(StatusCode::OK, &ToolPage { frame, ..page }))
+}
+
+fn one(namespace: &Namespace, tool: String, thanks: bool, now: Timestamp) -> Result<ToolPage, Problem> {
+    let inspection = namespace.engine.inspect(&tool)?;
+    let profile = namespace.profile(&tool).is_some();
+    let verdicts: Vec<Shown> =
+        namespace.recent.newest(Some(&tool), VERDICTS).iter().map(|said| shown(said, now)).collect();
+    if inspection.is_none() && !profile && verdicts.is_empty() {
+        return Err(Problem::not_found("unknown_tool", format!("no result of '{tool}' was judged for this token")));
+    }
+    let fed_back = namespace.engine.feedback(&tool)?;
+    let feedback = Feedback { count: fed_back.count, rate: percent(fed_back.rate), brier: short(fed_back.brier) };
+    let known = inspection.map(|inspection| known(&inspection, profile));
+    Ok(ToolPage {
+        frame: Frame::bare(),
+        path: format!("/tools/{}", encoded(&tool)),
+        tool,
+        known,
+        verdicts,
+        thanks,
+        feedback,
+    })
+}
+
+fn known(inspection: &Inspection, profile: bool) -> Known {
+    let mut charts =
+        vec![chart("Latency", "ms", &inspection.latency), chart("Size of the result", "characters", &inspection.size)];
+    let fields = inspection.fields.iter().take(FIELDS);
+    charts.extend(fields.map(|(name, series)| chart(&format!("Field {name}"), "", series)));
+    let rates = inspection.signals.iter().map(|rate| (rate.signal.name(), short(rate.evaluated), percent(rate.rate)));
+    Known {
+        results: count(inspection.results),
+        charts: charts.into_iter().flatten().collect(),
+        more_fields: inspection.numeric_fields.saturating_sub(FIELDS.min(inspection.fields.len())),
+        structure: inspection.structure.iter().map(path).collect(),
+        changed: inspection.changed,
+        prior: percent(inspection.prior),
+        flag: percent(inspection.flag_threshold),
+        block: percent(inspection.block_threshold),
+        budget: percent(inspection.max_false_block_rate),
+        rates: rates.collect(),
+        profile,
+    }
+}
+
+/// A control chart, once there is something to draw.
+fn chart(title: &str, unit: &str, series: &ControlSeries) -> Option<Chart> {
+    let marks: Vec<credence_charts::Mark> = series
+        .points
+        .iter()
+        .enumerate()
+        .filter(|(_, point)| !point.breaks.is_empty())
+        .map(|(index, point)| credence_charts::Mark { index, text: point.breaks.join(", ") })
+        .collect();
+    let points: Vec<f64> = series.points.iter().map(|point| point.value).collect();
+    let drawn = credence_charts::Series {
+        name: title,
+        unit,
+        points: &points,
+        mean: series.mean,
+        stddev: series.stddev,
+        marks: &marks,
+    };
+    (points.len() > 1).then(|| Chart { svg: credence_charts::control(title, &drawn).inline(), broken: marks.len() })
+}
+
+fn path(known: &KnownPath) -> PathRow {
+    let types: Vec<&str> = known.types.iter().map(|kind| kind.name()).collect();
+    let mut holds = Vec::new();
+    if let Some((low, high)) = known.numbers {
+        holds.push(format!("{} to {}", short(low), short(high)));
+    }
+    if let Some((low, high)) =
+        known.lengths.filter(|_| known.types.iter().any(|t| matches!(t, Type::String | Type::Array)))
+    {
+        holds.push(format!("length {} to {}", short(low.round()), short(high.round())));
+    }
+    if let Some(values) = known.values {
+        holds.push(format!("{values} known value{}", if values == 1 { "" } else { "s" }));
+    }
+    if known.echoes {
+        holds.push("repeats an argument".to_owned());
+    }
+    PathRow {
+        path: if known.path.is_empty() { "(the result)".to_owned() } else { known.path.clone() },
+        types: types.join(" or "),
+        presence: percent(known.presence),
+        holds: holds.join(", "),
+    }
+}
+
+fn shown(said: &Said, now: Timestamp) -> Shown {
+    let Verdict { tool, decision, posterior, explanation, agent, signals, .. } = &said.verdict;
+    let fired = signals.iter().filter(|result| result.fired).map(|result| Signal {
+        name: result.signal.name(),
+        score: short(result.score),
+        ratio: short(result.likelihood_ratio),
+        detail: result.detail.clone().unwrap_or_default(),
+    });
+    Shown {
+        number: said.number,
+        when: When::new(said.at, now),
+        tool_path: format!("/tools/{}", encoded(tool)),
+        tool: tool.clone(),
+        agent_path: agent.as_ref().map_or(String::new(), |agent| format!("/agents/{}", encoded(agent))),
+        agent: agent.clone(),
+        decision: match decision {
+            Decision::Accept => "accept",
+            Decision::Flag => "flag",
+            Decision::Block => "block",
+        },
+        posterior: percent(*posterior),
+        exact: *posterior,
+        explanation: explanation.clone(),
+        took: said.execution_time_ms.map_or(String::new(), |ms| format!("{} ms", short(ms))),
+        signals: fired.collect(),
+    }
+}
+
+#[derive(Deserialize)]
+pub(super) struct Judgement {
+    tool: String,
+    posterior: f64,
+    fabricated: bool,
+    #[serde(default)]
+    next: String,
+}
+
+/// What `POST /v1/feedback` does, for whoever is signed in.
+pub(super) async fn feedback(State(app): State<Arc<App>>, viewer: Viewer, Form(said): Form<Judgement>) -> Response {
+    let frame = Frame::new(&app, &viewer, "tools");
+    let Some(token) = viewer.token.as_ref().filter(|_| may(&viewer)) else {
+        let detail = "feedback counts for the token that asked for the verdict: sign in with a token of scope 'verify'";
+        return super::error_page(&frame, &Problem::new(StatusCode::UNAUTHORIZED, "unauthorized", detail));
+    };
+    let Judgement { tool, posterior, fabricated, next } = said;
+    match verify::record_feedback(&app, token, verify::Given { tool, posterior, fabricated }).await {
+        Ok(_) => Redirect::to(&format!("{}?thanks=1", path_of(&next))).into_response(),
+        Err(problem) => super::error_page(&frame, &problem),
+    }
+}
