@@ -85,6 +85,7 @@ async fn main() {
         settings: Settings { requests_per_second: 0, token_requests_per_second: 0, ..Settings::default() },
         local_url,
         receipts: None,
+        demo: None,
     })
     .unwrap();
     let echo = |bytes: usize| {

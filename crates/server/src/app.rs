@@ -67,6 +67,8 @@ pub struct Setup {
     pub local_url: String,
     /// Signs the log of receipts that are held here; none are without it.
     pub receipts: Option<LogKey>,
+    /// In a demo, the namespace whose verdicts every visitor may see.
+    pub demo: Option<EntityId>,
 }
 
 /// A running service.
@@ -112,6 +114,9 @@ pub struct App {
     unusable: ArcSwapOption<String>,
     /// The service is about to stop.
     pub(crate) closing: watch::Sender<bool>,
+    /// In a demo, the namespace whose verdicts every visitor may see.
+    #[allow(dead_code, reason = "the dashboard reads it")]
+    pub(crate) demo: Option<EntityId>,
 }
 
 /// Why a service could not start.
@@ -132,7 +137,7 @@ pub enum StartError {
 impl App {
     /// Puts a service together.
     pub fn new(setup: Setup) -> Result<Arc<Self>, StartError> {
-        let Setup { authority, log, key, folder, clock, settings, local_url, receipts } = setup;
+        let Setup { authority, log, key, folder, clock, settings, local_url, receipts, demo } = setup;
         let receipts = receipts.map(|key| ReceiptStore::open(&folder, key, Arc::clone(&clock))).transpose()?;
         let tokens = Tokens::open(TokenFile::in_folder(&folder)).map_err(|e| StartError::Io("tokens".into(), e))?;
         let public = (!settings.public_url.is_empty()).then(|| settings.public_url.trim_end_matches('/').to_owned());
@@ -171,6 +176,7 @@ impl App {
             unusable: ArcSwapOption::empty(),
             connections: AtomicUsize::new(0),
             closing: watch::Sender::new(false),
+            demo,
             settings,
         });
         app.look_at_key()?;

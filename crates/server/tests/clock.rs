@@ -60,6 +60,7 @@ async fn a_clock_that_jumps_back() {
         settings: Settings::default(),
         local_url: url.clone(),
         receipts: None,
+        demo: None,
     })
     .unwrap();
     let (stop, stopped) = tokio::sync::oneshot::channel::<()>();

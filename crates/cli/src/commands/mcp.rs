@@ -37,6 +37,7 @@ pub fn run(home: &Home, args: Args) -> Done {
             clock: clock(),
             local_url: format!("http://{}", settings.listen),
             receipts: Some(home.receipts_key(&config)?),
+            demo: None,
             settings,
         };
         let app = App::new(setup)?;

@@ -80,6 +80,7 @@ pub fn run(home: &Home, out: &Output, args: Args) -> Done {
             settings,
             local_url: local_url.clone(),
             receipts: Some(home.receipts_key(&config)?),
+            demo: None,
         };
         let app = App::new(setup)?;
         let mut terminate = signal(SignalKind::terminate())?;
