@@ -8,9 +8,7 @@ use credence_protocol::{EntityId, Timestamp, Uuid};
 
 use crate::{
     Error,
-    cast::{
-        CAST, FOUND_OUT_ON, REVOKED, REVOKED_ON, STOLEN_ON, STORY_DAYS, THIEFS_FRIEND, THIEFS_VICTIMS,
-    },
+    cast::{CAST, FOUND_OUT_ON, REVOKED, REVOKED_ON, STOLEN_ON, STORY_DAYS, THIEFS_FRIEND, THIEFS_VICTIMS},
     sources::{DIRECTORY, SOURCES},
     stage::STOREFRONT,
     world::{REPORTS_FROM, World, new_key},
@@ -58,12 +56,7 @@ impl Day {
 
 impl World {
     /// Lives through `days` that end at `now`.
-    pub(crate) fn live_through(
-        &mut self,
-        days: u32,
-        now: Timestamp,
-        lived: &mut dyn FnMut(u32),
-    ) -> Result<(), Error> {
+    pub(crate) fn live_through(&mut self, days: u32, now: Timestamp, lived: &mut dyn FnMut(u32)) -> Result<(), Error> {
         let mut stolen_from = 0;
         for number in 0..days {
             let left = i64::from(days - number - 1);

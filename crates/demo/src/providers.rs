@@ -2,7 +2,8 @@
 
 use credence_engine::hcs25::output_verification::{Check, Limits, ProviderRef, Rollup, Stake, Verdict, Window};
 use credence_protocol::{EntityId, SecretKey, Statement, StatementKind, Timestamp, strict::StrictValue};
-use credence_verify::{Call as Asked, Decision, Engine,
+use credence_verify::{
+    Call as Asked, Decision, Engine,
     fabricate::{Fabrication, Genuine},
 };
 use fastrand::Rng;
@@ -10,8 +11,8 @@ use serde_json::json;
 
 use crate::{Error, tools::Call};
 
-/// One result in so many is made into a canary.
-const CANARY_EVERY: u32 = 2;
+/// The share of results that a canary is made of: a week must have fifty of them to show anything.
+const CANARIES: f64 = 0.6;
 
 /// A provider.
 pub struct Provider {
@@ -50,7 +51,7 @@ impl Provider {
         let confidence = verdict.confidence(judged.posterior);
         self.rollup.add(agent, Check { verdict, confidence, stake: Some(stake), at });
         // Only of what it let through: a variant of a lie shows nothing.
-        if self.plants_canaries && judged.decision == Decision::Accept && self.rng.u32(..CANARY_EVERY) == 0 {
+        if self.plants_canaries && judged.decision == Decision::Accept && self.rng.f64() < CANARIES {
             self.plant(agent, call, at)?;
         }
         Ok(judged.decision)
@@ -65,8 +66,10 @@ impl Provider {
             other: None,
             foreign: None,
         };
-        let kind = Fabrication::ALL[self.rng.usize(..Fabrication::ALL.len())];
-        let Some(made) = kind.apply(&genuine, &mut self.rng) else { return Ok(()) };
+        // One kind that cannot be made of this result leaves it to the next.
+        let kinds = Fabrication::ALL.iter().cycle().skip(self.rng.usize(..Fabrication::ALL.len()));
+        let made = kinds.take(Fabrication::ALL.len()).find_map(|kind| kind.apply(&genuine, &mut self.rng));
+        let Some(made) = made else { return Ok(()) };
         let mut shadow = Asked::new(call.tool, &made.result).args(&call.args).agent(agent).learn(false);
         if let Some(ms) = made.execution_time_ms {
             shadow = shadow.execution_time_ms(ms);

@@ -103,8 +103,7 @@ impl Stage {
             let new = NewToken { name: name.clone(), scopes: vec![scope], expires_at: None };
             file.create(new, now).map(|(_, token)| token)
         };
-        let tokens =
-            Tokens { verify: token(&gateway, Scope::Verify)?, ingest: token(&storefront, Scope::Ingest)? };
+        let tokens = Tokens { verify: token(&gateway, Scope::Verify)?, ingest: token(&storefront, Scope::Ingest)? };
         let app = App::new(Setup {
             authority,
             log: vkey.clone(),

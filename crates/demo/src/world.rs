@@ -24,6 +24,8 @@ use crate::{
 
 /// The registry of agents on chain that aliases name.
 const REGISTRY_ON_CHAIN: &str = "eip155:8453:0x8004a818bfb912233c491871b3d84c89a494bd9e";
+/// The share of results that have another form, once an upstream has changed.
+const CHANGED: f64 = 0.6;
 /// The day on which the providers begin to report: before, they learn.
 pub(crate) const REPORTS_FROM: f64 = 3.0;
 
@@ -170,7 +172,7 @@ impl World {
         let tool = pick(&mut self.rng, one.tools);
         let genuine = self.rng.f64() >= one.makes_up.at(day);
         let call = if genuine { tool.call(&mut self.rng) } else { lies::made_up(tool, &mut self.rng) };
-        let changed = genuine && one.upstream_changes.is_some_and(|from| day >= from);
+        let changed = genuine && one.upstream_changes.is_some_and(|from| day >= from) && self.rng.f64() < CHANGED;
         let call = if changed { changed_upstream(call, &mut self.rng) } else { call };
         let stake = match self.rng.u32(..20) {
             0 => Stake::Critical,

@@ -20,12 +20,25 @@ fn shown() {
     println!("{:?} {}", start.elapsed(), stage.entries().unwrap());
     let authority = stage.app.authority();
     let scoring = authority.scoring();
-    let reading = Reading { tags: &scoring.tags, requirements: authority.requirements(), coverage_floor: scoring.coverage_floor };
+    let reading =
+        Reading { tags: &scoring.tags, requirements: authority.requirements(), coverage_floor: scoring.coverage_floor };
     let view = authority.ledger().view().unwrap();
     for one in credence_demo::cast::CAST {
         let live = reading.live(&*view, &EntityId::new(one.id).unwrap()).unwrap();
-        let of: BTreeMap<String, String> = live.inputs.iter().filter(|i| i.source.as_str()=="credence").map(|i| (i.tag.to_string(), format!("{:.1}±{:.1}", i.value, i.stddev))).collect();
-        println!("{} {:?} {:?} {} {:?}", one.id, live.outcome.rated().map(|s| (s.score, (s.stddev*10.0).round()/10.0, s.sources)), live.certification.tier, live.inputs.len(), of);
+        let of: BTreeMap<String, String> = live
+            .inputs
+            .iter()
+            .filter(|i| i.source.as_str() == "credence")
+            .map(|i| (i.tag.to_string(), format!("{:.1}±{:.1}", i.value, i.stddev)))
+            .collect();
+        println!(
+            "{} {:?} {:?} {} {:?}",
+            one.id,
+            live.outcome.rated().map(|s| (s.score, (s.stddev * 10.0).round() / 10.0, s.sources)),
+            live.certification.tier,
+            live.inputs.len(),
+            of
+        );
     }
     let curve = credence_pipeline::outcomes::reliability(&*view, None).unwrap();
     println!("{curve:?}");
