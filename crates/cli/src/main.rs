@@ -15,7 +15,7 @@ mod traces;
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand, parser::ValueSource};
 
 use crate::{commands as run, home::Home, output::Output};
 
@@ -128,8 +128,13 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    let cli = match Cli::try_parse() {
-        Ok(cli) => cli,
+    let parsed = Cli::command().try_get_matches().and_then(|matches| {
+        // A folder that was named here, not in the environment.
+        let source = matches.subcommand().and_then(|(_, given)| given.value_source("data"));
+        Ok((Cli::from_arg_matches(&matches)?, source == Some(ValueSource::CommandLine)))
+    });
+    let (cli, names_folder) = match parsed {
+        Ok(parsed) => parsed,
         Err(error) => {
             let _ = error.print();
             return if error.use_stderr() { ExitCode::from(64) } else { ExitCode::SUCCESS };
@@ -139,7 +144,7 @@ fn main() -> ExitCode {
     let home = Home::at(cli.data);
     let done = match cli.command {
         Command::Init(args) => run::init::run(&home, &out, args),
-        Command::Serve(args) => run::serve::run(&home, &out, args),
+        Command::Serve(args) => run::serve::run(&home, &out, args, names_folder),
         Command::Guard(args) => run::guard::run(&out, *args),
         Command::Receipts(command) => run::receipts::run(&out, command),
         Command::Mcp(args) => run::mcp::run(&home, args),

@@ -191,6 +191,12 @@ impl Authority {
         self.maker.make_all(self.ledger())
     }
 
+    /// While held, scores are made by [`settle_scores`](Self::settle_scores) alone: for whoever puts a past together and decides
+    /// itself when in it scores were made.
+    pub fn hold_scores(&self, held: bool) {
+        self.scorer.hold(held);
+    }
+
     /// Scores every agent again; those with nothing new get no new event.
     pub fn recompute(&self, progress: &mut dyn FnMut(usize)) -> Result<Recomputed> {
         let _turn = self.scoring.turn.lock().unwrap_or_else(PoisonError::into_inner);
@@ -265,6 +271,7 @@ struct Scorer {
 #[derive(Default)]
 struct Waiting {
     since: Option<Instant>,
+    held: bool,
     stop: bool,
 }
 
@@ -280,7 +287,8 @@ impl Scorer {
                     if state.stop {
                         return;
                     }
-                    let left = state.since.map(|since| SCORE_WITHIN.saturating_sub(since.elapsed()));
+                    let waits = state.since.filter(|_| !state.held);
+                    let left = waits.map(|since| SCORE_WITHIN.saturating_sub(since.elapsed()));
                     state = match left {
                         Some(Duration::ZERO) => break,
                         Some(left) => woken.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0,
@@ -294,6 +302,12 @@ impl Scorer {
             }
         });
         Self { shared, thread: thread.ok() }
+    }
+
+    fn hold(&self, held: bool) {
+        let (waiting, woken) = &*self.shared;
+        waiting.lock().unwrap_or_else(PoisonError::into_inner).held = held;
+        woken.notify_one();
     }
 
     fn wake(&self) {

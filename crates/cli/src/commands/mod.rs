@@ -10,6 +10,7 @@ pub mod check;
 pub mod compute;
 pub mod contract;
 pub mod credential;
+mod demo;
 pub mod evaluate;
 pub mod guard;
 mod hcs25;

@@ -1,6 +1,6 @@
 use std::{process::ExitCode, sync::Arc};
 
-use anyhow::Context;
+use anyhow::{Context, ensure};
 use credence_engine::universal::DEFAULT_COVERAGE_FLOOR;
 use credence_protocol::EntityId;
 use credence_server::{
@@ -13,7 +13,7 @@ use tokio::{
     signal::unix::{SignalKind, signal},
 };
 
-use super::{Done, init};
+use super::{Done, demo, init};
 use crate::{
     home::{Home, clock, now},
     output::Output,
@@ -30,6 +30,12 @@ pub struct Args {
     /// Any setting of [serve] in credence.toml, such as max_in_flight=100; may be repeated
     #[arg(long = "set", value_name = "KEY=VALUE", value_parser = pair)]
     settings: Vec<(String, String)>,
+    /// A temporary authority with simulated agents, a history and live traffic, to look at and try; gone when it ends
+    #[arg(long)]
+    demo: bool,
+    /// Another story: of everything that is random in the demo
+    #[arg(long, value_name = "N", default_value_t = 7, requires = "demo")]
+    demo_seed: u64,
 }
 
 pub(super) fn pair(text: &str) -> Result<(String, String), String> {
@@ -37,7 +43,13 @@ pub(super) fn pair(text: &str) -> Result<(String, String), String> {
     Ok((key.to_owned(), value.to_owned()))
 }
 
-pub fn run(home: &Home, out: &Output, args: Args) -> Done {
+/// `names_folder`: the authority's folder was named on the command line.
+pub fn run(home: &Home, out: &Output, args: Args, names_folder: bool) -> Done {
+    if args.demo {
+        ensure!(!names_folder, "--demo has a folder of its own, which goes when it ends: leave --data out");
+        let Args { demo_seed: seed, listen, public_url, settings: flags, .. } = args;
+        return demo::run(home, out, demo::Asked { seed, listen, public_url, flags });
+    }
     let mut flags = args.settings;
     flags.extend(args.listen.map(|address| ("listen".to_owned(), address)));
     flags.extend(args.public_url.map(|url| ("public_url".to_owned(), url)));

@@ -39,7 +39,6 @@ struct Row {
     seq: u64,
     kind: String,
     subject: String,
-    subject_path: String,
     when: When,
 }
 
@@ -139,7 +138,6 @@ fn row(seq: u64, entry: &Entry, now: Timestamp) -> Row {
     Row {
         seq,
         kind: entry.kind.key().to_owned(),
-        subject_path: format!("/agents/{}", encoded(&subject)),
         subject,
         when: When::new(entry.recorded_at, now),
     }

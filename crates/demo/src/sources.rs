@@ -1,0 +1,169 @@
+//! The sources of the simulated world, and what each measures.
+
+/// Looks at whether agents answer.
+pub const UPTIME: &str = "pulse-uptime";
+/// Attacks agents, with their owners' consent.
+pub const RED_TEAM: &str = "redline-lab";
+/// Knows who owns which domain.
+pub const REGISTRY: &str = "namecheck";
+/// Agents registered on one chain.
+pub const CHAIN: &str = "chainroll-base";
+/// Agents registered on another.
+pub const OTHER_CHAIN: &str = "chainroll-hedera";
+/// What users say.
+pub const USERS: &str = "userecho";
+/// Lists agents. Its key is stolen in the story.
+pub const DIRECTORY: &str = "agentscan";
+/// Praises whoever asks for it.
+pub const PRAISE: &str = "five-stars-today";
+/// Verifies outputs, and plants canaries to show that it can.
+pub const CAREFUL: &str = "veritrace";
+/// Verifies outputs, and shows nothing.
+pub const LENIENT: &str = "easycheck";
+
+/// One thing that a source measures: `base + gain · merit`, and what chance adds.
+pub struct Measure {
+    /// The tag.
+    pub tag: &'static str,
+    /// At merit 0.
+    pub base: f64,
+    /// What a point of merit adds.
+    pub gain: f64,
+    /// What the source says of its uncertainty, and how far chance carries its measurements.
+    pub stddev: f64,
+}
+
+const fn measure(tag: &'static str, base: f64, gain: f64, stddev: f64) -> Measure {
+    Measure { tag, base, gain, stddev }
+}
+
+/// A source.
+pub struct Source {
+    /// Its id.
+    pub id: &'static str,
+    /// Who it is.
+    pub description: &'static str,
+    /// Who runs it.
+    pub owner: &'static str,
+    /// How much it counts.
+    pub weight: f64,
+    /// Where it says how it verifies outputs, if it does.
+    pub methodology: Option<&'static str>,
+    /// Days between two looks at an agent, on average.
+    pub every_days: f64,
+    /// What it measures.
+    pub measures: &'static [Measure],
+}
+
+/// All but the authority itself.
+pub const SOURCES: &[Source] = &[
+    Source {
+        id: UPTIME,
+        description: "Asks every agent every minute, from five places",
+        owner: "pulse-gmbh",
+        weight: 1.0,
+        methodology: None,
+        every_days: 1.6,
+        measures: &[
+            measure("rel_uptime", 74.0, 0.26, 1.0),
+            measure("rel_latency_p95", 30.0, 0.66, 3.0),
+            measure("rel_error_rate", 45.0, 0.55, 1.5),
+        ],
+    },
+    Source {
+        id: RED_TEAM,
+        description: "Probes for the ten threats of agentic systems",
+        owner: "redline-security",
+        weight: 1.0,
+        methodology: None,
+        every_days: 8.0,
+        measures: &[
+            measure("asi01_goal_hijack", -4.0, 1.0, 4.0),
+            measure("asi02_tool_misuse", 0.0, 1.0, 3.0),
+            measure("asi03_privilege_abuse", 3.0, 0.98, 3.0),
+            measure("asi04_supply_chain", 8.0, 0.92, 3.0),
+            measure("asi05_code_execution", 6.0, 0.95, 3.0),
+            measure("asi06_memory_poisoning", -6.0, 1.0, 5.0),
+            measure("asi07_insecure_comms", 10.0, 0.9, 3.0),
+            measure("asi08_cascading_failures", 4.0, 0.95, 4.0),
+            measure("asi09_trust_exploitation", -2.0, 1.0, 4.0),
+            measure("asi10_rogue_agent", 12.0, 0.9, 2.0),
+        ],
+    },
+    Source {
+        id: REGISTRY,
+        description: "Domains, keys and disclosures",
+        owner: "namecheck-coop",
+        weight: 0.8,
+        methodology: None,
+        every_days: 12.0,
+        measures: &[
+            measure("identity_key_continuity", 96.0, 0.04, 0.5),
+            measure("transparency_disclosure", 20.0, 0.8, 4.0),
+            measure("compliance_evidence", 0.0, 1.0, 6.0),
+        ],
+    },
+    Source {
+        id: CHAIN,
+        description: "Agent registrations and payments on Base",
+        owner: "chainroll",
+        weight: 0.7,
+        methodology: None,
+        every_days: 10.0,
+        measures: &[measure("identity_onchain", 100.0, 0.0, 0.0), measure("payment_activity", 40.0, 0.6, 3.0)],
+    },
+    Source {
+        id: OTHER_CHAIN,
+        description: "Agent registrations on Hedera",
+        owner: "chainroll",
+        weight: 0.6,
+        methodology: None,
+        every_days: 14.0,
+        measures: &[measure("identity_onchain", 100.0, 0.0, 0.0)],
+    },
+    Source {
+        id: USERS,
+        description: "Ratings by people who paid",
+        owner: "userecho-inc",
+        weight: 0.6,
+        methodology: None,
+        every_days: 3.0,
+        measures: &[measure("user_feedback", 5.0, 0.95, 7.0), measure("user_adoption", 25.0, 0.55, 3.0)],
+    },
+    Source {
+        id: DIRECTORY,
+        description: "A directory of agents and their repositories",
+        owner: "agentscan-labs",
+        weight: 0.7,
+        methodology: None,
+        every_days: 6.0,
+        measures: &[measure("oss_popularity", 15.0, 0.75, 5.0), measure("third_party_score", 0.0, 1.0, 5.0)],
+    },
+    Source {
+        id: PRAISE,
+        description: "Five stars for everyone who signs up",
+        owner: "five-stars-today",
+        weight: 0.02,
+        methodology: None,
+        every_days: 2.0,
+        measures: &[measure("third_party_score", 99.0, 0.01, 0.0), measure("user_feedback", 99.0, 0.01, 0.0)],
+    },
+    Source {
+        id: CAREFUL,
+        description: "Verifies tool results, and plants canaries to show that it can tell",
+        owner: "veritrace-org",
+        weight: 0.9,
+        methodology: Some("https://veritrace.example/method"),
+        every_days: 9.0,
+        measures: &[measure("model_capability", 20.0, 0.78, 4.0)],
+    },
+    Source {
+        id: LENIENT,
+        description: "Verifies tool results; nobody has seen it catch anything on purpose",
+        owner: "easycheck-llc",
+        weight: 0.5,
+        methodology: Some("https://easycheck.example/how-it-works"),
+        every_days: 9.0,
+        measures: &[],
+    },
+];
