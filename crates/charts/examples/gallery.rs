@@ -1,6 +1,7 @@
 //! Writes one of every chart, and the awkward cases, to a directory, with two pages that show them inline.
 //!
 //! `cargo run --example gallery -- out`
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a failure is how a test says no")]
 
 use credence_charts::{
     Band, Bar, Bin, Chart, Curve, Mark, Pull, STYLE, ScorePoint, Series, Share, bars, control, distribution, history,

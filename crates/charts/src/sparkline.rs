@@ -1,4 +1,5 @@
-//! A sparkline: a score's course at the size of a word, on the whole scale 0..=100 so that two of them compare.
+//! A sparkline: a score's course at the size of a word. [`SPAN`] points are its height, wherever they lie on 0..=100, so that the
+//! slopes of two of them compare; only a course that moved further is drawn smaller.
 
 use crate::chart::Chart;
 use crate::number::{counted, fixed};
@@ -9,10 +10,12 @@ const WIDTH: f64 = 120.0;
 const HEIGHT: f64 = 28.0;
 /// Room for the last dot at the edges.
 const MARGIN: f64 = 4.0;
+/// Points of the score from the bottom to the top.
+const SPAN: f64 = 30.0;
 /// A point per unit of width is all that can be seen.
 const MOST_POINTS: usize = 120;
 
-/// 120 by 28 units, scale 0..=100, no axes, the last point dotted.
+/// 120 by 28 units, no axes, the last point dotted.
 pub fn sparkline(label: &str, values: &[f64]) -> Chart {
     let known: Vec<f64> = values.iter().copied().filter(|value| value.is_finite()).collect();
     let mut svg = Svg::default();
@@ -32,7 +35,7 @@ pub fn sparkline(label: &str, values: &[f64]) -> Chart {
 
 fn draw(svg: &mut Svg, values: &[f64]) {
     let x = Linear::new((0.0, values.len().saturating_sub(1).max(1) as f64), (MARGIN, WIDTH - MARGIN));
-    let y = Linear::new((0.0, 100.0), (HEIGHT - MARGIN, MARGIN));
+    let y = Linear::new(range(values), (HEIGHT - MARGIN, MARGIN));
     let kept = thin(values, MOST_POINTS);
     let mut places: Vec<(f64, f64)> = kept.into_iter().map(|index| (x.at(index as f64), y.at(values[index]))).collect();
     if let [(only, _)] = places.as_mut_slice() {
@@ -44,6 +47,15 @@ fn draw(svg: &mut Svg, values: &[f64]) {
     if let (Some(place), Some(value)) = (places.last(), values.last()) {
         svg.circle("c-dot", *place, 3.0).hover(&fixed(*value, 1));
     }
+}
+
+/// What the height shows: the values in the middle, and nothing beyond the scale.
+fn range(values: &[f64]) -> (f64, f64) {
+    let lowest = values.iter().copied().fold(f64::INFINITY, f64::min);
+    let highest = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    let span = (highest - lowest).max(SPAN);
+    let from = ((lowest + highest - span) / 2.0).clamp(lowest.min(0.0), highest.max(100.0) - span);
+    (from, from + span)
 }
 
 fn summary(last: f64, values: &[f64]) -> String {
@@ -58,7 +70,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_scale_is_0_to_100_and_the_last_point_has_its_value() {
+    fn slopes_compare_and_the_last_point_has_its_value() {
+        assert_eq!(
+            [range(&[50.0, 60.0]), range(&[2.0]), range(&[95.0, 99.0])],
+            [(40.0, 70.0), (0.0, 30.0), (70.0, 100.0)]
+        );
+        assert_eq!(range(&[10.0, 90.0]), (10.0, 90.0));
         let svg = sparkline("agent", &[0.0, 100.0, 50.0]).inline();
         assert!(svg.contains("d=\"M4 24L60 4L116 14\""), "{svg}");
         assert!(svg.contains("cx=\"116\" cy=\"14\" r=\"3\"><title>50</title>"));

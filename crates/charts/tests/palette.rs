@@ -1,5 +1,6 @@
 //! The stylesheet's colours, measured: 4.5:1 for text, 3:1 for lines that carry meaning, in both schemes (WCAG 2.2,
 //! 1.4.3 and 1.4.11). The grid only helps the eye and is exempt.
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a failure is how a test says no")]
 
 use credence_charts::STYLE;
 use std::collections::BTreeMap;

@@ -187,8 +187,13 @@ fn last_score_before(view: &dyn View, agent: &EntityId, size: u64) -> Result<Opt
     Ok(found)
 }
 
+/// The last score of `agent` before each of these sizes of the ledger.
+pub fn closings(view: &dyn View, agent: &EntityId, sizes: &[u64]) -> Result<Vec<Option<ScoreRow>>> {
+    sizes.iter().map(|size| last_score_before(view, agent, *size)).collect()
+}
+
 /// How many entries had been recorded at `at`: recorded times never go back, so halving finds it.
-fn size_at(view: &dyn View, at: Timestamp) -> Result<u64> {
+pub fn size_at(view: &dyn View, at: Timestamp) -> Result<u64> {
     let (mut low, mut high) = (0, view.size()?);
     while low < high {
         let middle = low + (high - low) / 2;

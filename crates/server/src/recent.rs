@@ -6,7 +6,7 @@ use std::{
 };
 
 use credence_protocol::Timestamp;
-use credence_verify::Verdict;
+use credence_verify::{Decision, Verdict};
 use serde::{Deserialize, Serialize};
 
 /// Verdicts remembered.
@@ -77,11 +77,13 @@ impl Recent {
         drop(inner);
     }
 
-    /// The newest first, of one tool or of all, at most `limit`.
-    pub(crate) fn newest(&self, tool: Option<&str>, limit: usize) -> Vec<Said> {
+    /// The newest first, of one tool or of all, those that were accepted too or not, at most `limit`.
+    pub(crate) fn newest(&self, tool: Option<&str>, accepted: bool, limit: usize) -> Vec<Said> {
         let inner = self.lock();
-        let of_tool = |said: &&Said| tool.is_none_or(|tool| said.verdict.tool == tool);
-        inner.verdicts.iter().rev().filter(of_tool).take(limit).cloned().collect()
+        let wanted = |said: &&Said| {
+            tool.is_none_or(|tool| said.verdict.tool == tool) && (accepted || said.verdict.decision != Decision::Accept)
+        };
+        inner.verdicts.iter().rev().filter(wanted).take(limit).cloned().collect()
     }
 
     /// Every tool that was judged, by name.
@@ -106,13 +108,13 @@ mod tests {
             let tool = format!("tool-{n}");
             recent.add(at, engine.verify(&Call::new(&tool, &result)).unwrap(), None);
         }
-        assert_eq!(recent.newest(None, usize::MAX).len(), MAX_VERDICTS);
-        assert_eq!(recent.newest(None, 1)[0].number, MAX_TOOLS as u64 + 50);
+        assert_eq!(recent.newest(None, true, usize::MAX).len(), MAX_VERDICTS);
+        assert_eq!(recent.newest(None, true, 1)[0].number, MAX_TOOLS as u64 + 50);
         let tools = recent.tools();
         assert_eq!(tools.len(), MAX_TOOLS);
         let again = Recent::from(tools);
         again.add(at, engine.verify(&Call::new("tool-0", &json!(1))).unwrap(), None);
         assert_eq!(again.tools()["tool-0"].verdicts.iter().sum::<u64>(), 2);
-        assert!(again.newest(Some("tool-1"), 5).is_empty());
+        assert!(again.newest(Some("tool-1"), true, 5).is_empty());
     }
 }

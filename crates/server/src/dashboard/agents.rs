@@ -25,7 +25,9 @@ use crate::{app::App, problem::Problem};
 
 /// Agents on one page.
 const ROWS: usize = 50;
-/// Scores in a sparkline.
+/// Days in a sparkline.
+const DAYS: i64 = 30;
+/// Scores that are read one by one: whoever has more in so many days is looked at by the day.
 const RECENT: usize = 40;
 /// Sources that have a slider of their own.
 const SLIDERS: usize = 10;
@@ -187,9 +189,16 @@ fn make(app: &App, chosen: &Chosen, now: Timestamp) -> Result<AgentsPage, Proble
     let until = from + rows.len();
     let mut agents = Vec::with_capacity(rows.len());
     for (place, (row, own)) in rows.iter().enumerate() {
-        let history = query::history(&*view, &row.id, RECENT)?;
+        let mut history = query::history(&*view, &row.id, RECENT)?;
+        let since = now.plus_seconds(-DAYS * 86_400);
+        if history.len() == RECENT && history.last().is_some_and(|row| row.recorded_at > since) {
+            let ends = app.rankings.day_ends(&*view, now, DAYS)?;
+            history.truncate(1);
+            history.extend(query::closings(&*view, &row.id, &ends)?.into_iter().rev().flatten());
+        }
+        let recent = history.iter().filter(|row| row.recorded_at > since);
         let scores: Vec<Option<f64>> =
-            history.iter().map(|row| row.recorded.mean.filter(|_| row.recorded.status == "published")).collect();
+            recent.map(|row| row.recorded.mean.filter(|_| row.recorded.status == "published")).collect();
         agents.push(listed(from + place + 1, row, *own, chosen.wanted.weights.is_some(), &scores, now));
     }
     let at = from / ROWS;

@@ -16,7 +16,7 @@ use serde_json::Value;
 
 use super::{
     Frame, Viewer, html,
-    shown::{When, count, encoded},
+    shown::{When, count},
 };
 use crate::{app::App, problem::Problem};
 
@@ -135,12 +135,7 @@ fn read(app: &App, view: &dyn View, asked: &Asked, now: Timestamp) -> Result<Log
 
 fn row(seq: u64, entry: &Entry, now: Timestamp) -> Row {
     let subject = entry.subject.to_string();
-    Row {
-        seq,
-        kind: entry.kind.key().to_owned(),
-        subject,
-        when: When::new(entry.recorded_at, now),
-    }
+    Row { seq, kind: entry.kind.key().to_owned(), subject, when: When::new(entry.recorded_at, now) }
 }
 
 fn show(view: &dyn View, text: &str, size: u64, now: Timestamp) -> Result<Shown, Problem> {

@@ -10,8 +10,8 @@ use std::{
 };
 
 use credence_engine::{custom::EVERY_OTHER_SOURCE, tiers::Tier};
-use credence_ledger::{Entry, Kind};
-use credence_pipeline::{filter::Weights, overview::Overview};
+use credence_ledger::{Entry, Kind, View};
+use credence_pipeline::{filter::Weights, overview::Overview, query};
 use credence_protocol::{EntityId, Timestamp};
 
 use crate::{app::App, problem::Problem};
@@ -341,11 +341,35 @@ impl Order {
 #[derive(Default)]
 pub(crate) struct Rankings {
     now: RwLock<Option<Arc<RwLock<Ranking>>>>,
+    /// How long the log was when each past day ended: found once.
+    days: Mutex<BTreeMap<i64, u64>>,
     /// One brings it up to date at a time, and not all the time.
     turn: Mutex<Option<Instant>>,
 }
 
 impl Rankings {
+    /// How long the log was at the end of each of the last `count` days before `now`, oldest first.
+    pub(crate) fn day_ends(&self, view: &dyn View, now: Timestamp, count: i64) -> Result<Vec<u64>, Problem> {
+        const DAY: i64 = 86_400_000_000;
+        let today = now.micros().div_euclid(DAY);
+        let mut days = self.days.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut ends = Vec::new();
+        for day in today - count..today {
+            let end = match days.get(&day) {
+                Some(end) => *end,
+                None => {
+                    let at = Timestamp::from_micros((day + 1) * DAY - 1).map_err(|e| Problem::internal(&e))?;
+                    let end = query::size_at(view, at)?;
+                    days.insert(day, end);
+                    end
+                }
+            };
+            ends.push(end);
+        }
+        days.retain(|day, _| *day >= today - count);
+        Ok(ends)
+    }
+
     /// Looks at the ranking, brought up to what is recorded.
     pub(crate) fn look<T>(&self, app: &App, look: impl FnOnce(&Ranking) -> T) -> Result<T, Problem> {
         let known = self.now.read().unwrap_or_else(PoisonError::into_inner).clone();

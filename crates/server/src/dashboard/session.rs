@@ -59,7 +59,10 @@ fn cookie(headers: &HeaderMap) -> Option<&str> {
 
 /// Sessions by the hash of their names: what is in memory opens nothing.
 #[derive(Default)]
-pub(crate) struct Sessions(Mutex<HashMap<[u8; 32], (Arc<Bearer>, Instant)>>);
+pub(crate) struct Sessions(Mutex<HashMap<[u8; 32], Session>>);
+
+/// Whose, and since when.
+type Session = (Arc<Bearer>, Instant);
 
 impl Sessions {
     fn find(&self, name: &str) -> Option<Arc<Bearer>> {

@@ -27,10 +27,10 @@ impl When {
 fn ago(seconds: i64) -> String {
     match seconds {
         ..=-60 => "in the future".to_owned(),
-        ..=4 => "now".to_owned(),
-        ..=59 => format!("{seconds} s ago"),
-        ..=3_599 => format!("{} min ago", seconds / 60),
-        ..=86_399 => format!("{} h ago", seconds / 3_600),
+        -59..=4 => "now".to_owned(),
+        5..=59 => format!("{seconds} s ago"),
+        60..=3_599 => format!("{} min ago", seconds / 60),
+        3_600..=86_399 => format!("{} h ago", seconds / 3_600),
         _ => format!("{} d ago", seconds / 86_400),
     }
 }
@@ -63,7 +63,7 @@ pub(super) fn count(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::new();
     for (place, digit) in digits.chars().enumerate() {
-        if place > 0 && (digits.len() - place) % 3 == 0 {
+        if place > 0 && (digits.len() - place).is_multiple_of(3) {
             text.push('\u{202f}');
         }
         text.push(digit);

@@ -48,6 +48,7 @@ struct ToolsPage {
     allowed: bool,
     tools: Vec<Listed>,
     verdicts: Vec<Shown>,
+    doubtful: bool,
 }
 
 /// A verdict as it is shown.
@@ -82,6 +83,7 @@ struct ToolPage {
     path: String,
     known: Option<Known>,
     verdicts: Vec<Shown>,
+    doubtful: bool,
     thanks: bool,
     feedback: Feedback,
 }
@@ -123,12 +125,13 @@ fn may(viewer: &Viewer) -> bool {
     viewer.token.as_ref().is_some_and(|token| token.may(Scope::Verify))
 }
 
-pub(super) async fn list(State(app): State<Arc<App>>, viewer: Viewer) -> Response {
+pub(super) async fn list(State(app): State<Arc<App>>, viewer: Viewer, Query(asked): Query<Asked>) -> Response {
     let frame = Frame::new(&app, &viewer, "tools");
     let Some(token) = viewer.token.clone().filter(|_| may(&viewer)) else {
-        return html(StatusCode::OK, &ToolsPage { frame, allowed: false, tools: Vec::new(), verdicts: Vec::new() });
+        let page = ToolsPage { frame, allowed: false, tools: Vec::new(), verdicts: Vec::new(), doubtful: false };
+        return html(StatusCode::OK, &page);
     };
-    let now = app.now();
+    let (now, doubtful) = (app.now(), asked.doubtful());
     let made = app
         .work(move |app| {
             let namespace = app.engines.open(token.name.as_str())?;
@@ -152,12 +155,12 @@ pub(super) async fn list(State(app): State<Arc<App>>, viewer: Viewer) -> Respons
                     name: name.clone(),
                 }
             });
-            let verdicts = namespace.recent.newest(None, VERDICTS);
+            let verdicts = namespace.recent.newest(None, !doubtful, VERDICTS);
             Ok((tools.collect(), verdicts.iter().map(|said| shown(said, now)).collect()))
         })
         .await;
     super::page(frame, made, |frame, (tools, verdicts)| {
-        html(StatusCode::OK, &ToolsPage { frame, allowed: true, tools, verdicts })
+        html(StatusCode::OK, &ToolsPage { frame, allowed: true, tools, verdicts, doubtful })
     })
 }
 
@@ -165,13 +168,21 @@ pub(super) async fn list(State(app): State<Arc<App>>, viewer: Viewer) -> Respons
 #[serde(default)]
 pub(super) struct Asked {
     thanks: String,
+    /// `doubtful`: those flagged and blocked.
+    only: String,
+}
+
+impl Asked {
+    fn doubtful(&self) -> bool {
+        self.only == "doubtful"
+    }
 }
 
 pub(super) async fn page(
     State(app): State<Arc<App>>,
     viewer: Viewer,
     Path(tool): Path<String>,
-    Query(Asked { thanks }): Query<Asked>,
+    Query(asked): Query<Asked>,
 ) -> Response {
     let frame = Frame::new(&app, &viewer, "tools");
     let Some(token) = viewer.token.clone().filter(|_| may(&viewer)) else {
@@ -179,16 +190,17 @@ pub(super) async fn page(
             .into_response();
     };
     let now = app.now();
-    let made = app.work(move |app| one(&*app.engines.open(token.name.as_str())?, tool, !thanks.is_empty(), now)).await;
+    let made = app.work(move |app| one(&*app.engines.open(token.name.as_str())?, tool, &asked, now)).await;
     super::page(frame, made, |frame, page| html(StatusCode::OK, &ToolPage { frame, ..page }))
 }
 
-fn one(namespace: &Namespace, tool: String, thanks: bool, now: Timestamp) -> Result<ToolPage, Problem> {
+fn one(namespace: &Namespace, tool: String, asked: &Asked, now: Timestamp) -> Result<ToolPage, Problem> {
     let inspection = namespace.engine.inspect(&tool)?;
     let profile = namespace.profile(&tool).is_some();
+    let (doubtful, thanks) = (asked.doubtful(), !asked.thanks.is_empty());
     let verdicts: Vec<Shown> =
-        namespace.recent.newest(Some(&tool), VERDICTS).iter().map(|said| shown(said, now)).collect();
-    if inspection.is_none() && !profile && verdicts.is_empty() {
+        namespace.recent.newest(Some(&tool), !doubtful, VERDICTS).iter().map(|said| shown(said, now)).collect();
+    if inspection.is_none() && !profile && verdicts.is_empty() && !namespace.recent.tools().contains_key(&tool) {
         return Err(Problem::not_found("unknown_tool", format!("no result of '{tool}' was judged for this token")));
     }
     let fed_back = namespace.engine.feedback(&tool)?;
@@ -200,6 +212,7 @@ fn one(namespace: &Namespace, tool: String, thanks: bool, now: Timestamp) -> Res
         tool,
         known,
         verdicts,
+        doubtful,
         thanks,
         feedback,
     })

@@ -299,7 +299,7 @@ pub(super) fn receipts(app: &App, view: &dyn View, agent: &EntityId, now: Timest
     if let Some(store) = &app.receipts {
         for held in store.newest(agent, RECEIPTS, RECEIPTS_LOOKED_AT)? {
             let receipt = held.receipt()?;
-            let outcome = serde_json::to_value(&receipt.outcome).unwrap_or_default();
+            let outcome = serde_json::to_value(receipt.outcome).unwrap_or_default();
             listed.push(Receipt {
                 call: receipt.call.to_string(),
                 tool: receipt.tool.clone(),

@@ -59,13 +59,13 @@ impl Default for Asked {
 /// The answer that a client gets.
 enum Answer {
     Given {
-        recommendation: String,
-        confidence: String,
+        /// `proceed`, `caution` or `decline`.
+        action: String,
         reasoning: String,
         highlights: Vec<String>,
         /// The whole document.
         text: String,
-        hash: String,
+        kid: String,
     },
     Refused(String),
 }
@@ -252,12 +252,11 @@ fn answer(body: &[u8]) -> Answer {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let highlights = assessment["highlights"].as_array().into_iter().flatten();
     Answer::Given {
-        recommendation: text(&assessment["recommendation"]),
-        confidence: assessment["confidence"].as_f64().map(percent).unwrap_or_else(|| text(&assessment["confidence"])),
+        action: text(&assessment["action"]),
         reasoning: text(&assessment["reasoning"]),
         highlights: highlights.map(text).collect(),
         text: serde_json::to_string_pretty(&value).unwrap_or_default(),
-        hash: text(&value["kid"]),
+        kid: text(&value["kid"]),
     }
 }
 

@@ -27,10 +27,13 @@ pub(super) struct Why {
     /// Where there are too many to list: their digest.
     pub digest: Option<(usize, String)>,
     /// Each step of the formula, with numbers.
-    pub steps: Vec<(String, String)>,
+    pub steps: Vec<Step>,
     /// Whether the same numbers come out, to the last bit.
     pub replayed: Option<bool>,
 }
+
+/// A step of the formula, and its numbers.
+pub(super) type Step = (String, String);
 
 /// An input as it counted then.
 pub(super) struct Input {
@@ -120,8 +123,8 @@ fn input(view: &dyn View, recorded: &Recorded) -> Result<Input, Problem> {
     Ok(Input { seq, source: signed.source, source_path, tag: recorded.tag.clone(), value, stddev, weight })
 }
 
-/// The formula, step by step, on what was recorded.
-fn again(event: &Event, inputs: &[Input]) -> Result<(Vec<(String, String)>, Option<bool>), Problem> {
+/// The formula, step by step, on what was recorded; and whether the same came out.
+fn again(event: &Event, inputs: &[Input]) -> Result<(Vec<Step>, Option<bool>), Problem> {
     let weighted: Vec<Weighted<&str>> = inputs
         .iter()
         .map(|i| Weighted { source: i.source.as_str(), value: i.value, stddev: i.stddev, weight: i.weight })
