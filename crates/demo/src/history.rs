@@ -38,9 +38,14 @@ pub(crate) struct Day {
 }
 
 impl Day {
+    /// Days of the story that pass today.
+    pub fn step(self) -> f64 {
+        STORY_DAYS / f64::from(self.of)
+    }
+
     /// Whether the story passes `day` today.
     pub fn brings(self, day: f64) -> bool {
-        let before = self.story - STORY_DAYS / f64::from(self.of);
+        let before = self.story - self.step();
         (before < day || self.number == 0 && day <= before) && day <= self.story
     }
 
@@ -116,8 +121,11 @@ impl World {
                     continue;
                 }
                 // Whoever is new is looked at at once.
-                let first = day.brings(one.joins) || day.number == 0;
-                let looks = first || self.rng.f64() < 1.0 / source.every_days;
+                let next = self.looks.entry((one.id, source.id)).or_insert(day.story);
+                let looks = *next <= day.story;
+                if looks {
+                    *next = day.story + source.every_days * (0.6 + 0.8 * self.rng.f64());
+                }
                 let at = day.at(0.2 + 0.75 * self.rng.f64());
                 for measure in source.measures.iter().filter(|_| looks) {
                     signals.push(self.measured(one, source, measure, day.story, at)?);

@@ -85,7 +85,7 @@ impl Stage {
             tables: TABLES,
             outside: OutsideCheckpoint::at(folder.join("checkpoint")),
             // Nothing here is to outlive the process.
-            sealing: Sealing::Batched,
+            sealing: Sealing::Volatile,
         };
         let ledger = SqliteLedger::create(options, log_key, clock.clock())?;
         let settings_of_authority =

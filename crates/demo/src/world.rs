@@ -40,6 +40,8 @@ pub struct World {
     pub(crate) keys: BTreeMap<String, SecretKey>,
     pub(crate) providers: Vec<Provider>,
     pub(crate) claims: Claims,
+    /// When each source looks at each agent next.
+    pub(crate) looks: BTreeMap<(&'static str, &'static str), f64>,
     /// How far chance has carried each measurement of each agent.
     wander: BTreeMap<(&'static str, &'static str, &'static str), f64>,
 }
@@ -73,12 +75,12 @@ impl World {
             keys.insert(source.id.to_owned(), new_key(app.authority(), source.id)?);
         }
         let provider = |id: &str, canaries: bool, number: u64| -> Result<Provider, Error> {
-            Ok(Provider::new(EntityId::new(id)?, keys[id].clone(), canaries, seed.wrapping_add(number)))
+            Provider::new(EntityId::new(id)?, keys[id].clone(), canaries, seed.wrapping_add(number))
         };
         let providers = vec![provider(CAREFUL, true, 1)?, provider(LENIENT, false, 2)?];
         let rng = Rng::with_seed(seed);
-        let (claims, wander) = (Claims::default(), BTreeMap::new());
-        Ok(Self { app, clock, office, namespace, rng, keys, providers, claims, wander })
+        let (claims, looks, wander) = (Claims::default(), BTreeMap::new(), BTreeMap::new());
+        Ok(Self { app, clock, office, namespace, rng, keys, providers, claims, looks, wander })
     }
 
     pub(crate) fn authority(&self) -> &Authority {

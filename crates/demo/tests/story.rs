@@ -40,6 +40,13 @@ fn shown() {
             of
         );
     }
+    for one in credence_demo::cast::CAST {
+        let row: Option<credence_pipeline::reputation::rows::ReputationRow> =
+            credence_pipeline::tables::get(&*view, credence_pipeline::tables::REPUTATIONS, one.id).unwrap();
+        if let Some(row) = row {
+            println!("{} {} {:.1} {:?}", one.id, row.events, row.score, row.factors);
+        }
+    }
     let curve = credence_pipeline::outcomes::reliability(&*view, None).unwrap();
     println!("{curve:?}");
 }
