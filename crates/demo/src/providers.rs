@@ -6,7 +6,7 @@
 use credence_engine::hcs25::output_verification::{Check, Limits, ProviderRef, Rollup, Stake, Verdict, Window};
 use credence_protocol::{EntityId, SecretKey, Statement, StatementKind, Timestamp, strict::StrictValue};
 use credence_verify::{
-    Call as Asked, Decision, Engine, ToolProfile,
+    Call as Asked, Decision, Engine, ToolProfile, Verdict as Judged,
     fabricate::{Fabrication, Genuine},
 };
 use fastrand::Rng;
@@ -23,7 +23,7 @@ const CANARIES: f64 = 0.6;
 /// Calls of its own that a provider makes of each tool before the story begins, to know what the tool gives.
 const REFERENCE_CALLS: u32 = 150;
 /// Nothing that goes over a network is faster, and nothing that anyone waits for is slower, in milliseconds.
-const LATENCY_MS: (f64, f64) = (10.0, 30_000.0);
+pub(crate) const LATENCY_MS: (f64, f64) = (10.0, 30_000.0);
 
 /// A provider.
 pub struct Provider {
@@ -33,7 +33,7 @@ pub struct Provider {
     engine: Engine,
     rollup: Rollup,
     /// Whether it shows that it can tell good from bad, and learns from its own calls alone.
-    careful: bool,
+    pub careful: bool,
     rng: Rng,
 }
 
@@ -60,7 +60,7 @@ impl Provider {
     }
 
     /// Judges a result of `agent`, and counts it. Now and then one is made up of it and judged in shadow.
-    pub fn judge(&mut self, agent: &str, call: &Call, stake: Stake, at: Timestamp) -> Result<Decision, Error> {
+    pub fn judge(&mut self, agent: &str, call: &Call, stake: Stake, at: Timestamp) -> Result<Judged, Error> {
         // Who learns from what it judges learns from lies, too, and in the end takes them for the tool's.
         let asked = Asked::new(call.tool, &call.result).args(&call.args).execution_time_ms(call.ms).agent(agent);
         let asked = asked.learn(!self.careful);
@@ -76,7 +76,7 @@ impl Provider {
         if self.careful && judged.decision == Decision::Accept && self.rng.f64() < CANARIES {
             self.plant(agent, call, at)?;
         }
-        Ok(judged.decision)
+        Ok(judged)
     }
 
     /// As [`Engine::canary`] does it, with chance from the story's seed.
