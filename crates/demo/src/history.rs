@@ -3,7 +3,7 @@
 //! The clock stands still while a day's entries are written, so that each day is one batch of signals and one round of scores.
 
 use credence_engine::hcs25::output_verification::Window;
-use credence_pipeline::outcomes::NewOutcome;
+use credence_pipeline::{Rejection, outcomes::NewOutcome};
 use credence_protocol::{EntityId, Timestamp, Uuid};
 
 use crate::{
@@ -11,7 +11,7 @@ use crate::{
     cast::{CAST, FOUND_OUT_ON, REVOKED, REVOKED_ON, STOLEN_ON, STORY_DAYS, THIEFS_FRIEND, THIEFS_VICTIMS},
     sources::{DIRECTORY, SOURCES},
     stage::STOREFRONT,
-    world::{REPORTS_FROM, World, new_key},
+    world::{REPORTS_FROM, World, character, new_key},
 };
 
 const DAY_SECONDS: i64 = 86_400;
@@ -19,6 +19,8 @@ const DAY_SECONDS: i64 = 86_400;
 const CALLS_A_DAY: u32 = 20;
 /// The last days whose tool results the service judges too.
 const JUDGED_DAYS: u32 = 14;
+/// The last days on which a guard stood in front of some tools.
+const GUARDED_DAYS: u32 = 3;
 /// Days between two reports of a provider on an agent.
 const REPORT_EVERY: u32 = 2;
 /// The share of days on which someone says what came of relying on an agent.
@@ -38,9 +40,14 @@ pub(crate) struct Day {
 }
 
 impl Day {
+    /// Days of the story that pass today.
+    pub fn step(self) -> f64 {
+        STORY_DAYS / f64::from(self.of)
+    }
+
     /// Whether the story passes `day` today.
     pub fn brings(self, day: f64) -> bool {
-        let before = self.story - STORY_DAYS / f64::from(self.of);
+        let before = self.story - self.step();
         (before < day || self.number == 0 && day <= before) && day <= self.story
     }
 
@@ -77,6 +84,7 @@ impl World {
                 self.find_out(stolen_from)?;
             }
             self.report(day)?;
+            self.hand_in()?;
             self.talk(day)?;
             self.settle_outcomes(day)?;
             self.decide(day)?;
@@ -96,7 +104,10 @@ impl World {
             }
             for one in CAST.iter().filter(|one| is_active(one.id, one.joins, day.story)) {
                 let acted = self.act(one, day.story);
-                self.check(&acted, at)?;
+                let verdict = self.check(&acted, at)?;
+                if day.of - day.number <= GUARDED_DAYS {
+                    self.receipt(&acted, verdict.as_ref(), at)?;
+                }
                 if judged {
                     let trace = acted.trace().to_string();
                     self.app.judge(&self.namespace, trace.as_bytes()).map_err(Error::Judge)?;
@@ -116,8 +127,11 @@ impl World {
                     continue;
                 }
                 // Whoever is new is looked at at once.
-                let first = day.brings(one.joins) || day.number == 0;
-                let looks = first || self.rng.f64() < 1.0 / source.every_days;
+                let next = self.looks.entry((one.id, source.id)).or_insert(day.story);
+                let looks = *next <= day.story;
+                if looks {
+                    *next = day.story + source.every_days * (0.6 + 0.8 * self.rng.f64());
+                }
                 let at = day.at(0.2 + 0.75 * self.rng.f64());
                 for measure in source.measures.iter().filter(|_| looks) {
                     signals.push(self.measured(one, source, measure, day.story, at)?);
@@ -153,7 +167,8 @@ impl World {
         }
         let windows: &[Window] = if day.is_last() { &Window::ALL } else { &[Window::Week] };
         for provider in &self.providers {
-            for agent in provider.agents() {
+            let there = |agent: &String| character(agent).is_some_and(|one| is_active(one.id, one.joins, day.story));
+            for agent in provider.agents().into_iter().filter(there) {
                 for window in windows {
                     if let Some(report) = provider.report(&agent, *window, day.end)? {
                         self.publish(&report)?;
@@ -162,6 +177,14 @@ impl World {
             }
         }
         Ok(())
+    }
+
+    /// The guard hands its receipts in.
+    fn hand_in(&mut self) -> Result<(), Error> {
+        let (Some(batch), Some(store)) = (self.guard.batch()?, self.app.receipts()) else { return Ok(()) };
+        let refused = |why: Rejection| Error::Refused { what: "receipts".to_owned(), why: why.to_string() };
+        let checked = self.authority().check_receipts(batch)?.map_err(refused)?;
+        self.authority().take_receipts(checked, store)?.map(drop).map_err(refused)
     }
 
     /// Someone relied on an agent, and says how it went: as often well as the agent is good.

@@ -12,6 +12,7 @@
 
 pub mod cast;
 pub mod clock;
+mod guard;
 mod history;
 pub mod lies;
 pub mod live;

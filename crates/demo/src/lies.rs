@@ -20,13 +20,19 @@ pub enum Lie {
     Prose,
 }
 
-const ALL: [Lie; 5] = [Lie::WrongNumbers, Lie::TooFast, Lie::WrongForm, Lie::OtherQuestion, Lie::Prose];
+/// All of them.
+pub const ALL: [Lie; 5] = [Lie::WrongNumbers, Lie::TooFast, Lie::WrongForm, Lie::OtherQuestion, Lie::Prose];
 
 /// A result that never came from `tool`.
 pub fn made_up(tool: Tool, rng: &mut Rng) -> Call {
+    told(ALL[rng.usize(..ALL.len())], tool, rng)
+}
+
+/// The same in one way.
+pub fn told(lie: Lie, tool: Tool, rng: &mut Rng) -> Call {
     // It knows what such results look like: that is why it can make them up.
     let mut call = tool.call(rng);
-    match ALL[rng.usize(..ALL.len())] {
+    match lie {
         Lie::WrongNumbers => {
             let factor = if rng.bool() { 6.0 + 30.0 * rng.f64() } else { 0.02 + 0.1 * rng.f64() };
             rescale(&mut call.result, factor);

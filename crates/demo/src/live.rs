@@ -13,8 +13,9 @@ use crate::{
     cast::{CAST, Character, STORY_DAYS},
     clock::system_time,
     history::is_active,
+    providers::LATENCY_MS,
     sources::SOURCES,
-    tools::pick,
+    tools::{Tool, pick},
     world::{Acted, World},
 };
 
@@ -30,6 +31,8 @@ const OUTCOME_EVERY: u64 = 21;
 const QUESTION_EVERY: u64 = 33;
 /// Rounds between two reports of a provider.
 const REPORT_EVERY: u64 = 15;
+/// Rounds between two batches of receipts.
+const RECEIPTS_EVERY: u64 = 27;
 /// The share of verdicts that somebody later says something of.
 const FEEDBACK: f64 = 0.04;
 
@@ -40,6 +43,9 @@ pub fn of(stage: Stage, url: String) -> (Arc<App>, impl Future<Output = ()> + Se
         let Ok(client) = Client::builder().no_proxy().timeout(PATIENCE).build() else { return };
         let mut traffic = Traffic { world, client, url, tokens };
         let mut round = 0;
+        if let Err(error) = traffic.profiles().await {
+            tracing::warn!(error, "simulated traffic: the tools' profiles were not taken");
+        }
         loop {
             tokio::time::sleep(ROUND).await;
             if let Err(error) = traffic.round(round).await {
@@ -76,6 +82,9 @@ impl Traffic {
         if due(REPORT_EVERY) {
             self.report().await?;
         }
+        if due(RECEIPTS_EVERY) {
+            self.receipts().await?;
+        }
         Ok(())
     }
 
@@ -91,7 +100,9 @@ impl Traffic {
         let token = self.tokens.verify.clone();
         let said = self.post("/v1/verify/batch", &token, &json!({ "traces": traces })).await?;
         for (one, verdict) in acted.iter().zip(said["results"].as_array().into_iter().flatten()) {
-            self.world.check(one, system_time()).map_err(|e| e.to_string())?;
+            let now = system_time();
+            let checked = self.world.check(one, now).and_then(|said| self.world.receipt(one, said.as_ref(), now));
+            checked.map_err(|e| e.to_string())?;
             if self.world.rng.f64() < FEEDBACK && verdict["posterior"].is_f64() {
                 let told =
                     json!({ "tool": one.call.tool, "posterior": verdict["posterior"], "fabricated": !one.genuine });
@@ -140,6 +151,22 @@ impl Traffic {
             Some(report) => self.post_bytes("/v1/statements", report.canonical().as_bytes().to_vec()).await,
             None => Ok(()),
         }
+    }
+
+    /// The guard hands in what went through it since.
+    async fn receipts(&mut self) -> Sent {
+        let Some(batch) = self.world.guard.batch().map_err(|e| e.to_string())? else { return Ok(()) };
+        self.post_bytes("/v1/receipts", serde_json::to_vec(&batch).map_err(|e| e.to_string())?).await
+    }
+
+    /// The gateway says what it knows of its tools: they answer over a network.
+    async fn profiles(&self) -> Sent {
+        let profile = json!({ "expected_latency_ms": LATENCY_MS, "has_network_io": true });
+        for tool in Tool::ALL {
+            let path = format!("/v1/tools/{}/profile", tool.name());
+            self.send(Method::PUT, &path, &self.tokens.verify, profile.to_string().into_bytes()).await?;
+        }
+        Ok(())
     }
 
     async fn post(&self, path: &str, token: &str, body: &Value) -> Result<Value, String> {

@@ -1,18 +1,29 @@
 //! Verification providers: real engines that judge what agents got from their tools, and report it window by window.
+//!
+//! The careful one knows the tools from calls of its own, does not learn from what it judges, and plants canaries. The lenient one
+//! learns from everything that it sees and shows nothing.
 
 use credence_engine::hcs25::output_verification::{Check, Limits, ProviderRef, Rollup, Stake, Verdict, Window};
 use credence_protocol::{EntityId, SecretKey, Statement, StatementKind, Timestamp, strict::StrictValue};
 use credence_verify::{
-    Call as Asked, Decision, Engine,
+    Call as Asked, Decision, Engine, ToolProfile, Verdict as Judged,
     fabricate::{Fabrication, Genuine},
 };
 use fastrand::Rng;
 use serde_json::json;
 
-use crate::{Error, tools::Call};
+use crate::{
+    Error,
+    tools::{Call, Tool},
+};
 
 /// The share of results that a canary is made of: a week must have fifty of them to show anything.
 const CANARIES: f64 = 0.6;
+
+/// Calls of its own that a provider makes of each tool before the story begins, to know what the tool gives.
+const REFERENCE_CALLS: u32 = 150;
+/// Nothing that goes over a network is faster, and nothing that anyone waits for is slower, in milliseconds.
+pub(crate) const LATENCY_MS: (f64, f64) = (10.0, 30_000.0);
 
 /// A provider.
 pub struct Provider {
@@ -21,27 +32,38 @@ pub struct Provider {
     key: SecretKey,
     engine: Engine,
     rollup: Rollup,
-    /// Whether it shows that it can tell good from bad.
-    plants_canaries: bool,
+    /// Whether it shows that it can tell good from bad, and learns from its own calls alone.
+    pub careful: bool,
     rng: Rng,
 }
 
 impl Provider {
-    /// One that has judged nothing yet.
-    pub fn new(id: EntityId, key: SecretKey, plants_canaries: bool, seed: u64) -> Self {
-        Self {
-            id,
-            key,
-            engine: Engine::builder().build(),
-            rollup: Rollup::new(Limits::default()),
-            plants_canaries,
-            rng: Rng::with_seed(seed),
+    /// One that knows the tools and has judged no agent yet.
+    pub fn new(id: EntityId, key: SecretKey, careful: bool, seed: u64) -> Result<Self, Error> {
+        let (engine, rng) = (Engine::builder().build(), Rng::with_seed(seed));
+        for tool in Tool::ALL {
+            let (least, most) = LATENCY_MS;
+            engine.register(tool.name(), ToolProfile::builder().expected_latency_ms(least, most).build()?)?;
         }
+        let mut this = Self { id, key, engine, rollup: Rollup::new(Limits::default()), careful, rng };
+        (0..REFERENCE_CALLS).try_for_each(|_| this.call_itself())?;
+        Ok(this)
+    }
+
+    /// Calls every tool itself, and learns what comes back.
+    pub fn call_itself(&mut self) -> Result<(), Error> {
+        for tool in Tool::ALL {
+            let Call { tool, args, result, ms } = tool.call(&mut self.rng);
+            self.engine.verify(&Asked::new(tool, &result).args(&args).execution_time_ms(ms))?;
+        }
+        Ok(())
     }
 
     /// Judges a result of `agent`, and counts it. Now and then one is made up of it and judged in shadow.
-    pub fn judge(&mut self, agent: &str, call: &Call, stake: Stake, at: Timestamp) -> Result<Decision, Error> {
+    pub fn judge(&mut self, agent: &str, call: &Call, stake: Stake, at: Timestamp) -> Result<Judged, Error> {
+        // Who learns from what it judges learns from lies, too, and in the end takes them for the tool's.
         let asked = Asked::new(call.tool, &call.result).args(&call.args).execution_time_ms(call.ms).agent(agent);
+        let asked = asked.learn(!self.careful);
         let judged = self.engine.verify(&asked)?;
         let verdict = match judged.decision {
             Decision::Accept => Verdict::Allow,
@@ -51,10 +73,10 @@ impl Provider {
         let confidence = verdict.confidence(judged.posterior);
         self.rollup.add(agent, Check { verdict, confidence, stake: Some(stake), at });
         // Only of what it let through: a variant of a lie shows nothing.
-        if self.plants_canaries && judged.decision == Decision::Accept && self.rng.f64() < CANARIES {
+        if self.careful && judged.decision == Decision::Accept && self.rng.f64() < CANARIES {
             self.plant(agent, call, at)?;
         }
-        Ok(judged.decision)
+        Ok(judged)
     }
 
     /// As [`Engine::canary`] does it, with chance from the story's seed.

@@ -85,7 +85,7 @@ impl Stage {
             tables: TABLES,
             outside: OutsideCheckpoint::at(folder.join("checkpoint")),
             // Nothing here is to outlive the process.
-            sealing: Sealing::Batched,
+            sealing: Sealing::Volatile,
         };
         let ledger = SqliteLedger::create(options, log_key, clock.clock())?;
         let settings_of_authority =
@@ -120,7 +120,7 @@ impl Stage {
             key: own.clone(),
             base_url: local_url.trim_end_matches('/').to_owned(),
         };
-        let mut world = World::new(Arc::clone(&app), clock.clone(), office, gateway, plan.seed)?;
+        let mut world = World::new(Arc::clone(&app), clock.clone(), office, gateway, folder, plan.seed)?;
         world.live_through(plan.days, now, lived)?;
         clock.release();
         app.authority().hold_scores(false);

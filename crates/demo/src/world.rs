@@ -1,6 +1,6 @@
 //! The simulated world: who is there, their keys, and how they speak to the authority.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, path::Path, sync::Arc};
 
 use credence_engine::hcs25::output_verification::Stake;
 use credence_pipeline::{Authority, NewAgent, NewSource, credentials::Office};
@@ -8,6 +8,7 @@ use credence_protocol::{
     Alias, EntityId, SecretKey, SignalDraft, Statement, StatementKind, Tag, Timestamp, strict::StrictValue,
 };
 use credence_server::App;
+use credence_verify::Verdict;
 use fastrand::Rng;
 use serde_json::{Value, json};
 
@@ -15,6 +16,7 @@ use crate::{
     Error,
     cast::{CAST, Character},
     clock::StoryClock,
+    guard::{GUARDED, Guard},
     lies,
     providers::Provider,
     reputation::Claims,
@@ -39,7 +41,10 @@ pub struct World {
     pub(crate) rng: Rng,
     pub(crate) keys: BTreeMap<String, SecretKey>,
     pub(crate) providers: Vec<Provider>,
+    pub(crate) guard: Guard,
     pub(crate) claims: Claims,
+    /// When each source looks at each agent next.
+    pub(crate) looks: BTreeMap<(&'static str, &'static str), f64>,
     /// How far chance has carried each measurement of each agent.
     wander: BTreeMap<(&'static str, &'static str, &'static str), f64>,
 }
@@ -58,6 +63,7 @@ impl World {
         clock: StoryClock,
         office: Office,
         namespace: EntityId,
+        folder: &Path,
         seed: u64,
     ) -> Result<Self, Error> {
         let mut keys = BTreeMap::new();
@@ -73,12 +79,13 @@ impl World {
             keys.insert(source.id.to_owned(), new_key(app.authority(), source.id)?);
         }
         let provider = |id: &str, canaries: bool, number: u64| -> Result<Provider, Error> {
-            Ok(Provider::new(EntityId::new(id)?, keys[id].clone(), canaries, seed.wrapping_add(number)))
+            Provider::new(EntityId::new(id)?, keys[id].clone(), canaries, seed.wrapping_add(number))
         };
         let providers = vec![provider(CAREFUL, true, 1)?, provider(LENIENT, false, 2)?];
+        let guard = Guard::new(&folder.join("guard"), EntityId::new(CAREFUL)?, &keys[CAREFUL], clock.clock())?;
         let rng = Rng::with_seed(seed);
-        let (claims, wander) = (Claims::default(), BTreeMap::new());
-        Ok(Self { app, clock, office, namespace, rng, keys, providers, claims, wander })
+        let (claims, looks, wander) = (Claims::default(), BTreeMap::new(), BTreeMap::new());
+        Ok(Self { app, clock, office, namespace, rng, keys, providers, guard, claims, looks, wander })
     }
 
     pub(crate) fn authority(&self) -> &Authority {
@@ -183,13 +190,23 @@ impl World {
         Acted { agent: one.id, call, stake, genuine }
     }
 
-    /// Has a call judged by the providers that look at its agent.
-    pub(crate) fn check(&mut self, acted: &Acted, at: Timestamp) -> Result<(), Error> {
+    /// Has a call judged by the providers that look at its agent; gives what the careful one says.
+    pub(crate) fn check(&mut self, acted: &Acted, at: Timestamp) -> Result<Option<Verdict>, Error> {
         let watchers = character(acted.agent).map_or(&[][..], |one| one.watched_by);
+        let mut said = None;
         for provider in self.providers.iter_mut().filter(|one| watchers.contains(&one.id.as_str())) {
-            provider.judge(acted.agent, &acted.call, acted.stake, at)?;
+            let verdict = provider.judge(acted.agent, &acted.call, acted.stake, at)?;
+            said = if provider.careful { Some(verdict) } else { said };
         }
-        Ok(())
+        Ok(said)
+    }
+
+    /// What really went through the guard gets its receipt.
+    pub(crate) fn receipt(&mut self, acted: &Acted, verdict: Option<&Verdict>, at: Timestamp) -> Result<(), Error> {
+        match verdict.filter(|_| acted.genuine && GUARDED.contains(&acted.agent)) {
+            Some(verdict) => self.guard.record(acted, verdict, at),
+            None => Ok(()),
+        }
     }
 }
 

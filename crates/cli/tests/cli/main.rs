@@ -4,6 +4,7 @@
 mod answers;
 mod bad_input;
 mod compute;
+mod demo;
 mod guard;
 mod judge;
 mod kill;

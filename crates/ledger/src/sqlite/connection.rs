@@ -65,6 +65,7 @@ pub(super) fn open_writer(options: &Options, repair: bool) -> Result<Connection>
         let synchronous = match options.sealing {
             Sealing::EveryCommit => "FULL",
             Sealing::Batched => "NORMAL",
+            Sealing::Volatile => "OFF",
         };
         connection.pragma_update(None, "synchronous", synchronous)?;
         connection.pragma_update(None, "wal_autocheckpoint", WAL_AUTOCHECKPOINT_PAGES)?;

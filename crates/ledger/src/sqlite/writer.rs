@@ -56,7 +56,7 @@ impl Writer {
     pub(super) fn start(connection: Connection, options: &Options, key: LogKey, clock: Clock) -> Result<Self> {
         let size = view::size(&connection)?;
         let sealed = match options.sealing {
-            Sealing::EveryCommit => size,
+            Sealing::EveryCommit | Sealing::Volatile => size,
             Sealing::Batched => view::checkpoint(&connection)?
                 .map_or(Ok(0), |note| Checkpoint::open(&note, key.verifier()).map(|sealed| sealed.size))?,
         };
@@ -96,7 +96,7 @@ impl Writer {
         };
         let named = || std::thread::Builder::new().name("ledger-writer".into());
         let (route, thread) = match options.sealing {
-            Sealing::EveryCommit => {
+            Sealing::EveryCommit | Sealing::Volatile => {
                 let (jobs, queue) = mpsc::sync_channel(QUEUE);
                 (Route::Queue(jobs), named().spawn(move || state.run(&queue)))
             }
@@ -239,7 +239,9 @@ impl State {
         size?;
         let WriterTransaction { leaves, last_recorded, size, .. } = tx;
         let sealed = match self.sealing {
-            Sealing::EveryCommit if !leaves.is_empty() => Some(self.seal(&leaves).map_err(translate)?),
+            Sealing::EveryCommit | Sealing::Volatile if !leaves.is_empty() => {
+                Some(self.seal(&leaves).map_err(translate)?)
+            }
             _ => None,
         };
         self.connection.prepare_cached("COMMIT")?.execute([]).map_err(|e| translate(e.into()))?;
