@@ -110,3 +110,8 @@ pub fn times(n: u64) -> String {
 pub fn is_closed_pipe(error: &anyhow::Error) -> bool {
     error.downcast_ref::<io::Error>().is_some_and(|e| e.kind() == io::ErrorKind::BrokenPipe)
 }
+
+/// Where something was drawn, as a line of its own.
+pub fn drawn(path: Option<&std::path::Path>) -> String {
+    path.map_or(String::new(), |path| format!("\ndrawn into {}", path.display()))
+}

@@ -4,7 +4,7 @@
 //! - `routes`: one file for each part of the API, described where it is written; [`openapi`] is made of the same list;
 //! - `edge`: what happens to every request before and after its handler: ids, tokens, rates, load, time;
 //! - [`mcp`]: the same authority as an MCP server, over HTTP and over standard input and output;
-//! - `dashboard`: pages for people;
+//! - `dashboard`: pages for people; [`drawn`]: what is drawn the same way on a page and into a file;
 //! - `tail`: follows the ledger; `answers`: signed answers, reused until what they were made of changes;
 //! - `engines`: verification, one namespace for each token; `domain`: who owns a domain;
 //! - [`tokens`], [`settings`], [`telemetry`]: what an operator has in hand.
@@ -13,6 +13,7 @@ mod answers;
 mod app;
 mod dashboard;
 mod domain;
+pub mod drawn;
 mod edge;
 mod engines;
 mod events;

@@ -1,12 +1,14 @@
-use std::process::ExitCode;
+use std::{path::PathBuf, process::ExitCode};
 
 use credence_engine::reliability::Bin;
 use credence_pipeline::outcomes::{self, Reliability};
+use credence_server::drawn;
 
 use super::Done;
 use crate::{
     home::Home,
     output::{self, Output, count},
+    traces,
 };
 
 /// Characters of a full bar.
@@ -17,6 +19,9 @@ pub struct Args {
     /// One agent only, by its id or alias
     #[arg(long)]
     agent: Option<String>,
+    /// Draw the curve into an SVG file
+    #[arg(long, value_name = "FILE")]
+    plot: Option<PathBuf>,
 }
 
 pub fn run(home: &Home, out: &Output, args: Args) -> Done {
@@ -24,7 +29,11 @@ pub fn run(home: &Home, out: &Output, args: Args) -> Done {
     let view = reader.view()?;
     let agent = args.agent.map(|name| reader.agent(&*view, &name)).transpose()?;
     let reliability = outcomes::reliability(&*view, agent.as_ref())?;
-    out.show(&reliability, || shown(&reliability))?;
+    if let Some(path) = &args.plot {
+        let (chart, _) = drawn::reliability("Reliability of the scores", &reliability.curve);
+        traces::write(path, chart.file().as_bytes())?;
+    }
+    out.show(&reliability, || shown(&reliability) + &output::drawn(args.plot.as_deref()))?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -16,7 +16,7 @@ use serde_json::Value;
 
 use super::{Done, answer};
 use crate::{
-    output::{Output, table},
+    output::{self, Output, table},
     report,
     traces::{self, Trace},
 };
@@ -40,6 +40,9 @@ pub struct Args {
     /// Write a page with the ROC curve and the reliability diagram
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
+    /// Draw the ROC curve into an SVG file
+    #[arg(long, value_name = "FILE")]
+    plot: Option<PathBuf>,
     /// The seed of what is made up
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -100,7 +103,10 @@ pub fn run(out: &Output, args: Args) -> Done {
     if let Some(path) = &args.html {
         traces::write(path, report::page(&evaluation, &args.file).as_bytes())?;
     }
-    out.show(&evaluation, || human(&evaluation, args.html.as_deref()))?;
+    if let Some(path) = &args.plot {
+        traces::write(path, report::roc(&evaluation).file().as_bytes())?;
+    }
+    out.show(&evaluation, || human(&evaluation, args.html.as_deref()) + &output::drawn(args.plot.as_deref()))?;
     Ok(answer(false))
 }
 

@@ -12,6 +12,7 @@ use credence_pipeline::{
     tables::ScoreRow,
 };
 use credence_protocol::{Timestamp, strict};
+use credence_server::drawn;
 use serde_json::{Value, json};
 
 use super::Done;
@@ -19,6 +20,7 @@ use crate::{
     home::Home,
     input,
     output::{self, Output},
+    traces,
 };
 
 /// Some ten thousand sources.
@@ -49,6 +51,9 @@ pub struct HistoryArgs {
     /// The newest so many
     #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..))]
     limit: u32,
+    /// Draw them into an SVG file
+    #[arg(long, value_name = "FILE")]
+    plot: Option<PathBuf>,
 }
 
 pub fn score(home: &Home, out: &Output, args: Args) -> Done {
@@ -186,6 +191,9 @@ pub fn history(home: &Home, out: &Output, args: HistoryArgs) -> Done {
     let view = reader.view()?;
     let agent = reader.agent(&*view, &args.agent)?;
     let rows = query::history(&*view, &agent, args.limit as usize)?;
+    if let Some(path) = &args.plot {
+        traces::write(path, drawn::history(&format!("Score of {agent}"), &rows).file().as_bytes())?;
+    }
     let json: Vec<Value> = rows.iter().map(|row| json!(row)).collect();
     out.show(&json, || {
         if rows.is_empty() {
@@ -199,7 +207,9 @@ pub fn history(home: &Home, out: &Output, args: HistoryArgs) -> Done {
                 row.seq.to_string(),
             ]
         };
-        output::table(&["recorded", "score", "sources", "entry"], &["sources", "entry"], rows.iter().map(line))
+        let table =
+            output::table(&["recorded", "score", "sources", "entry"], &["sources", "entry"], rows.iter().map(line));
+        table + &output::drawn(args.plot.as_deref())
     })?;
     Ok(ExitCode::SUCCESS)
 }

@@ -15,7 +15,7 @@ use super::{
     Frame, Viewer, html,
     shown::{count, one, percent},
 };
-use crate::{app::App, problem::Problem};
+use crate::{app::App, drawn, problem::Problem};
 
 #[derive(Default, Deserialize)]
 #[serde(default)]
@@ -59,20 +59,7 @@ pub(super) async fn page(State(app): State<Arc<App>>, viewer: Viewer, Query(aske
 fn read(view: &dyn credence_ledger::View, agent: &str) -> Result<OutcomesPage, Problem> {
     let id = if agent.is_empty() { None } else { Some(query::resolve(view, agent)?) };
     let outcomes::Reliability { unrated, curve, .. } = outcomes::reliability(view, id.as_ref())?;
-    let points: Vec<credence_charts::Bin> = curve
-        .bins
-        .iter()
-        .map(|bin| credence_charts::Bin {
-            predicted: bin.mean_score / 100.0,
-            observed: bin.rate,
-            low: bin.low,
-            high: bin.high,
-            count: bin.outcomes,
-        })
-        .collect();
-    let total: u64 = curve.bins.iter().map(|bin| bin.outcomes).sum();
-    let off: f64 = points.iter().map(|bin| bin.count as f64 * (bin.predicted - bin.observed).abs()).sum();
-    let error = (total > 0).then(|| off / total as f64);
+    let (chart, error) = drawn::reliability("Reliability of the scores", &curve);
     let bins = curve.bins.iter().map(|bin| Bin {
         from: bin.from,
         to: bin.to,
@@ -91,7 +78,7 @@ fn read(view: &dyn credence_ledger::View, agent: &str) -> Result<OutcomesPage, P
         unrated: count(unrated),
         concordance: curve.concordance.map(percent),
         error: error.map_or("–".to_owned(), percent),
-        chart: credence_charts::reliability("Reliability of the scores", &points, error).inline(),
+        chart: chart.inline(),
         bins: bins.collect(),
     })
 }

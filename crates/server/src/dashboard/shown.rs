@@ -92,26 +92,6 @@ pub(super) fn encoded(text: &str) -> String {
     utf8_percent_encode(text, PLAIN).to_string()
 }
 
-/// The bands of the score, as charts draw them.
-pub(super) fn bands() -> Vec<credence_charts::Band<'static>> {
-    let name = |tier: Tier| match tier {
-        Tier::Unrated => "Unrated",
-        Tier::Bronze => "Bronze",
-        Tier::Silver => "Silver",
-        Tier::Gold => "Gold",
-        Tier::Platinum => "Platinum",
-        Tier::Diamond => "Diamond",
-    };
-    let band = |tier: Tier| {
-        let (from, to) = tier.band();
-        let (from, to) = (f64::from(from), f64::from(to));
-        // Bands meet halfway between the highest score of one and the lowest of the next.
-        let (from, to) = ((from - 0.5).max(0.0), if to == 100.0 { 100.0 } else { to + 0.5 });
-        credence_charts::Band { name: name(tier), from, to }
-    };
-    Tier::ALL.into_iter().map(band).collect()
-}
-
 /// A tier that somebody asked for by its name.
 pub(super) fn tier(text: &str) -> Option<Tier> {
     Tier::ALL.into_iter().find(|tier| tier.key() == text)
@@ -128,12 +108,5 @@ mod tests {
         assert_eq!([percent(0.0), percent(0.004), percent(0.5)], ["0 %", "0.4 %", "50 %"]);
         assert_eq!([short(0.0), short(12.345), short(1.2e7), short(0.00012)], ["0", "12.35", "12.00 M", "1.2e-4"]);
         assert_eq!([ago(0), ago(61), ago(7200), ago(200_000)], ["now", "1 min ago", "2 h ago", "2 d ago"]);
-    }
-
-    #[test]
-    fn bands_leave_no_gap() {
-        let bands = bands();
-        assert_eq!((bands[0].from, bands[5].to), (0.0, 100.0));
-        assert!(bands.windows(2).all(|pair| pair[0].to == pair[1].from));
     }
 }

@@ -1,5 +1,7 @@
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, path::PathBuf};
 
+use anyhow::bail;
+use credence_charts::{Mark, Series};
 use credence_guard::{
     courier,
     reading::{Archive, Filter, Source},
@@ -15,6 +17,7 @@ use super::StateArgs;
 use crate::{
     commands::Done,
     output::{self, Output},
+    traces,
 };
 
 /// Points of a control chart.
@@ -42,6 +45,9 @@ pub struct Args {
     /// No control charts
     #[arg(long)]
     no_charts: bool,
+    /// Draw the control chart of a tool's latency into an SVG file; --tool says which where there are several
+    #[arg(long, value_name = "FILE")]
+    plot: Option<PathBuf>,
 }
 
 #[derive(Default, Serialize)]
@@ -91,6 +97,27 @@ impl Chart {
         self.lower = (self.mean - LIMIT_SIGMAS * sigma).max(0.0);
         self.upper = self.mean + LIMIT_SIGMAS * sigma;
         self.beyond = self.recent.iter().filter(|value| **value > self.upper || **value < self.lower).count();
+    }
+
+    /// The same as an SVG file.
+    fn plot(&self, tool: &Tool) -> String {
+        let beyond = |value: &f64| *value > self.upper || *value < self.lower;
+        let marks: Vec<Mark> = self
+            .recent
+            .iter()
+            .enumerate()
+            .filter(|(_, value)| beyond(value))
+            .map(|(index, _)| Mark { index, text: "beyond 3σ".to_owned() })
+            .collect();
+        let series = Series {
+            name: "Latency",
+            unit: "ms",
+            points: &self.recent,
+            mean: self.mean,
+            stddev: (self.upper - self.mean) / LIMIT_SIGMAS,
+            marks: &marks,
+        };
+        credence_charts::control(&format!("{} {}: latency", tool.server, tool.tool), &series).file()
     }
 
     /// Points by height, the mean as a line, the limits above and below; `!` beyond them.
@@ -160,6 +187,18 @@ pub fn run(out: &Output, args: Args) -> Done {
         &mut |problem| problems.push(problem),
     )?;
     tools.values_mut().for_each(|tool| tool.latency.finish());
+    if let Some(path) = &args.plot {
+        let drawable: Vec<&Tool> = tools.values().filter(|tool| tool.latency.count >= MIN_POINTS).collect();
+        let [tool] = drawable[..] else {
+            let names: Vec<&str> = drawable.iter().map(|tool| tool.tool.as_str()).collect();
+            bail!(
+                "--plot draws one tool with {MIN_POINTS} calls or more, and {} fit{}: name it with --tool and --server",
+                names.len(),
+                if names.is_empty() { String::new() } else { format!(" ({})", names.join(", ")) }
+            );
+        };
+        traces::write(path, tool.latency.plot(tool).as_bytes())?;
+    }
     let guards: Vec<_> = archive.sources.iter().map(|source| guard(&archive, source)).collect();
     let shown =
         json!({ "state": state, "guards": guards, "tools": tools.values().collect::<Vec<_>>(), "problems": problems });
@@ -204,6 +243,7 @@ pub fn run(out: &Output, args: Args) -> Done {
         for problem in &problems {
             text += &format!("\ncannot be read: {problem}");
         }
+        text += &output::drawn(args.plot.as_deref());
         text
     })?;
     Ok(super::super::answer(!problems.is_empty()))

@@ -346,7 +346,7 @@ pub(super) fn issued(view: &dyn View, agent: &EntityId, now: Timestamp) -> Resul
 /// The probability of each band.
 pub(super) fn distribution(explained: &Explanation) -> String {
     let Outcome::Rated(score) = explained.score.outcome else { return String::new() };
-    let shares: Vec<credence_charts::Share<'_>> = crate::dashboard::shown::bands()
+    let shares: Vec<credence_charts::Share<'_>> = crate::drawn::bands()
         .into_iter()
         .zip(Tier::ALL)
         .map(|(band, tier)| credence_charts::Share { band, share: score.tier_distribution.of_tier(tier) })

@@ -27,9 +27,9 @@ use serde_json::Value;
 
 use super::{
     Frame, Viewer, html,
-    shown::{When, bands, encoded, one, percent},
+    shown::{When, encoded, one, percent},
 };
-use crate::{app::App, edge::Caller, problem::Problem, routes::trust_signals, tokens::Scope};
+use crate::{app::App, drawn, edge::Caller, problem::Problem, routes::trust_signals, tokens::Scope};
 use evidence::{Contributions, Credential, Probes, Receipts, Reputation, Verification};
 use why::Why;
 
@@ -201,7 +201,7 @@ fn read(app: &App, view: &dyn View, name: &str, at: &str, now: Timestamp) -> Res
         missing: certification.missing.clone(),
         distribution: if score.is_some() { evidence::distribution(&explained) } else { String::new() },
         score,
-        history: chart(&history, now),
+        history: drawn::history("Score over time", &history).inline(),
         events: history.len(),
         contributions: evidence::contributions(&explained, &app.authority.scoring().tags),
         contexts: Vec::new(),
@@ -227,22 +227,6 @@ fn read(app: &App, view: &dyn View, name: &str, at: &str, now: Timestamp) -> Res
 fn proved(view: &dyn View, agent: &EntityId, now: Timestamp) -> Result<Vec<String>, Problem> {
     let proved = domains::proved(view, agent)?.map(|(_, proved)| proved).unwrap_or_default();
     Ok(proved.into_iter().filter(|one| one.holds(now)).map(|one| one.host).collect())
-}
-
-/// Recorded scores over time, oldest first.
-fn chart(history: &[tables::ScoreRow], now: Timestamp) -> String {
-    let points: Vec<credence_charts::ScorePoint> = history
-        .iter()
-        .rev()
-        .filter(|row| row.recorded.status == "published")
-        .filter_map(|row| {
-            let (mean, stddev) = (row.recorded.mean?, row.recorded.stddev?);
-            let when = When::new(row.recorded_at, now);
-            let label = format!("{}: {} ± {}, entry {}", when.date, one(mean), one(stddev), row.seq);
-            Some(credence_charts::ScorePoint { at: row.recorded_at.micros(), mean, stddev, label })
-        })
-        .collect();
-    credence_charts::history("Score over time", &points, &bands()).inline()
 }
 
 /// What stands in a signed answer.
