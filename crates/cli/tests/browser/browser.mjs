@@ -28,7 +28,7 @@ export function launch() {
 
 // A page of its own context. `trouble` fills with what a reader's console would show, and with what must never happen.
 export async function watched(browser, base, options = {}) {
-  const context = await browser.newContext({ viewport: WIDE, baseURL: base, colorScheme: 'light', ...options });
+  const context = await browser.newContext({ viewport: WIDE, baseURL: base, colorScheme: 'light', reducedMotion: 'reduce', ...options });
   context.setDefaultTimeout(10_000);
   const origin = new URL(base).origin;
   const trouble = [];

@@ -7,6 +7,7 @@ mod description;
 mod domains;
 mod life;
 mod limits;
+mod pages;
 mod verification;
 
 use std::{
