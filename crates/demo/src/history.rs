@@ -16,7 +16,7 @@ use crate::{
 
 const DAY_SECONDS: i64 = 86_400;
 /// Tool results that the providers see of an agent on a day.
-const CALLS_A_DAY: u32 = 20;
+const CALLS_A_DAY: u32 = 16;
 /// The last days whose tool results the service judges too.
 const JUDGED_DAYS: u32 = 14;
 /// The last days on which a guard stood in front of some tools.
@@ -86,6 +86,7 @@ impl World {
             self.report(day)?;
             self.hand_in()?;
             self.talk(day)?;
+            self.publish()?;
             self.settle_outcomes(day)?;
             self.decide(day)?;
             self.authority().settle_scores()?;
@@ -166,16 +167,16 @@ impl World {
             return Ok(());
         }
         let windows: &[Window] = if day.is_last() { &Window::ALL } else { &[Window::Week] };
+        let mut reports = Vec::new();
         for provider in &self.providers {
             let there = |agent: &String| character(agent).is_some_and(|one| is_active(one.id, one.joins, day.story));
             for agent in provider.agents().into_iter().filter(there) {
                 for window in windows {
-                    if let Some(report) = provider.report(&agent, *window, day.end)? {
-                        self.publish(&report)?;
-                    }
+                    reports.extend(provider.report(&agent, *window, day.end)?);
                 }
             }
         }
+        reports.into_iter().for_each(|report| self.say(report));
         Ok(())
     }
 
@@ -189,21 +190,22 @@ impl World {
 
     /// Someone relied on an agent, and says how it went: as often well as the agent is good.
     fn settle_outcomes(&mut self, day: Day) -> Result<(), Error> {
+        let mut outcomes = Vec::new();
         for one in CAST.iter().filter(|one| is_active(one.id, one.joins, day.story)) {
             let (told, luck) = (self.rng.f64() < OUTCOMES_A_DAY, self.rng.f64());
             if !told || day.brings(one.joins) || day.number == 0 {
                 continue;
             }
-            let outcome = NewOutcome {
+            outcomes.push(NewOutcome {
                 id: Uuid::now_v7(),
                 agent: EntityId::new(one.id)?,
                 good: luck < one.goes_well(day.story),
                 relied_at: Some(day.at(0.3)),
                 reporter: EntityId::new(STOREFRONT)?,
                 response: None,
-            };
-            self.authority().record_outcome(outcome)?;
+            });
         }
+        self.authority().record_outcomes(outcomes)?;
         Ok(())
     }
 

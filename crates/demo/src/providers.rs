@@ -18,7 +18,7 @@ use crate::{
 };
 
 /// The share of results that a canary is made of: a week must have fifty of them to show anything.
-const CANARIES: f64 = 0.6;
+const CANARIES: f64 = 0.7;
 
 /// Calls of its own that a provider makes of each tool before the story begins, to know what the tool gives.
 const REFERENCE_CALLS: u32 = 150;

@@ -43,6 +43,8 @@ pub struct World {
     pub(crate) providers: Vec<Provider>,
     pub(crate) guard: Guard,
     pub(crate) claims: Claims,
+    /// Said, and not published yet.
+    said: Vec<Statement>,
     /// When each source looks at each agent next.
     pub(crate) looks: BTreeMap<(&'static str, &'static str), f64>,
     /// How far chance has carried each measurement of each agent.
@@ -84,8 +86,8 @@ impl World {
         let providers = vec![provider(CAREFUL, true, 1)?, provider(LENIENT, false, 2)?];
         let guard = Guard::new(&folder.join("guard"), EntityId::new(CAREFUL)?, &keys[CAREFUL], clock.clock())?;
         let rng = Rng::with_seed(seed);
-        let (claims, looks, wander) = (Claims::default(), BTreeMap::new(), BTreeMap::new());
-        Ok(Self { app, clock, office, namespace, rng, keys, providers, guard, claims, looks, wander })
+        let (claims, said, looks, wander) = (Claims::default(), Vec::new(), BTreeMap::new(), BTreeMap::new());
+        Ok(Self { app, clock, office, namespace, rng, keys, providers, guard, claims, said, looks, wander })
     }
 
     pub(crate) fn authority(&self) -> &Authority {
@@ -167,11 +169,20 @@ impl World {
         Ok(Statement::sign(EntityId::new(author)?, kind, StrictValue(record), key)?)
     }
 
-    /// Publishes a statement.
-    pub(crate) fn publish(&self, statement: &Statement) -> Result<(), Error> {
-        let published = self.authority().publish(statement.canonical().as_bytes())?;
-        let what = || format!("a statement ({})", statement.kind().key());
-        published.map(drop).map_err(|rejection| Error::Refused { what: what(), why: rejection.to_string() })
+    /// Has a statement published, with the others of the day.
+    pub(crate) fn say(&mut self, statement: Statement) {
+        self.said.push(statement);
+    }
+
+    /// Publishes what was said, in that order.
+    pub(crate) fn publish(&mut self) -> Result<(), Error> {
+        let said = std::mem::take(&mut self.said);
+        let bytes: Vec<&[u8]> = said.iter().map(|statement| statement.canonical().as_bytes()).collect();
+        for (statement, published) in said.iter().zip(self.authority().publish_all(&bytes)?) {
+            let what = || format!("a statement ({})", statement.kind().key());
+            published.map_err(|rejection| Error::Refused { what: what(), why: rejection.to_string() })?;
+        }
+        Ok(())
     }
 
     /// What `one` does next with one of its tools.

@@ -57,33 +57,36 @@ pub struct NewOutcome {
 impl Authority {
     /// Records an outcome. The same again is the same entry.
     pub fn record_outcome(&self, new: NewOutcome) -> Result<Admitted> {
-        write(self.ledger(), move |tx| {
-            let NewOutcome { id, agent, good, relied_at: given, reporter, response } = new;
-            let relied_at = given.map_or_else(|| tx.stamp(), Ok)?;
-            let record = OutcomeRecord { id, agent, good, relied_at, reporter, response };
-            if let Some(seq) = tables::get::<u64>(tx, tables::OUTCOME_IDS, &record.id.to_string())? {
-                let bytes = tx.entry(seq)?.unwrap_or_default();
-                let known: OutcomeRecord = Entry::parse(seq, &bytes)?.record(seq)?;
-                // A time that was not given is not what makes another outcome of it.
-                let relied_at = given.unwrap_or(known.relied_at);
-                let same = known == OutcomeRecord { relied_at, ..record.clone() };
-                return if same {
-                    Ok(Admitted { seq, known: true })
-                } else {
-                    Err(Error::OutcomeExists { id: record.id, seq })
-                };
-            }
-            if tables::get::<AgentRow>(tx, tables::AGENTS, record.agent.as_str())?.is_none() {
-                return Err(Error::UnknownAgent(record.agent.to_string()));
-            }
-            if let Some(why) = wrong_with(tx, &record, tx.stamp()?)? {
-                return Err(Error::Outcome(why));
-            }
-            let agent = record.agent.clone();
-            let seq = append(tx, Kind::Outcome, &agent, Record::Outcome(record))?;
-            Ok(Admitted { seq, known: false })
-        })
+        write(self.ledger(), move |tx| record(tx, new))
     }
+
+    /// Records outcomes that are all at hand, in order: all of them, or none.
+    pub fn record_outcomes(&self, all: Vec<NewOutcome>) -> Result<Vec<Admitted>> {
+        write(self.ledger(), move |tx| all.into_iter().map(|new| record(tx, new)).collect())
+    }
+}
+
+fn record(tx: &mut dyn Transaction, new: NewOutcome) -> Result<Admitted> {
+    let NewOutcome { id, agent, good, relied_at: given, reporter, response } = new;
+    let relied_at = given.map_or_else(|| tx.stamp(), Ok)?;
+    let record = OutcomeRecord { id, agent, good, relied_at, reporter, response };
+    if let Some(seq) = tables::get::<u64>(tx, tables::OUTCOME_IDS, &record.id.to_string())? {
+        let bytes = tx.entry(seq)?.unwrap_or_default();
+        let known: OutcomeRecord = Entry::parse(seq, &bytes)?.record(seq)?;
+        // A time that was not given is not what makes another outcome of it.
+        let relied_at = given.unwrap_or(known.relied_at);
+        let same = known == OutcomeRecord { relied_at, ..record.clone() };
+        return if same { Ok(Admitted { seq, known: true }) } else { Err(Error::OutcomeExists { id: record.id, seq }) };
+    }
+    if tables::get::<AgentRow>(tx, tables::AGENTS, record.agent.as_str())?.is_none() {
+        return Err(Error::UnknownAgent(record.agent.to_string()));
+    }
+    if let Some(why) = wrong_with(tx, &record, tx.stamp()?)? {
+        return Err(Error::Outcome(why));
+    }
+    let agent = record.agent.clone();
+    let seq = append(tx, Kind::Outcome, &agent, Record::Outcome(record))?;
+    Ok(Admitted { seq, known: false })
 }
 
 /// At the door and in audits: what cannot be.

@@ -1,11 +1,17 @@
 //! `credence serve --demo`: a temporary authority with simulated agents, on loopback.
 
-use std::{io, net::IpAddr, process::ExitCode, time::Instant};
+use std::{
+    io,
+    net::IpAddr,
+    process::ExitCode,
+    time::{Duration, Instant},
+};
 
 use anyhow::{Context, bail, ensure};
 use credence_demo::{Plan, Stage, live};
 use credence_engine::universal::DEFAULT_COVERAGE_FLOOR;
 use credence_server::{BLOCKING_THREADS, settings::Settings, telemetry};
+use indicatif::ProgressBar;
 use serde_json::json;
 use tokio::{
     net::TcpListener,
@@ -17,6 +23,9 @@ use crate::{
     home::{Config, Home},
     output::Output,
 };
+
+/// What takes no longer needs no progress bar.
+const SILENT: Duration = Duration::from_millis(500);
 
 /// What was asked for.
 pub struct Asked {
@@ -36,19 +45,21 @@ pub fn run(home: &Home, out: &Output, asked: Asked) -> Done {
     let listener = listen(&settings.listen, asked.listen.is_some())?;
     let local_url = format!("http://{}", listener.local_addr()?);
     let telemetry = telemetry::start(&settings).map_err(anyhow::Error::msg)?;
-    let folder = tempfile::Builder::new()
-        .prefix("credence-demo-")
-        .tempdir()
-        .context("there is no place for a temporary folder")?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .max_blocking_threads(BLOCKING_THREADS)
         .build()
         .context("the service could not start")?;
+    // From here on an interruption ends in order, and the folder goes with it.
+    let (mut terminate, mut interrupt) = {
+        let _within = runtime.enter();
+        (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?)
+    };
+    let folder = tempfile::Builder::new()
+        .prefix("credence-demo-")
+        .tempdir()
+        .context("there is no place for a temporary folder")?;
     let done = runtime.block_on(async {
-        // From here on an interruption ends in order, and the folder goes with it.
-        let mut terminate = signal(SignalKind::terminate())?;
-        let mut interrupt = signal(SignalKind::interrupt())?;
         let stop = async move {
             tokio::select! {
                 _ = terminate.recv() => {}
@@ -57,16 +68,23 @@ pub fn run(home: &Home, out: &Output, asked: Asked) -> Done {
         };
         tokio::pin!(stop);
         let plan = Plan { seed: asked.seed, ..Plan::default() };
-        let bar = out.progress(Some(plan.days.into()), "living through sixty days");
-        let (place, url, shown) = (folder.path().to_owned(), local_url.clone(), bar.clone());
+        let (place, url, out_there) = (folder.path().to_owned(), local_url.clone(), Output { json: out.json });
         let building = tokio::task::spawn_blocking(move || {
-            Stage::build(&place, plan, settings, &url, &mut |day| shown.set_position(day.into()))
+            let mut bar = None;
+            let mut lived = |day: u32| {
+                if begun.elapsed() > SILENT {
+                    let of = || out_there.progress(Some(plan.days.into()), "living through sixty days");
+                    bar.get_or_insert_with(of).set_position(day.into());
+                }
+            };
+            let built = Stage::build(&place, plan, settings, &url, &mut lived);
+            bar.inspect(ProgressBar::finish_and_clear);
+            built
         });
         let stage = tokio::select! {
             built = building => built.context("the history came to an end too soon")??,
             () = &mut stop => return Ok(()),
         };
-        bar.finish_and_clear();
         let here = Home::at(folder.path().to_owned());
         let config = Config {
             log_key: stage.log_key.clone(),
@@ -90,7 +108,7 @@ pub fn run(home: &Home, out: &Output, asked: Asked) -> Done {
         let _ = traffic.await;
         ended.map_err(anyhow::Error::msg)
     });
-    runtime.shutdown_timeout(std::time::Duration::from_secs(5));
+    runtime.shutdown_timeout(Duration::from_secs(5));
     telemetry.stop();
     // Said where it fails: left to itself the folder would go, or stay, in silence.
     let path = folder.path().to_owned();
@@ -132,13 +150,15 @@ fn listen(address: &str, asked: bool) -> anyhow::Result<std::net::TcpListener> {
 }
 
 fn welcome(url: &str, key: &str, agents: usize, days: u32, entries: u64, folder: &std::path::Path) -> String {
+    // As it was called here: it need not be on the path.
+    let credence = std::env::args().next().unwrap_or_else(|| "credence".to_owned());
     let answer = "v1/entities/atlas-travel/trust-signals?url=https://atlas-travel.example/book&context=purchase";
     format!(
         "Credence demo: {agents} simulated agents, {days} days of history in {entries} entries, and live traffic.\n\
          Nothing here is real, and it is gone when you stop it (Ctrl-C).\n  \
          open   {url}/\n  \
-         try    curl -s '{url}/{answer}' | credence check - --key {key}\n         \
-         credence --data {} audit\n         \
+         try    curl -s '{url}/{answer}' | {credence} check - --key {key}\n         \
+         {credence} --data {} audit\n         \
          claude mcp add --transport http credence-demo {url}/mcp\n",
         folder.display()
     )

@@ -18,6 +18,7 @@ use credence_protocol::{
     },
 };
 use data_encoding::HEXLOWER;
+use rayon::prelude::*;
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 
@@ -172,6 +173,9 @@ pub struct Published {
     pub remark: Option<String>,
 }
 
+/// What became of a statement.
+pub type Outcome = std::result::Result<Published, Rejection>;
+
 impl Authority {
     /// Admits a statement; returns when it is durable.
     pub fn publish(&self, bytes: &[u8]) -> Result<std::result::Result<Published, Rejection>> {
@@ -181,6 +185,23 @@ impl Authority {
             Err(rejection) => return Ok(Err(rejection)),
         };
         let published = write(self.ledger(), move |tx| settle(tx, stated))?;
+        self.wake_scorer();
+        Ok(published)
+    }
+
+    /// Admits statements that are all at hand, in order and in one transaction: each has its own outcome, and each sees those before
+    /// it. Returns when they are durable.
+    pub fn publish_all(&self, statements: &[impl AsRef<[u8]> + Sync]) -> Result<Vec<Outcome>> {
+        let now = self.now();
+        let examine = |bytes| self.examine_statement(AsRef::as_ref(bytes), now);
+        let examined: Vec<_> = statements.par_iter().map(examine).collect::<Result<_>>()?;
+        let published = write(self.ledger(), move |tx| {
+            let settled = examined.into_iter().map(|stated| match stated {
+                Ok(stated) => settle(tx, stated),
+                Err(rejection) => Ok(Err(rejection)),
+            });
+            settled.collect::<Result<Vec<_>>>()
+        })?;
         self.wake_scorer();
         Ok(published)
     }
