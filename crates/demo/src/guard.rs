@@ -7,7 +7,7 @@ use std::path::Path;
 
 use credence_engine::hcs25::output_verification::Stake;
 use credence_ledger::{
-    Checkpoint, Entry, Hash, Kind, Ledger, LogKey, NewEntry, OutsideCheckpoint, SqliteLedger, View, proof,
+    Checkpoint, Entry, Hash, Kind, Ledger, LogKey, NewEntry, OutsideCheckpoint, SqliteLedger, proof,
     sqlite::{Clock, Options, Sealing},
     write,
 };

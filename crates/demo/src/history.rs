@@ -163,7 +163,7 @@ impl World {
 
     /// Providers report, every other day and at the end on all windows.
     fn report(&mut self, day: Day) -> Result<(), Error> {
-        if day.story < REPORTS_FROM || !(day.number % REPORT_EVERY == 0 || day.is_last()) {
+        if day.story < REPORTS_FROM || !(day.number.is_multiple_of(REPORT_EVERY) || day.is_last()) {
             return Ok(());
         }
         let windows: &[Window] = if day.is_last() { &Window::ALL } else { &[Window::Week] };

@@ -5,7 +5,7 @@
 //! rolled up into summaries by [`providers`], statements are published, and scores follow in a real ledger that `credence audit`
 //! and `credence replay` accept. Only time is arranged ([`clock`]): sixty days pass while the demo starts.
 //!
-//! - [`Stage`]: the authority and its service, with the [history](mod@history) lived through;
+//! - [`Stage`]: the authority and its service, with its history lived through;
 //! - [`live`]: traffic from then on, as an HTTP client like any other.
 //!
 //! Chance comes from one seed: two runs tell the same story, with other keys and ids.
