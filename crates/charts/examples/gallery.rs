@@ -69,8 +69,15 @@ fn charts() -> Vec<(&'static str, Chart)> {
         (0..36).map(|n| 1_240.0 + wave(f64::from(n)) * 21.0 + if n == 23 { 420.0 } else { 0.0 }).collect();
     let marks =
         [Mark { index: 23, text: "above +3σ".into() }, Mark { index: 30, text: "two of three beyond 2σ".into() }];
-    let latency =
-        Series { name: "Response time", unit: "ms", points: &latencies, mean: 1_240.0, stddev: 92.0, marks: &marks };
+    let latency = Series {
+        name: "Response time",
+        unit: "ms",
+        points: &latencies,
+        mean: 1_240.0,
+        stddev: 92.0,
+        least: None,
+        marks: &marks,
+    };
     let tiny: Vec<f64> = (0..400).map(|n| 0.00012 + wave(f64::from(n)) * 0.000004).collect();
     let rates = Series {
         name: "Error rate",
@@ -78,6 +85,7 @@ fn charts() -> Vec<(&'static str, Chart)> {
         points: &tiny,
         mean: 0.00012,
         stddev: 0.000014,
+        least: None,
         marks: &[],
     };
     let bent =

@@ -40,6 +40,8 @@ pub struct Series<'a> {
     pub mean: f64,
     /// The distance of the limits.
     pub stddev: f64,
+    /// Below this nothing can be, where there is such a bound: limits below it are not drawn.
+    pub least: Option<f64>,
     /// Observations drawn as marked.
     pub marks: &'a [Mark],
 }
@@ -79,7 +81,8 @@ fn limits(series: &Series<'_>) -> Vec<(f64, f64)> {
     let has_spread = series.stddev.is_finite() && series.stddev > 0.0;
     let all = LIMITS.into_iter().filter(|sigmas| *sigmas == 0.0 || has_spread);
     let placed = all.map(|s| (s, if s == 0.0 { series.mean } else { series.mean + s * series.stddev }));
-    placed.filter(|(_, at)| at.is_finite()).collect()
+    let least = series.least.unwrap_or(f64::NEG_INFINITY);
+    placed.filter(|(_, at)| at.is_finite() && *at >= least).collect()
 }
 
 fn draw_label(svg: &mut Svg, plot: &Plot, series: &Series<'_>, marked: usize) {
@@ -97,7 +100,8 @@ fn draw_label(svg: &mut Svg, plot: &Plot, series: &Series<'_>, marked: usize) {
 fn draw_limits(svg: &mut Svg, plot: &Plot, y: &Linear, limits: &[(f64, f64)]) {
     for sigmas in [3.0, 2.0, 1.0] {
         let place = |sign: f64| limits.iter().find(|(s, _)| *s == sign * sigmas).map(|(_, at)| y.at(*at));
-        if let (Some(upper), Some(lower)) = (place(1.0), place(-1.0)) {
+        if let Some(upper) = place(1.0) {
+            let lower = place(-1.0).unwrap_or(plot.bottom);
             svg.rect("c-zone", (plot.left, upper), (plot.width(), lower - upper)).done();
         }
     }
@@ -195,7 +199,7 @@ mod tests {
     use super::*;
 
     fn series<'a>(points: &'a [f64], marks: &'a [Mark]) -> Series<'a> {
-        Series { name: "latency", unit: "ms", points, mean: 1_200.0, stddev: 100.0, marks }
+        Series { name: "latency", unit: "ms", points, mean: 1_200.0, stddev: 100.0, least: None, marks }
     }
 
     #[test]
@@ -251,5 +255,22 @@ mod tests {
     fn the_largest_numbers_do_not_break_the_scale() {
         let svg = control("T", &Series { mean: 0.0, stddev: f64::MAX, ..series(&[f64::MAX, f64::MIN], &[]) }).inline();
         assert!(!svg.contains("NaN") && !svg.contains("inf"));
+    }
+
+    #[test]
+    fn what_cannot_be_negative_has_no_limit_there() {
+        let points = [10.0, 12.0, 300.0, 11.0];
+        let series = Series {
+            name: "latency",
+            unit: "ms",
+            points: &points,
+            mean: 83.0,
+            stddev: 140.0,
+            least: Some(0.0),
+            marks: &[],
+        };
+        let drawn = control("t", &series).inline();
+        assert!(drawn.contains("+3σ") && !drawn.contains("−1σ"), "{drawn}");
+        assert!(control("t", &Series { least: None, ..series }).inline().contains("−1σ"));
     }
 }

@@ -47,7 +47,7 @@ fn all(name: &str, values: &[f64]) -> Vec<Chart> {
     let shares: Vec<Share<'_>> =
         bands.iter().enumerate().map(|(index, band)| Share { band: *band, share: at(index) }).collect();
     let marks = [0, 1, usize::MAX].map(|index| Mark { index, text: name.into() });
-    let series = Series { name, unit: name, points: values, mean: at(2), stddev: at(3), marks: &marks };
+    let series = Series { name, unit: name, points: values, mean: at(2), stddev: at(3), least: None, marks: &marks };
     let rates: Vec<(f64, f64)> = values.iter().enumerate().map(|(index, value)| (*value, at(index + 1))).collect();
     let curves = [Curve { name, points: &rates, area: at(1) }, Curve { name, points: &[], area: at(0) }];
     let bin = |(index, value): (usize, &f64)| Bin {

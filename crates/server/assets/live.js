@@ -20,15 +20,26 @@
   // What somebody opened, or is in, stays as it is.
   const isUsed = (part) => part.contains(document.activeElement) && document.activeElement !== part;
 
+  // What was opened and how far it was scrolled, by name where it has one: a list that grew moves the others.
+  const keep = (part, each) => {
+    part.querySelectorAll("details, .scroll, pre").forEach((element, n) => each(element.dataset.key || `${element.localName} ${n}`, element));
+  };
+
   const replace = (text) => {
     const fresh = new DOMParser().parseFromString(text, "text/html");
     for (const part of document.querySelectorAll("[data-live]")) {
       const newer = fresh.querySelector(`[data-live="${CSS.escape(part.dataset.live)}"]`);
       if (!newer || isUsed(part) || newer.innerHTML === part.innerHTML) continue;
-      const open = [...part.querySelectorAll("details")].map((details) => details.open);
+      const kept = new Map();
+      keep(part, (key, element) => kept.set(key, [element.open, element.scrollLeft, element.scrollTop]));
       part.replaceChildren(...[...newer.childNodes].map((node) => document.importNode(node, true)));
-      const now = part.querySelectorAll("details");
-      if (now.length === open.length) now.forEach((details, n) => { details.open = open[n]; });
+      keep(part, (key, element) => {
+        if (!kept.has(key)) return;
+        const [open, left, top] = kept.get(key);
+        if (element.localName === "details") element.open = open;
+        element.scrollLeft = left;
+        element.scrollTop = top;
+      });
     }
   };
 
@@ -55,12 +66,14 @@
   const listen = () => {
     if (!("EventSource" in window)) return poll();
     events = new EventSource("/live");
-    events.onopen = () => {
-      say("live", false);
-      if (polling !== null) { clearInterval(polling); polling = null; }
-    };
+    events.onopen = () => say("live", false);
     events.onerror = () => { say("waiting", true); poll(); };
-    for (const name of ["score", "standing", "verdict", "lagged"]) events.addEventListener(name, soon);
+    // A stream that ends as soon as it begins has not replaced the polling: one that tells something has.
+    const heard = () => {
+      if (polling !== null) { clearInterval(polling); polling = null; }
+      soon();
+    };
+    for (const name of ["score", "standing", "verdict", "lagged"]) events.addEventListener(name, heard);
   };
 
   // Connections are few: a tab that nobody sees holds none.

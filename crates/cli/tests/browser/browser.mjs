@@ -13,7 +13,7 @@ export const PHONE = { width: 360, height: 740 };
 
 export function launch() {
   return chromium.launch({
-    executablePath: process.env.CREDENCE_CHROMIUM || '/usr/bin/chromium',
+    executablePath: process.env.CHROMIUM || '/usr/bin/chromium',
     args: [
       '--no-sandbox',
       '--disable-gpu',
@@ -67,8 +67,4 @@ export async function watched(browser, base, options = {}) {
   });
   const page = await context.newPage();
   return { context, page, trouble, urls, taken: () => trouble.splice(0), close: () => context.close() };
-}
-
-export function text(page, selector) {
-  return page.locator(selector).first().innerText();
 }

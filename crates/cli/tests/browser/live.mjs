@@ -30,7 +30,7 @@ export async function live(browser, report, demo) {
     report.none(`${path} is quiet while it is live`, taken());
     await close();
   });
-  await Promise.all([...following, scrolled(browser, report, demo), unfolded(browser, report, demo)]);
+  await Promise.all([...following, scrolled(browser, report, demo), unfolded(browser, report, demo), cut(browser, report, demo)]);
 }
 
 // What somebody looks at does not run away when the page is refreshed.
@@ -61,6 +61,17 @@ async function unfolded(browser, report, demo) {
     same(await open(), [before], 'unfolded');
   }, WAIT + 10_000);
   await wide.close();
+}
+
+// Some proxies end every stream at once.
+async function cut(browser, report, demo) {
+  const { context, page, close } = await watched(browser, demo.url);
+  await report.check('a page whose stream always ends at once asks by itself', async () => {
+    await context.route('**/live', route => route.fulfill({ contentType: 'text/event-stream', body: ': nothing\n\n' }));
+    await page.goto('/');
+    await page.waitForRequest(request => new URL(request.url()).pathname === '/' && request.resourceType() === 'fetch', { timeout: 25_000 });
+  });
+  await close();
 }
 
 // Without events the page works, and says that it waits.

@@ -53,6 +53,24 @@ export function sticksOut(page) {
   });
 }
 
+// Cells that are so narrow that their words stand letter under letter.
+export function squeezed(page) {
+  return page.evaluate(() => {
+    const found = [];
+    for (const cell of document.querySelectorAll('main th, main td')) {
+      const words = cell.innerText.split(/\s+/).filter(Boolean);
+      const style = getComputedStyle(cell);
+      const height = cell.clientHeight - Number.parseFloat(style.paddingTop) - Number.parseFloat(style.paddingBottom);
+      const range = document.createRange();
+      range.selectNodeContents(cell);
+      const lines = Math.round(Math.min(height, range.getBoundingClientRect().height) / Number.parseFloat(style.lineHeight));
+      if (lines > 3 && lines > words.length + 1 && cell.clientWidth < 110)
+        found.push(`"${words.join(' ').slice(0, 40)}" takes ${lines} lines of ${cell.clientWidth} px`);
+    }
+    return found;
+  });
+}
+
 // Writing in a chart that its frame cuts off, or that stands on other writing.
 export function charts(page) {
   return page.evaluate(() => {
@@ -78,17 +96,22 @@ export function charts(page) {
   });
 }
 
-// Serious and critical violations of the rules of axe. By evaluation, which the page's policy does not govern.
-export async function violations(page, rules) {
-  if (!(await page.evaluate(() => 'axe' in window))) await page.evaluate(axe);
+// Brings the rules of axe along to every page of a context; the page's policy does not govern what the browser itself runs.
+export function bringRules(context) {
+  return context.addInitScript({ content: axe });
+}
+
+// Serious and critical violations of the rules of axe.
+export function violations(page, rules = {}) {
   return page.evaluate(async rules => {
-    const options = { resultTypes: ['violations'], iframes: false, ...rules };
+    const options = { resultTypes: ['violations'], iframes: false, preload: false, ...rules };
     const { violations } = await window.axe.run(document, options);
     return violations
       .filter(one => ['serious', 'critical'].includes(one.impact))
       .map(one => {
-        const shown = one.nodes.slice(0, 3).map(node => `${node.target.join(' ')} (${node.any[0]?.message ?? node.all[0]?.message ?? node.none[0]?.message ?? ''})`);
+        const why = node => [...node.any, ...node.all, ...node.none][0]?.message ?? '';
+        const shown = one.nodes.slice(0, 3).map(node => `${node.target.join(' ')} (${why(node)})`);
         return `${one.id} [${one.impact}] ×${one.nodes.length}: ${shown.join(', ')}`;
       });
-  }, rules ?? {});
+  }, rules);
 }

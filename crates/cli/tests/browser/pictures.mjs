@@ -33,6 +33,8 @@ export async function pictures(browser, report, demo, folder, { agents, tools, s
       await page.setViewportSize(viewport);
       await page.emulateMedia({ colorScheme });
       await page.goto(path);
+      // As it looks to whoever stays a moment.
+      if (await page.locator('main [data-live]').count()) await page.locator('#pulse').waitFor();
       const picture = await page.screenshot({ path: join(folder, `${name}.png`) });
       if (picture.length > MOST) throw new Error(`${picture.length} bytes`);
     });

@@ -34,13 +34,14 @@ const { demo, authority, stop } = binary
 let browser;
 try {
   browser = await launch();
+  // Before anything odd is brought in.
+  await part('pictures', async () => pictures(browser, report, demo, out, await addresses(browser, demo)));
   await prepare(demo, authority);
   const known = await addresses(browser, demo);
   const paths = list(known);
   // Most of this is waiting; nothing else that is measured in time runs beside it.
   const following = part('live', () => live(browser, report, demo));
   await part('flows', async () => {
-    await pictures(browser, report, demo, out, known);
     await Promise.all([
       (async () => {
         await ranking(browser, report, demo);

@@ -323,8 +323,11 @@ impl Order {
         match self {
             Order::Score if own => owned(|own| own.mean),
             Order::Spread if own => owned(|own| -own.stddev),
-            // Whoever was revoked does not lead a ranking, whatever the number says.
-            Order::Score => a.0.revoked.cmp(&b.0.revoked).then(number(|score| score.mean)),
+            // Whoever was revoked does not lead a ranking, whatever the number says; those without a score come last.
+            Order::Score => {
+                let place = |row: &Row| if row.published().is_none() { 2 } else { u8::from(row.revoked) };
+                place(a.0).cmp(&place(b.0)).then(number(|score| score.mean))
+            }
             Order::Spread => number(|score| -score.stddev),
             Order::Coverage => number(|score| score.coverage),
             Order::Changed => number(|score| score.recorded_at.micros() as f64),

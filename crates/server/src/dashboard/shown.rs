@@ -81,10 +81,15 @@ pub(super) fn short(number: f64) -> String {
         s if s >= 1e6 => format!("{:.2} M", number / 1e6),
         s if s >= 1e4 => format!("{:.1} k", number / 1e3),
         s if s >= 100.0 || number.fract() == 0.0 => format!("{number:.0}"),
-        s if s >= 1.0 => format!("{number:.2}"),
-        s if s >= 1e-3 => format!("{number:.4}"),
+        s if s >= 1.0 => trimmed(format!("{number:.2}")),
+        s if s >= 1e-3 => trimmed(format!("{number:.4}")),
         _ => format!("{number:.1e}"),
     }
+}
+
+/// Without the zeros at the end of a fraction.
+fn trimmed(text: String) -> String {
+    text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
 /// As a part of a path.
@@ -107,6 +112,7 @@ mod tests {
         assert_eq!([signed(-1.25), signed(0.04), signed(3.0)], ["−1.2", "0.0", "+3.0"]);
         assert_eq!([percent(0.0), percent(0.004), percent(0.5)], ["0 %", "0.4 %", "50 %"]);
         assert_eq!([short(0.0), short(12.345), short(1.2e7), short(0.00012)], ["0", "12.35", "12.00 M", "1.2e-4"]);
+        assert_eq!([short(0.7), short(1.5), short(100.0)], ["0.7", "1.5", "100"]);
         assert_eq!([ago(0), ago(61), ago(7200), ago(200_000)], ["now", "1 min ago", "2 h ago", "2 d ago"]);
     }
 }

@@ -219,10 +219,12 @@ fn one(namespace: &Namespace, tool: String, asked: &Asked, now: Timestamp) -> Re
 }
 
 fn known(inspection: &Inspection, profile: bool) -> Known {
-    let mut charts =
-        vec![chart("Latency", "ms", &inspection.latency), chart("Size of the result", "characters", &inspection.size)];
+    let mut charts = vec![
+        chart("Latency", "ms", Some(0.0), &inspection.latency),
+        chart("Size of the result", "characters", Some(0.0), &inspection.size),
+    ];
     let fields = inspection.fields.iter().take(FIELDS);
-    charts.extend(fields.map(|(name, series)| chart(&format!("Field {name}"), "", series)));
+    charts.extend(fields.map(|(name, series)| chart(&format!("Field {name}"), "", None, series)));
     let rates = inspection.signals.iter().map(|rate| (rate.signal.name(), short(rate.evaluated), percent(rate.rate)));
     Known {
         results: count(inspection.results),
@@ -240,7 +242,7 @@ fn known(inspection: &Inspection, profile: bool) -> Known {
 }
 
 /// A control chart, once there is something to draw.
-fn chart(title: &str, unit: &str, series: &ControlSeries) -> Option<Chart> {
+fn chart(title: &str, unit: &str, least: Option<f64>, series: &ControlSeries) -> Option<Chart> {
     let marks: Vec<credence_charts::Mark> = series
         .points
         .iter()
@@ -255,6 +257,7 @@ fn chart(title: &str, unit: &str, series: &ControlSeries) -> Option<Chart> {
         points: &points,
         mean: series.mean,
         stddev: series.stddev,
+        least,
         marks: &marks,
     };
     (points.len() > 1).then(|| Chart { svg: credence_charts::control(title, &drawn).inline(), broken: marks.len() })

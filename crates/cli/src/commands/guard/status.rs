@@ -115,6 +115,7 @@ impl Chart {
             points: &self.recent,
             mean: self.mean,
             stddev: (self.upper - self.mean) / LIMIT_SIGMAS,
+            least: Some(0.0),
             marks: &marks,
         };
         credence_charts::control(&format!("{} {}: latency", tool.server, tool.tool), &series).file()

@@ -77,7 +77,16 @@ fn what_agents_call_themselves_is_text() {
     }
     let bearer = format!("Bearer {token}");
     let tool = "/tools/%3C%2Fcode%3E%3Cscript%3Ealert(3)%3C%2Fscript%3E";
-    for path in ["/", "/agents/evil", "/?q=%3Cscript%3E", "/agents/%3Cscript%3E", "/log?entry=%3Csvg%3E", "/sources", "/tools", tool] {
+    for path in [
+        "/",
+        "/agents/evil",
+        "/?q=%3Cscript%3E",
+        "/agents/%3Cscript%3E",
+        "/log?entry=%3Csvg%3E",
+        "/sources",
+        "/tools",
+        tool,
+    ] {
         let page = service.get_with(path, &[HTML[0], ("authorization", &bearer)]);
         let text = page.text();
         assert!(text.contains("<main"), "{path}: {text}");
@@ -102,9 +111,13 @@ fn lists_are_ranked_searched_and_weighed_anew() {
         service.submit(agent, "b", "identity_domain", b);
     }
     until("all are scored", || {
-        ["ant", "bee", "cat"].iter().all(|agent| service.get(&format!("/v1/agents/{agent}")).ok()["score"]["sources"] == 2)
+        ["ant", "bee", "cat"]
+            .iter()
+            .all(|agent| service.get(&format!("/v1/agents/{agent}")).ok()["score"]["sources"] == 2)
     });
-    until("the list has caught up", || service.ranked("") == ["cat", "bee", "ant"] || service.ranked("") == ["cat", "ant", "bee"]);
+    until("the list has caught up", || {
+        service.ranked("") == ["cat", "bee", "ant"] || service.ranked("") == ["cat", "ant", "bee"]
+    });
     assert_eq!(service.ranked("?sort=name"), ["ant", "bee", "cat"]);
     assert_eq!(service.ranked("?sort=name&reverse=1"), ["cat", "bee", "ant"]);
     assert_eq!(service.ranked("?q=BE"), ["bee"]);
@@ -173,7 +186,8 @@ fn tokens_open_pages_through_a_session_and_stay_out_of_addresses() {
     assert_eq!(service.form("/feedback", "", &origin, said).status, 401);
     let thanks = service.form("/feedback", &cookie, &origin, said);
     assert_eq!((thanks.status, thanks.header("location")), (303, "/tools/clock?thanks=1"));
-    let feedback = service.post_as(&token, "/v1/feedback", &json!({ "tool": "clock", "posterior": 0.1, "fabricated": false }));
+    let feedback =
+        service.post_as(&token, "/v1/feedback", &json!({ "tool": "clock", "posterior": 0.1, "fabricated": false }));
     assert_eq!(feedback.ok()["count"], 2, "the form went where the API goes");
     // Another token's tools are not to be seen.
     let other = service.token("verify");
@@ -215,6 +229,9 @@ fn drawings_go_into_files() {
     }
     for (file, title) in [("history.svg", "Score of shop"), ("curve.svg", "Reliability of the scores")] {
         let svg = std::fs::read_to_string(shell.path(file)).unwrap();
-        assert!(svg.contains("xmlns=\"http://www.w3.org/2000/svg\"") && svg.contains("<style>") && svg.contains(title), "{svg}");
+        assert!(
+            svg.contains("xmlns=\"http://www.w3.org/2000/svg\"") && svg.contains("<style>") && svg.contains(title),
+            "{svg}"
+        );
     }
 }

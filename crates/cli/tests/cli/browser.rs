@@ -1,0 +1,121 @@
+//! The dashboard in a real browser: every page, at two widths, in two colours, with and without scripts, and what people do
+//! there. The program is `tests/browser/walk.mjs`; here are the services that it looks at.
+
+use std::{
+    fs::{self, File},
+    io::{BufRead, BufReader, Read},
+    path::PathBuf,
+    process::{Child, Command, Stdio},
+    time::{Duration, Instant},
+};
+
+use serde_json::Value;
+
+use crate::{
+    Shell, project_root,
+    service::{Service, signal},
+};
+
+/// How long the walk may take; it takes a minute on two cores.
+const DEADLINE: Duration = Duration::from_secs(240);
+
+/// Whether `scripts/browser` was run; if not, that is said. `scripts/test` runs it.
+fn installed() -> bool {
+    let cache = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
+    let cache = cache.or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".cache")));
+    if cache.is_some_and(|cache| cache.join("credence/browser/stamp").exists()) {
+        return true;
+    }
+    assert!(std::env::var_os("BROWSER_TESTS").is_none(), "the browser's driver is missing: run scripts/browser");
+    eprintln!("SKIPPED: the browser's driver is not installed (scripts/browser installs it)");
+    false
+}
+
+/// A demo, ended with the test.
+struct Demo {
+    child: Child,
+    said: Value,
+}
+
+impl Demo {
+    fn start(shell: &Shell) -> Self {
+        let log = File::create(shell.path("log.txt")).unwrap();
+        let mut command = shell.command(&["serve", "--demo", "--json", "--listen", "127.0.0.1:0"]);
+        let mut child = command.stdout(Stdio::piped()).stderr(log).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let said = serde_json::from_str(&line)
+            .unwrap_or_else(|_| panic!("{line}{}", fs::read_to_string(shell.path("log.txt")).unwrap()));
+        Self { child, said }
+    }
+
+    fn text(&self, name: &str) -> &str {
+        self.said[name].as_str().unwrap_or_else(|| panic!("no {name}: {}", self.said))
+    }
+}
+
+impl Drop for Demo {
+    /// In order, so that its folder goes.
+    fn drop(&mut self) {
+        if !signal("TERM", self.child.id()) {
+            let _ = self.child.kill();
+        }
+        let _ = self.child.wait();
+    }
+}
+
+/// What `command` printed, and whether it succeeded in time.
+fn within(deadline: Duration, mut command: Command) -> (String, bool) {
+    let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::inherit()).spawn().unwrap();
+    let mut output = child.stdout.take().unwrap();
+    let reader = std::thread::spawn(move || {
+        let mut bytes = Vec::new();
+        let _ = output.read_to_end(&mut bytes);
+        String::from_utf8_lossy(&bytes).into_owned()
+    });
+    let since = Instant::now();
+    let success = loop {
+        if let Some(status) = child.try_wait().unwrap() {
+            break status.success();
+        }
+        if since.elapsed() > deadline {
+            // The program closes its browser where it is told to end.
+            signal("TERM", child.id());
+            std::thread::sleep(Duration::from_secs(2));
+            let _ = child.kill();
+            let _ = child.wait();
+            break false;
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    };
+    (reader.join().unwrap(), success)
+}
+
+#[test]
+fn the_dashboard_works_in_a_browser() {
+    if !installed() {
+        return;
+    }
+    let shell = Shell::new();
+    let demo = Demo::start(&shell);
+    let authority = Service::fresh(&[]);
+    let program = fs::canonicalize(project_root().join("crates/cli/tests/browser/walk.mjs")).unwrap();
+    let mut command = Command::new("node");
+    command
+        .arg(program)
+        .arg(shell.path("pictures"))
+        .env("DEMO_URL", demo.text("url"))
+        .env("DEMO_TOKEN", demo.text("token"))
+        .env("AUTHORITY_URL", &authority.url)
+        .env("AUTHORITY_TOKEN", authority.token.trim());
+    let (said, success) = within(DEADLINE, command);
+    let wrong: Vec<&str> = said.lines().filter(|line| !line.starts_with("ok ")).collect();
+    let logs = format!("{}{}", fs::read_to_string(shell.path("log.txt")).unwrap(), authority.log());
+    let shown: Vec<&str> = logs.lines().filter(|line| line.contains(" WARN ") || line.contains(" ERROR ")).collect();
+    println!("{}", wrong.join("\n"));
+    assert!(success, "the walk failed or did not end in {DEADLINE:?}; of the services' logs:\n{}", shown.join("\n"));
+    assert!(said.lines().filter(|line| line.starts_with("ok ")).count() > 300, "too little was looked at:\n{said}");
+    for name in ["agents", "agent"] {
+        assert!(fs::metadata(shell.path("pictures").join(format!("{name}.png"))).unwrap().len() > 10_000);
+    }
+}
