@@ -33,7 +33,10 @@ pub fn sparkline(label: &str, values: &[f64]) -> Chart {
     Chart { title: label.into(), summary, class: "c-chart c-spark", width, height, body: svg.into_text() }
 }
 
-fn draw(svg: &mut Svg, values: &[f64]) {
+fn draw(svg: &mut Svg, scores: &[f64]) {
+    // What cannot be a score is drawn at the edge of the scale.
+    let values: Vec<f64> = scores.iter().map(|score| score.clamp(0.0, 100.0)).collect();
+    let values = values.as_slice();
     let x = Linear::new((0.0, values.len().saturating_sub(1).max(1) as f64), (MARGIN, WIDTH - MARGIN));
     let y = Linear::new(range(values), (HEIGHT - MARGIN, MARGIN));
     let kept = thin(values, MOST_POINTS);
@@ -44,7 +47,7 @@ fn draw(svg: &mut Svg, values: &[f64]) {
     } else {
         svg.path("c-line", &places).done();
     }
-    if let (Some(place), Some(value)) = (places.last(), values.last()) {
+    if let (Some(place), Some(value)) = (places.last(), scores.last()) {
         svg.circle("c-dot", *place, 3.0).hover(&fixed(*value, 1));
     }
 }
@@ -54,7 +57,7 @@ fn range(values: &[f64]) -> (f64, f64) {
     let lowest = values.iter().copied().fold(f64::INFINITY, f64::min);
     let highest = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
     let span = (highest - lowest).max(SPAN);
-    let from = ((lowest + highest - span) / 2.0).clamp(lowest.min(0.0), highest.max(100.0) - span);
+    let from = ((lowest + highest - span) / 2.0).clamp(0.0, 100.0 - span);
     (from, from + span)
 }
 
