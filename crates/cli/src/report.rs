@@ -72,7 +72,7 @@ fn reliability(evaluation: &Evaluation) -> Chart {
             count: (bin.weight * all).round() as u64,
         })
         .collect();
-    credence_charts::reliability("P(fabricated), as given and as it was", &bins, Some(evaluation.ece))
+    credence_charts::reliability("Reliability: P(fabricated) as given, and as it was", &bins, Some(evaluation.ece))
 }
 
 fn escape(text: &str) -> String {

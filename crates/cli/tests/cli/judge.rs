@@ -60,7 +60,7 @@ fn learned_profiles_are_read_by_verify() {
 fn an_evaluation_has_figures_and_a_page_that_needs_nothing_else() {
     let shell = Shell::new();
     write(&shell, "traces.jsonl", &traces(60, false));
-    let figures: Value = shell.json(&words("evaluate traces.jsonl --html page.html"));
+    let figures: Value = shell.json(&words("evaluate traces.jsonl --html page.html --plot roc.svg"));
     assert_eq!(figures["genuine"], 60);
     assert!(figures["auroc"].as_f64().unwrap() > 0.9, "{figures}");
     let kinds = figures["kinds"].as_object().unwrap();
@@ -73,6 +73,11 @@ fn an_evaluation_has_figures_and_a_page_that_needs_nothing_else() {
     let page = read(&shell, "page.html");
     assert!(page.matches("<svg").count() == 2 && page.contains("Reliability"), "{page}");
     assert!(!page.contains("http") && !page.contains("<script"), "it must stand alone");
+    let roc = read(&shell, "roc.svg");
+    assert!(
+        roc.contains("xmlns=") && roc.contains("True positive rate") && kinds.keys().any(|kind| roc.contains(kind)),
+        "{roc}"
+    );
     assert_eq!(figures, shell.json(&words("evaluate traces.jsonl")), "the seed decides what is made up");
 }
 

@@ -267,6 +267,10 @@ fn status_shows_tools_and_charts() {
     assert!(canaries >= 30, "{status:#}");
     let text = shell.ok(&["guard", "status", "--state", "state"]);
     assert!(text.contains("weather") && text.contains('•') && text.contains("canaries caught"), "{text}");
+    shell.fails(&["guard", "status", "--state", "state", "--tool", "error", "--plot", "none.svg"], "8 calls or more");
+    shell.ok(&["guard", "status", "--state", "state", "--tool", "weather", "--plot", "latency.svg"]);
+    let drawn = fs::read_to_string(shell.path("latency.svg")).unwrap();
+    assert!(drawn.contains("weather: latency") && drawn.contains("Latency, ms"), "{drawn}");
     let call = receipts(&shell).into_values().find(|one| one["tool"] == "error").unwrap();
     assert_eq!(call["outcome"], "protocol_error");
     let shown = shell.ok(&["receipts", "show", call["call"].as_str().unwrap(), "--state", "state"]);
