@@ -45,8 +45,9 @@ pub(crate) struct Row {
     pub revoked: bool,
     pub score: Option<Score>,
     pub certification: Tier,
-    /// What is searched, in lower case.
+    /// What is searched, in lower case, and what is ordered by.
     text: String,
+    key: String,
     parts: Box<[Part]>,
 }
 
@@ -152,6 +153,7 @@ impl Row {
         Self {
             parts: parts.collect(),
             revoked: agent.revoked.is_some(),
+            key: agent.name.as_deref().unwrap_or(id.as_str()).to_lowercase(),
             name: agent.name,
             text: text.to_lowercase(),
             score,
@@ -332,10 +334,7 @@ impl Order {
             Order::Coverage => number(|score| score.coverage),
             Order::Changed => number(|score| score.recorded_at.micros() as f64),
             Order::Certification => b.0.certification.cmp(&a.0.certification).then(number(|score| score.mean)),
-            Order::Name => {
-                let name = |row: &Row| row.name.as_deref().unwrap_or(row.id.as_str()).to_lowercase();
-                name(a.0).cmp(&name(b.0))
-            }
+            Order::Name => a.0.key.cmp(&b.0.key),
         }
     }
 }
