@@ -17,19 +17,32 @@
     pulse.classList.toggle("waiting", waits);
   };
 
-  // What somebody opened, or is in, stays as it is.
-  const isUsed = (part) => part.contains(document.activeElement) && document.activeElement !== part;
+  // Nothing moves under a hand: a part is left alone while one of its controls has the focus, or while the pointer is over a list
+  // of buttons. Focus on a table or a summary is no hindrance: it is given back.
+  const isUsed = (part) => {
+    const active = document.activeElement;
+    const holds = part.contains(active) && active.matches("input, select, textarea, button, a");
+    return holds || [...part.querySelectorAll("[data-still]")].some((list) => list.matches(":hover"));
+  };
 
   // What was opened and how far it was scrolled, by name where it has one: a list that grew moves the others.
   const keep = (part, each) => {
     part.querySelectorAll("details, .scroll, pre").forEach((element, n) => each(element.dataset.key || `${element.localName} ${n}`, element));
   };
+  const nameOf = (part, focused) => {
+    let name = null;
+    keep(part, (key, element) => { if (element === focused || element === focused.closest("details")) name = key; });
+    return name;
+  };
 
   const replace = (text) => {
+    let held = false;
     const fresh = new DOMParser().parseFromString(text, "text/html");
     for (const part of document.querySelectorAll("[data-live]")) {
       const newer = fresh.querySelector(`[data-live="${CSS.escape(part.dataset.live)}"]`);
-      if (!newer || isUsed(part) || newer.innerHTML === part.innerHTML) continue;
+      if (!newer || newer.innerHTML === part.innerHTML) continue;
+      if (isUsed(part)) { held = true; continue; }
+      const focused = part.contains(document.activeElement) ? nameOf(part, document.activeElement) : null;
       const kept = new Map();
       keep(part, (key, element) => kept.set(key, [element.open, element.scrollLeft, element.scrollTop]));
       part.replaceChildren(...[...newer.childNodes].map((node) => document.importNode(node, true)));
@@ -39,15 +52,24 @@
         if (element.localName === "details") element.open = open;
         element.scrollLeft = left;
         element.scrollTop = top;
+        if (key === focused) (element.localName === "details" ? element.querySelector("summary") : element).focus({ preventScroll: true });
       });
     }
+    if (!pulse.classList.contains("waiting")) say(held ? "paused while in use" : "live", false);
   };
 
+  // Only the newest answer counts: one that was asked for earlier may come later.
+  let asking = null;
   const refresh = async (address) => {
     last = Date.now();
+    if (asking) asking.abort();
+    asking = new AbortController();
+    const { signal } = asking;
     try {
-      const response = await fetch(address || location.href, { headers: { accept: "text/html" }, credentials: "same-origin" });
-      if (response.ok) replace(await response.text());
+      const headers = { accept: "text/html", "x-refresh": "1" };
+      const response = await fetch(address || location.href, { headers, credentials: "same-origin", signal });
+      const text = await response.text();
+      if (response.ok && !signal.aborted) replace(text);
     } catch {
       // It will be tried again with the next event.
     }

@@ -14,7 +14,9 @@ use axum::http::StatusCode;
 use credence_engine::assessment::Rules;
 use credence_ledger::{Kind, LogKey, LogVerifier, View, sqlite::Clock};
 use credence_output::did::Issuer;
-use credence_pipeline::{Authority, credentials::Office, derive, query::Reading, receipts::ReceiptStore};
+use credence_pipeline::{
+    Authority, credentials::Office, derive, outcomes::Reliability, query::Reading, receipts::ReceiptStore,
+};
 use credence_protocol::{EntityId, SecretKey, Timestamp};
 use credence_verify::Verdict;
 use tokio::sync::{Semaphore, broadcast, watch};
@@ -115,7 +117,7 @@ pub struct App {
     pub(crate) connections: AtomicUsize,
     pub(crate) connections_of: Counts,
     /// The curve of all outcomes, and when it was made.
-    pub(crate) curve: tokio::sync::Mutex<Option<(std::time::Instant, bytes::Bytes)>>,
+    pub(crate) curve: tokio::sync::Mutex<Option<(std::time::Instant, Arc<Reliability>)>>,
     /// Why the key cannot sign, if it cannot.
     unusable: ArcSwapOption<String>,
     /// The service is about to stop.
@@ -158,7 +160,7 @@ impl App {
             tokens,
             engines: Engines::new(folder.join("engines"), settings.verify_mode, settings.max_namespaces),
             receipts,
-            demo: demo.map(|name| Arc::new(Bearer::operator(name, now))),
+            demo: demo.map(|name| Arc::new(Bearer::visitor(name, now))),
             sessions: Sessions::default(),
             rankings: Rankings::default(),
             samples: Samples::default(),

@@ -59,6 +59,10 @@ const PROBES: [&str; 3] = ["/healthz", "/readyz", "/metrics"];
 /// Where bulk submissions go.
 const BULK: &str = "/v1/signals";
 
+/// On answers that are for this service's own pages.
+#[derive(Clone, Copy)]
+pub(crate) struct ForItself;
+
 /// Who asks.
 #[derive(Clone)]
 pub(crate) enum Caller {
@@ -262,11 +266,12 @@ pub(crate) async fn edge(State(app): State<Arc<App>>, request: Request, next: Ne
     let route = matched.as_ref().map_or(NO_ROUTE, MatchedPath::as_str);
     let answered = answer(&app, request, next, &id, method, route).await;
     let mut response = answered.unwrap_or_else(IntoResponse::into_response);
+    let is_page = response.extensions().get::<ForItself>().is_some();
     let headers = response.headers_mut();
     headers.insert(REQUEST_ID, id.clone());
     headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     // Pages are for whoever opens them, not for the scripts of other sites.
-    if !headers.get(header::CONTENT_TYPE).is_some_and(|kind| kind.as_bytes().starts_with(b"text/html")) {
+    if !is_page {
         headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, HeaderValue::from_static("*"));
         headers.insert(
             header::ACCESS_CONTROL_EXPOSE_HEADERS,

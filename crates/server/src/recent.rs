@@ -22,6 +22,17 @@ pub(crate) struct Said {
     pub at: Timestamp,
     pub verdict: Verdict,
     pub execution_time_ms: Option<f64>,
+    /// What somebody said of it since: that it was fabricated, or not.
+    pub answered: Option<bool>,
+}
+
+/// Why a verdict cannot be answered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Unanswerable {
+    /// It is not remembered any more.
+    Gone,
+    /// Somebody did already.
+    Answered,
 }
 
 /// How a tool's results were judged.
@@ -73,7 +84,7 @@ impl Recent {
         let number = inner.count;
         // Dropped after the lock is.
         let _oldest = if inner.verdicts.len() == MAX_VERDICTS { inner.verdicts.pop_front() } else { None };
-        inner.verdicts.push_back(Said { number, at, verdict, execution_time_ms });
+        inner.verdicts.push_back(Said { number, at, verdict, execution_time_ms, answered: None });
         drop(inner);
     }
 
@@ -84,6 +95,17 @@ impl Recent {
             tool.is_none_or(|tool| said.verdict.tool == tool) && (accepted || said.verdict.decision != Decision::Accept)
         };
         inner.verdicts.iter().rev().filter(wanted).take(limit).cloned().collect()
+    }
+
+    /// Marks a verdict as answered, once; gives its tool and posterior.
+    pub(crate) fn answer(&self, number: u64, fabricated: bool) -> Result<(String, f64), Unanswerable> {
+        let mut inner = self.lock();
+        let said = inner.verdicts.iter_mut().find(|said| said.number == number).ok_or(Unanswerable::Gone)?;
+        if said.answered.is_some() {
+            return Err(Unanswerable::Answered);
+        }
+        said.answered = Some(fabricated);
+        Ok((said.verdict.tool.clone(), said.verdict.posterior))
     }
 
     /// Every tool that was judged, by name.
@@ -109,7 +131,11 @@ mod tests {
             recent.add(at, engine.verify(&Call::new(&tool, &result)).unwrap(), None);
         }
         assert_eq!(recent.newest(None, true, usize::MAX).len(), MAX_VERDICTS);
-        assert_eq!(recent.newest(None, true, 1)[0].number, MAX_TOOLS as u64 + 50);
+        let newest = recent.newest(None, true, 1)[0].number;
+        assert_eq!(newest, MAX_TOOLS as u64 + 50);
+        assert!(recent.answer(newest, false).is_ok());
+        assert_eq!(recent.answer(newest, true), Err(Unanswerable::Answered), "once");
+        assert_eq!(recent.answer(1, true), Err(Unanswerable::Gone));
         let tools = recent.tools();
         assert_eq!(tools.len(), MAX_TOOLS);
         let again = Recent::from(tools);

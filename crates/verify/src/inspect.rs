@@ -131,6 +131,17 @@ pub struct SignalRate {
 }
 
 impl Engine {
+    /// The posterior from which on a result of a tool is blocked, as things are.
+    pub fn block_threshold(&self, tool: &str) -> Result<f64, Error> {
+        let (settings, state) = (self.settings(), self.state());
+        let calibration = &settings.of(tool).calibration;
+        let (prior, least) = thresholds(&state.lock(state.ids(tool, None, None)?), calibration);
+        Ok(match self.mode() {
+            crate::Mode::Adaptive => within_budget(least, prior, calibration),
+            crate::Mode::Fixed => least,
+        })
+    }
+
     /// What is known of a tool; none where nothing is.
     pub fn inspect(&self, tool: &str) -> Result<Option<Inspection>, Error> {
         let (settings, state) = (self.settings(), self.state());

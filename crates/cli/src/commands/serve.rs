@@ -107,7 +107,7 @@ pub fn run(home: &Home, out: &Output, args: Args, names_folder: bool) -> Done {
             if let Some(token) = &first {
                 text += &format!("Admin token, shown once and not kept: keep it\n  {token}\n");
             }
-            text += &format!("Listening on {local_url}\n  try it   {local_url}/docs/\n  log key  {}\n", config.log_key);
+            text += &format!("Listening on {local_url}\n  open     {local_url}/\n  try it   {local_url}/docs/\n  log key  {}\n", config.log_key);
             if local_url.starts_with("http://127.") && public_url.is_empty() {
                 text += "Others cannot reach it there: set public_url before you issue credentials\n";
             }

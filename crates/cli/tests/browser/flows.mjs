@@ -144,6 +144,9 @@ const LIES = {
     const blank = lines.indexOf('');
     return lines.map((line, n) => (n === blank + 2 ? String(Number(line) + 1) : line));
   },
+  'its form': lines => ['c2sp.org/tlog-proof@v9', ...lines.slice(1)],
+  'which key signed': lines =>
+    lines.map(line => (line.startsWith('— ') ? line.replace(/\S+$/, signature => (signature[0] === 'A' ? 'B' : 'A') + signature.slice(1)) : line)),
   'the number': lines => lines.map(line => (/^index \d+$/.test(line) ? `index ${Number(line.slice(6)) + 1}` : line)),
 };
 
@@ -188,22 +191,46 @@ export async function proofs(browser, report, demo, { size }) {
       must(await page.locator('#inclusion .outcome.fails').isVisible(), 'it does not look like a failure');
     });
   }
+  for (const [what, change] of [
+    ['the text', code => { code.textContent = code.textContent.replace(/"kind": "\w+"/, '"kind": "score"').replace(/"recorded_at": "2/, '"recorded_at": "3'); }],
+    ['the heading', code => { code.dataset.subject = 'my-evil-agent'; }],
+  ]) {
+    await report.check(`a page that shows another entry than the one proved is found out by ${what}`, async () => {
+      await page.goto(`/log?entry=${seq}`);
+      await page.locator('[data-entry]').evaluate(change);
+      const said = await outcome('#inclusion');
+      must(/does NOT hold: the page/.test(said), `it says: ${said}`);
+    });
+  }
+  await report.check('a proof that did not arrive is no accusation', async () => {
+    await page.goto(`/log?entry=${seq}`);
+    await page.evaluate(() => { globalThis.fetch = () => Promise.reject(new TypeError('the network is away')); });
+    await page.locator('#inclusion [data-check]').click();
+    const said = page.locator('#inclusion .outcome.unknown');
+    await said.waitFor();
+    must(/could not be checked/.test(await said.innerText()), `it says: ${await said.innerText()}`);
+  });
   await report.check('the log has kept its past', async () => {
     await page.goto('/log');
     await page.getByLabel('Earlier size').fill(String(Math.floor(size / 3)));
     await page.getByRole('button', { name: 'Show the proof' }).click();
     await page.waitForURL(/older=/);
     same(await outcome('#consistency'), 'The proof holds.', 'it says');
+    const kept = page.getByLabel('The root that you kept');
+    await kept.fill(await page.locator('#consistency').getAttribute('data-older-root'));
+    same(await outcome('#consistency'), 'The proof holds.', 'with the root that was kept it says');
+    await kept.fill('AAAA');
+    must(/does NOT hold: the root that you kept/.test(await outcome('#consistency')), 'another root than the one kept passes');
   });
-  for (const [older, newer] of [[1, size], [4096, size], [size, size], [size - 1, size]]) {
+  for (const [older, newer] of [[1, size], [4096, size], [size, size], [size - 1, size], [7, 1000], [1000, 1000]]) {
     await report.check(`the log of ${older} is in the log of ${newer}`, async () => {
       await page.goto(`/log?older=${older}&newer=${newer}`);
       same(await outcome('#consistency'), 'The proof holds.', 'it says');
     });
   }
-  for (const attribute of ['hashes', 'olderRoot', 'newerRoot']) {
+  for (const attribute of ['hashes', 'olderRoot', 'newerRoot', 'onward', 'note']) {
     await report.check(`another past is found out by ${attribute}`, async () => {
-      await page.goto(`/log?older=${Math.floor(size / 3)}&newer=${size}`);
+      await page.goto(`/log?older=${Math.floor(size / 3)}&newer=${size - 5}`);
       await page.locator('#consistency').evaluate((place, attribute) => {
         const old = place.dataset[attribute];
         place.dataset[attribute] = (old[0] === 'A' ? 'B' : 'A') + old.slice(1);

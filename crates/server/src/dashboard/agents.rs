@@ -12,7 +12,7 @@ use axum::{
 use credence_engine::{custom::EVERY_OTHER_SOURCE, tiers::Tier};
 use credence_pipeline::{
     query,
-    tables::{self, SourceRow},
+    tables::{self, ScoreRow, SourceRow},
 };
 use credence_protocol::Timestamp;
 
@@ -116,6 +116,8 @@ struct Slider {
     weight: String,
     /// The authority's own weight.
     ours: String,
+    /// Its far end.
+    most: String,
 }
 
 /// An agent as it is listed.
@@ -191,6 +193,7 @@ fn make(app: &App, chosen: &Chosen, now: Timestamp) -> Result<AgentsPage, Proble
     for (place, (row, own)) in rows.iter().enumerate() {
         let mut history = query::history(&*view, &row.id, RECENT)?;
         let since = now.plus_seconds(-DAYS * 86_400);
+        let change = last_change(&history);
         if history.len() == RECENT && history.last().is_some_and(|row| row.recorded_at > since) {
             let ends = app.rankings.day_ends(&*view, now, DAYS)?;
             history.truncate(1);
@@ -199,7 +202,7 @@ fn make(app: &App, chosen: &Chosen, now: Timestamp) -> Result<AgentsPage, Proble
         let recent = history.iter().filter(|row| row.recorded_at > since);
         let scores: Vec<Option<f64>> =
             recent.map(|row| row.recorded.mean.filter(|_| row.recorded.status == "published")).collect();
-        agents.push(listed(from + place + 1, row, *own, chosen.wanted.weights.is_some(), &scores, now));
+        agents.push(listed(from + place + 1, row, *own, chosen.wanted.weights.is_some(), &scores, change, now));
     }
     let at = from / ROWS;
     let to_page = |page: usize| chosen.link(&[("page", (page + 1).to_string())]);
@@ -226,7 +229,15 @@ fn make(app: &App, chosen: &Chosen, now: Timestamp) -> Result<AgentsPage, Proble
     })
 }
 
-fn listed(rank: usize, row: &Row, own: Option<Own>, by_own: bool, scores: &[Option<f64>], now: Timestamp) -> Listed {
+fn listed(
+    rank: usize,
+    row: &Row,
+    own: Option<Own>,
+    by_own: bool,
+    scores: &[Option<f64>],
+    change: Option<(Timestamp, f64)>,
+    now: Timestamp,
+) -> Listed {
     let published = row.published();
     let unrated = match &row.score {
         _ if by_own => "none of these sources",
@@ -241,9 +252,10 @@ fn listed(rank: usize, row: &Row, own: Option<Own>, by_own: bool, scores: &[Opti
         (false, _, Some(score)) => (score.score.to_string(), one(score.stddev)),
         _ => Default::default(),
     };
-    let newest = scores.first().copied().flatten();
-    let before = newest.and_then(|newest| scores.iter().skip(1).flatten().find(|mean| (**mean - newest).abs() >= 0.05));
-    let change = newest.zip(before).map_or(0.0, |(newest, before)| newest - before);
+    let (changed, change) = match change {
+        Some((at, by)) => (Some(at), by),
+        None => (row.score.as_ref().map(|score| score.recorded_at), 0.0),
+    };
     let values: Vec<f64> = scores.iter().rev().flatten().copied().collect();
     let name = row.name.clone().unwrap_or_else(|| row.id.to_string());
     Listed {
@@ -263,14 +275,24 @@ fn listed(rank: usize, row: &Row, own: Option<Own>, by_own: bool, scores: &[Opti
         unrated,
         tier: published.map(|score| score.tier).filter(|_| !by_own),
         certification: Some(row.certification).filter(|tier| *tier != Tier::Unrated),
-        coverage: published.map_or(String::new(), |score| percent(score.coverage)),
+        // Coverage is of the authority's own weights.
+        coverage: published.filter(|_| !by_own).map_or(String::new(), |score| percent(score.coverage)),
         coverage_share: published.map_or(0.0, |score| score.coverage),
         sources: if by_own { own.map_or(0, |own| own.sources) } else { published.map_or(0, |score| score.sources) },
-        changed: row.score.as_ref().map(|score| When::new(score.recorded_at, now)),
+        changed: changed.map(|at| When::new(at, now)),
         change: if change == 0.0 { String::new() } else { signed(change) },
         up: change > 0.0,
         down: change < 0.0,
     }
+}
+
+/// The newest event, among those at hand, that moved the score by what can be seen, and by how much.
+fn last_change(history: &[ScoreRow]) -> Option<(Timestamp, f64)> {
+    let moved = history.windows(2).map(|pair| {
+        let by = pair[0].recorded.mean.unwrap_or_default() - pair[1].recorded.mean.unwrap_or_default();
+        (pair[0].recorded_at, by)
+    });
+    moved.into_iter().find(|(_, by)| by.abs() >= 0.05)
 }
 
 fn columns(chosen: &Chosen) -> Vec<Column> {
@@ -303,23 +325,29 @@ fn columns(chosen: &Chosen) -> Vec<Column> {
 
 fn sliders(chosen: &Chosen, sources: &[(String, SourceRow)]) -> Vec<Slider> {
     let ours = |weight: f64| format!("{weight}");
-    let at = |source: &str, ours: f64| chosen.weights.get(source).copied().unwrap_or(ours).min(MOST_WEIGHT).to_string();
+    let at = |source: &str, ours: f64| chosen.weights.get(source).copied().unwrap_or(ours).to_string();
+    let most =
+        |source: &str, ours: f64| chosen.weights.get(source).copied().unwrap_or(ours).max(MOST_WEIGHT).to_string();
     let mut sliders: Vec<Slider> = sources
         .iter()
         .take(SLIDERS)
         .map(|(source, row)| Slider {
             weight: at(source, row.weight),
             ours: ours(row.weight),
+            most: most(source, row.weight),
             label: source.clone(),
             source: source.clone(),
         })
         .collect();
-    // Everyone else together, and whoever comes later.
+    // Everyone else together, and whoever comes later: as they weigh on average.
+    let rest: Vec<f64> = sources.iter().skip(SLIDERS).map(|(_, row)| row.weight).collect();
+    let rest = (20.0 * rest.iter().sum::<f64>() / rest.len().max(1) as f64).round() / 20.0;
     sliders.push(Slider {
         source: EVERY_OTHER_SOURCE.to_owned(),
         label: "all others".to_owned(),
-        weight: at(EVERY_OTHER_SOURCE, 0.0),
+        weight: at(EVERY_OTHER_SOURCE, rest),
         ours: String::new(),
+        most: most(EVERY_OTHER_SOURCE, rest),
     });
     sliders
 }

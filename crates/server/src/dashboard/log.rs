@@ -3,29 +3,51 @@
 use std::{ops::ControlFlow, sync::Arc};
 
 use askama::Template;
-use axum::{
-    extract::{Query, State},
-    http::StatusCode,
-    response::Response,
-};
-use credence_ledger::{Checkpoint, Entry, View, merkle, proof};
+use axum::{extract::State, http::StatusCode, response::Response};
+use credence_ledger::{Checkpoint, Entry, Kind, View, merkle, proof};
 use credence_protocol::Timestamp;
 use data_encoding::BASE64;
 use serde::Deserialize;
 use serde_json::Value;
 
 use super::{
-    Frame, Viewer, html,
-    shown::{When, count},
+    Frame, Viewer,
+    asked::Asked,
+    html,
+    shown::{When, count, encoded},
 };
 use crate::{app::App, problem::Problem};
 
+/// The kinds of entry that an authority has.
+const KINDS: [Kind; 17] = [
+    Kind::Agent,
+    Kind::Calibration,
+    Kind::Challenge,
+    Kind::Checkpoint,
+    Kind::Contract,
+    Kind::Credential,
+    Kind::Key,
+    Kind::Outcome,
+    Kind::Resolution,
+    Kind::Responses,
+    Kind::Review,
+    Kind::Revocation,
+    Kind::Score,
+    Kind::Signal,
+    Kind::Source,
+    Kind::Summary,
+    Kind::Verification,
+];
+
 /// Entries listed.
-const ENTRIES: u64 = 40;
+const ENTRIES: usize = 40;
+/// Entries looked at for those that somebody wants, and how many at a time.
+const LOOKED_AT: u64 = 20_000;
+const STRETCH: u64 = 1_000;
 
 #[derive(Default, Deserialize)]
 #[serde(default)]
-pub(super) struct Asked {
+pub(super) struct Wish {
     /// An entry to look at.
     entry: String,
     /// The list begins below this one.
@@ -33,6 +55,9 @@ pub(super) struct Asked {
     /// Two sizes of the log.
     older: String,
     newer: String,
+    /// Only entries of this kind, or about this one.
+    kind: String,
+    about: String,
 }
 
 struct Row {
@@ -60,6 +85,8 @@ struct Grown {
     older_root: String,
     newer_root: String,
     hashes: Vec<String>,
+    /// And from there to the size that is signed: what is not signed promises nothing.
+    onward: Vec<String>,
 }
 
 #[derive(Template)]
@@ -74,20 +101,25 @@ struct LogPage {
     rows: Vec<Row>,
     earlier: Option<u64>,
     later: bool,
+    kinds: Vec<(&'static str, bool)>,
+    about: String,
+    /// What was chosen, as it stands in the address.
+    filter: String,
+    looked_at: u64,
     entry: Option<Shown>,
     grown: Option<Grown>,
     wrong: String,
     base: String,
 }
 
-pub(super) async fn page(State(app): State<Arc<App>>, viewer: Viewer, Query(asked): Query<Asked>) -> Response {
+pub(super) async fn page(State(app): State<Arc<App>>, viewer: Viewer, Asked(asked): Asked<Wish>) -> Response {
     let frame = Frame::new(&app, &viewer, "log");
     let now = app.now();
     let made = app.read(move |app, view| read(app, view, &asked, now)).await;
     super::page(frame, made, |frame, page| html(StatusCode::OK, &LogPage { frame, ..page }))
 }
 
-fn read(app: &App, view: &dyn View, asked: &Asked, now: Timestamp) -> Result<LogPage, Problem> {
+fn read(app: &App, view: &dyn View, asked: &Wish, now: Timestamp) -> Result<LogPage, Problem> {
     let note = view.checkpoint()?.unwrap_or_default();
     let none = || Problem::not_found("empty_log", "the log has no entries yet");
     if note.is_empty() {
@@ -96,16 +128,8 @@ fn read(app: &App, view: &dyn View, asked: &Asked, now: Timestamp) -> Result<Log
     let checkpoint = Checkpoint::open(&note, &app.log)?;
     let size = checkpoint.size;
     let end = asked.before.parse::<u64>().map_or(size, |before| before.min(size));
-    let from = end.saturating_sub(ENTRIES);
-    let mut rows = Vec::new();
-    view.entries(from, &mut |seq, bytes| {
-        if seq >= end {
-            return ControlFlow::Break(());
-        }
-        rows.extend(Entry::parse(seq, bytes).ok().map(|entry| row(seq, &entry, now)));
-        ControlFlow::Continue(())
-    })?;
-    rows.reverse();
+    let (kind, about) = (asked.kind.trim(), asked.about.trim());
+    let (rows, from) = newest(view, end, kind, about, now)?;
     let mut wrong = String::new();
     let mut told = |problem: Problem| wrong = problem.detail().to_owned();
     let entry = match asked.entry.trim() {
@@ -126,11 +150,48 @@ fn read(app: &App, view: &dyn View, asked: &Asked, now: Timestamp) -> Result<Log
         rows,
         earlier: (from > 0).then_some(from),
         later: end < size,
+        kinds: KINDS.into_iter().map(|one| (one.key(), one.key() == kind)).collect(),
+        about: about.to_owned(),
+        filter: filter(kind, about),
+        looked_at: end - from,
         entry,
         grown,
         wrong,
         base: app.office.base_url.clone(),
     })
+}
+
+/// The newest entries before `end` that are wanted, and how far back was looked.
+fn newest(view: &dyn View, end: u64, kind: &str, about: &str, now: Timestamp) -> Result<(Vec<Row>, u64), Problem> {
+    let any = kind.is_empty() && about.is_empty();
+    let (mut rows, mut from) = (Vec::new(), end);
+    while from > 0 && rows.len() < ENTRIES && end - from < LOOKED_AT {
+        let until = from;
+        from = until.saturating_sub(if any { ENTRIES as u64 } else { STRETCH });
+        let mut part = Vec::new();
+        view.entries(from, &mut |seq, bytes| {
+            if seq >= until {
+                return ControlFlow::Break(());
+            }
+            let wanted = |entry: &Entry| {
+                (kind.is_empty() || entry.kind.key() == kind) && (about.is_empty() || entry.subject.as_str() == about)
+            };
+            part.extend(Entry::parse(seq, bytes).ok().filter(wanted).map(|entry| row(seq, &entry, now)));
+            ControlFlow::Continue(())
+        })?;
+        rows.extend(part.into_iter().rev());
+    }
+    if rows.len() > ENTRIES {
+        rows.truncate(ENTRIES);
+        from = rows.last().map_or(from, |row| row.seq);
+    }
+    Ok((rows, from))
+}
+
+fn filter(kind: &str, about: &str) -> String {
+    let pair =
+        |name: &str, value: &str| if value.is_empty() { String::new() } else { format!("&{name}={}", encoded(value)) };
+    pair("kind", kind) + &pair("about", about)
 }
 
 fn row(seq: u64, entry: &Entry, now: Timestamp) -> Row {
@@ -172,13 +233,17 @@ fn grown(view: &dyn View, older: &str, newer: &str, size: u64) -> Result<Grown, 
     if older == 0 || older > newer || newer > size {
         return Err(wrong());
     }
+    let proved = |older, newer| {
+        let hashes = proof::consistency(older, newer, view)?;
+        Ok::<_, Problem>(hashes.iter().map(|hash| BASE64.encode(&hash.0)).collect())
+    };
     let root = |size: u64| Ok::<_, Problem>(BASE64.encode(&merkle::root(size, view)?.0));
-    let hashes = proof::consistency(older, newer, view)?;
     Ok(Grown {
         older,
         newer,
         older_root: root(older)?,
         newer_root: root(newer)?,
-        hashes: hashes.iter().map(|hash| BASE64.encode(&hash.0)).collect(),
+        hashes: proved(older, newer)?,
+        onward: proved(newer, size)?,
     })
 }

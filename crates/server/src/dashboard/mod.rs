@@ -10,6 +10,7 @@
 
 mod agent;
 mod agents;
+mod asked;
 mod assets;
 mod log;
 mod outcomes;
@@ -35,17 +36,27 @@ use axum::{
 pub(crate) use agents::page as front;
 pub(crate) use session::Viewer;
 
-use crate::{app::App, edge::Caller, problem::Problem, routes::events};
+use crate::{
+    app::App,
+    edge::{Caller, ForItself},
+    problem::Problem,
+    routes::events::{self, Verdicts},
+};
 
 /// Nothing but our own files, and no script or style within a page.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; \
                       form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
 
+/// Where open pages hear of what is new.
+const LIVE: &str = "/live";
+/// What browsers say of where a request comes from.
+const SITE: &str = "sec-fetch-site";
+
 /// Paths that take a form from whoever looks.
 pub(crate) const FORMS: [&str; 4] = ["/sign-in", "/sign-out", "/feedback", "/agents/{agent}/credential"];
 
 /// The pages.
-pub(crate) fn routes() -> Router<Arc<App>> {
+pub(crate) fn routes(app: &Arc<App>) -> Router<Arc<App>> {
     Router::new()
         .route("/agents/{agent}", get(agent::page))
         .route("/agents/{agent}/credential", post(agent::credential))
@@ -58,17 +69,18 @@ pub(crate) fn routes() -> Router<Arc<App>> {
         .route("/status", get(status::page))
         .route("/sign-in", get(session::form).post(session::sign_in))
         .route("/sign-out", post(session::sign_out))
-        .route("/live", get(live))
-        .layer(middleware::from_fn(from_here))
+        .route(LIVE, get(live))
+        .layer(middleware::from_fn_with_state(Arc::clone(app), from_here))
         .route("/assets/{name}", get(assets::asset))
 }
 
 /// Whether somebody with a browser asks for a page.
 pub(crate) fn wants_page(headers: &HeaderMap) -> bool {
-    headers
-        .get(header::ACCEPT)
-        .and_then(|accept| accept.to_str().ok())
-        .is_some_and(|accept| accept.contains("text/html"))
+    let accept = headers.get(header::ACCEPT).and_then(|accept| accept.to_str().ok()).unwrap_or_default();
+    accept.split(',').any(|one| {
+        let mut parts = one.split(';').map(str::trim);
+        parts.next() == Some("text/html") && !parts.any(|part| matches!(part, "q=0" | "q=0.0" | "q=0.00" | "q=0.000"))
+    })
 }
 
 /// What is new, for pages that are open: as `/v1/events`, for whoever is signed in.
@@ -77,21 +89,50 @@ async fn live(State(app): State<Arc<App>>, viewer: Viewer, headers: HeaderMap) -
         Some(token) => Caller::Token(Arc::clone(token)),
         None => viewer.caller.clone(),
     };
-    events::listen(app, caller, &headers)
+    events::listen(app, caller, &headers, Verdicts::Own)
 }
 
-/// A form that another site sends is refused: browsers say where it comes from.
-async fn from_here(request: Request, next: Next) -> Response {
-    if request.method() == axum::http::Method::POST && !is_from_here(request.headers()) {
-        let detail = "this form was not sent from a page of this service: open the page and send it from there";
-        return error_page(&Frame::bare(), &Problem::new(StatusCode::FORBIDDEN, "cross_site", detail));
+/// Before every page: a service on somebody's own machine answers under its own names only, lest a site that renames itself be taken
+/// for it; and a form that another site sends is refused, as browsers say where it comes from.
+async fn from_here(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
+    let refused = |detail: &str| {
+        let problem = Problem::new(StatusCode::FORBIDDEN, "cross_site", detail);
+        error_page(&Frame::bare(), &problem)
+    };
+    if !is_known(&app, request.headers()) {
+        return refused("this service is not known under that name: open it where it says that it listens");
     }
-    next.run(request).await
+    let is_form = request.method() == axum::http::Method::POST;
+    let is_stream = request.uri().path() == LIVE && request.headers().contains_key(SITE);
+    if (is_form || is_stream) && !is_from_here(request.headers()) {
+        return refused("this was not asked from a page of this service: open the page and do it from there");
+    }
+    let signed_in = session::is_signed_in(request.headers());
+    let mut response = next.run(request).await;
+    response.extensions_mut().insert(ForItself);
+    if signed_in {
+        // Nothing of it is to be seen after signing out.
+        response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    }
+    response
+}
+
+/// Whether the request names this service, where that matters.
+pub(crate) fn is_known(app: &App, headers: &HeaderMap) -> bool {
+    let base = url::Url::parse(&app.office.base_url).ok();
+    let hosts = crate::mcp::http::hosts(&app.settings.listen, base.as_ref());
+    let named = headers.get(header::HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
+    let name = match named.rsplit_once(':') {
+        Some((name, port)) if port.bytes().all(|b| b.is_ascii_digit()) => name,
+        _ => named,
+    };
+    let name = name.trim_matches(['[', ']']);
+    hosts.is_empty() || hosts.iter().any(|host| host.eq_ignore_ascii_case(name))
 }
 
 fn is_from_here(headers: &HeaderMap) -> bool {
     let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
-    if let Some(site) = text("sec-fetch-site") {
+    if let Some(site) = text(SITE) {
         return site == "same-origin";
     }
     let origin = text("origin").and_then(|origin| origin.split_once("://")).map(|(_, host)| host);
@@ -104,7 +145,7 @@ pub(crate) struct Frame {
     pub at: &'static str,
     /// The name of the token that is signed in.
     pub viewer: Option<String>,
-    pub is_admin: bool,
+    pub may_issue: bool,
     /// A simulation, and not an authority.
     pub demo: bool,
     /// Changes with the stylesheet and the scripts.
@@ -120,7 +161,7 @@ impl Frame {
         Self {
             at,
             viewer: token.map(|token| token.name.to_string()),
-            is_admin: token.is_some_and(|token| token.may(crate::tokens::Scope::Admin)),
+            may_issue: agent::may_issue(app, viewer),
             demo: app.demo.is_some(),
             entries: app.authority.ledger().committed().unwrap_or_default(),
             log_key: app.log.as_str().to_owned(),
@@ -132,7 +173,7 @@ impl Frame {
         Self {
             at: "",
             viewer: None,
-            is_admin: false,
+            may_issue: false,
             demo: false,
             build: assets::build(),
             version: env!("CARGO_PKG_VERSION"),
@@ -147,6 +188,7 @@ fn html(status: StatusCode, page: &impl Template) -> Response {
     match page.render() {
         Ok(text) => {
             let mut response = (status, text).into_response();
+            response.extensions_mut().insert(ForItself);
             let headers = response.headers_mut();
             headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/html; charset=utf-8"));
             headers.insert(header::CONTENT_SECURITY_POLICY, HeaderValue::from_static(POLICY));
@@ -173,6 +215,11 @@ fn error_page(frame: &Frame, problem: &Problem) -> Response {
     let title = problem.status.canonical_reason().unwrap_or("Error");
     let page = ErrorPage { frame, status: problem.status.as_u16(), title, detail: problem.detail() };
     html(problem.status, &page)
+}
+
+/// For browsers that went astray.
+pub(crate) fn nothing_here() -> Response {
+    error_page(&Frame::bare(), &Problem::not_found("no_such_path", "There is no such page here."))
 }
 
 /// A page, or a page that says why there is none.

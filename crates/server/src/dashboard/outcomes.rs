@@ -3,23 +3,21 @@
 use std::sync::Arc;
 
 use askama::Template;
-use axum::{
-    extract::{Query, State},
-    http::StatusCode,
-    response::Response,
-};
+use axum::{extract::State, http::StatusCode, response::Response};
 use credence_pipeline::{outcomes, query};
 use serde::Deserialize;
 
 use super::{
-    Frame, Viewer, html,
+    Frame, Viewer,
+    asked::Asked,
+    html,
     shown::{count, one, percent},
 };
-use crate::{app::App, drawn, problem::Problem};
+use crate::{app::App, drawn, problem::Problem, routes::outcomes::whole_curve};
 
 #[derive(Default, Deserialize)]
 #[serde(default)]
-pub(super) struct Asked {
+pub(super) struct Wish {
     /// One agent only.
     agent: String,
 }
@@ -50,16 +48,25 @@ struct OutcomesPage {
     bins: Vec<Bin>,
 }
 
-pub(super) async fn page(State(app): State<Arc<App>>, viewer: Viewer, Query(asked): Query<Asked>) -> Response {
+pub(super) async fn page(State(app): State<Arc<App>>, viewer: Viewer, Asked(asked): Asked<Wish>) -> Response {
     let frame = Frame::new(&app, &viewer, "outcomes");
-    let made = app.read(move |_, view| read(view, asked.agent.trim())).await;
+    let made = read(&app, asked.agent.trim().to_owned()).await;
     super::page(frame, made, |frame, page| html(StatusCode::OK, &OutcomesPage { frame, ..page }))
 }
 
-fn read(view: &dyn credence_ledger::View, agent: &str) -> Result<OutcomesPage, Problem> {
-    let id = if agent.is_empty() { None } else { Some(query::resolve(view, agent)?) };
-    let outcomes::Reliability { unrated, curve, .. } = outcomes::reliability(view, id.as_ref())?;
-    let (chart, error) = drawn::reliability("Reliability of the scores", &curve);
+async fn read(app: &Arc<App>, agent: String) -> Result<OutcomesPage, Problem> {
+    let (id, reliability) = if agent.is_empty() {
+        (None, whole_curve(app).await?)
+    } else {
+        let of_agent = move |_: &App, view: &dyn credence_ledger::View| {
+            let id = query::resolve(view, &agent)?;
+            let reliability = outcomes::reliability(view, Some(&id))?;
+            Ok((Some(id), Arc::new(reliability)))
+        };
+        app.read(of_agent).await?
+    };
+    let outcomes::Reliability { unrated, curve, .. } = &*reliability;
+    let (chart, error) = drawn::reliability("Reliability of the scores", curve);
     let bins = curve.bins.iter().map(|bin| Bin {
         from: bin.from,
         to: bin.to,
@@ -75,7 +82,7 @@ fn read(view: &dyn credence_ledger::View, agent: &str) -> Result<OutcomesPage, P
         outcomes: curve.outcomes,
         outcomes_shown: count(curve.outcomes),
         good: count(curve.good),
-        unrated: count(unrated),
+        unrated: count(*unrated),
         concordance: curve.concordance.map(percent),
         error: error.map_or("–".to_owned(), percent),
         chart: chart.inline(),

@@ -18,8 +18,9 @@ use crate::{app::App, problem::Problem};
 
 /// How old the ranking may be.
 const HOLDS: Duration = Duration::from_millis(250);
-/// Agents that changed at once beyond which everything is read anew.
+/// Agents that changed at once, and entries recorded, beyond which everything is read anew.
 const MANY: usize = 20_000;
+const MANY_ENTRIES: u64 = 200_000;
 
 /// Every agent, as of one size of the ledger.
 #[derive(Default)]
@@ -153,11 +154,12 @@ impl Row {
         Self {
             parts: parts.collect(),
             revoked: agent.revoked.is_some(),
+            // Whose standing was taken back is certified for nothing.
+            certification: if agent.revoked.is_some() { Tier::Unrated } else { certification },
             key: agent.name.as_deref().unwrap_or(id.as_str()).to_lowercase(),
             name: agent.name,
             text: text.to_lowercase(),
             score,
-            certification,
             id,
         }
     }
@@ -206,37 +208,20 @@ impl Ranking {
         Ok(Self { as_of, rows, places, sources })
     }
 
-    /// Brings it up to what is recorded.
-    fn catch_up(&mut self, app: &App) -> Result<(), Problem> {
-        let view = app.authority().ledger().view()?;
-        let size = view.size()?;
-        let mut changed = HashSet::new();
-        view.entries(self.as_of, &mut |seq, bytes| {
-            if let Ok(entry) = Entry::parse(seq, bytes)
-                && matches!(entry.kind, Kind::Score | Kind::Signal | Kind::Agent | Kind::Revocation)
-            {
-                changed.insert(entry.subject);
-            }
-            if changed.len() > MANY { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
-        })?;
-        if changed.len() > MANY {
-            *self = Self::read(app)?;
-            return Ok(());
-        }
-        let weights = Weights::read(&*view)?;
-        for agent in changed {
-            let Some(overview) = app.reading().overview(&*view, &weights, &agent)? else { continue };
+    /// Puts what changed in its place.
+    fn take(&mut self, as_of: u64, changed: Vec<Overview>) {
+        for overview in changed {
+            let id = overview.id.clone();
             let row = Arc::new(Row::new(overview, &mut self.sources));
-            match self.places.get(&agent) {
+            match self.places.get(&id) {
                 Some(place) => self.rows[*place as usize] = row,
                 None => {
-                    self.places.insert(agent, self.rows.len() as u32);
+                    self.places.insert(id, self.rows.len() as u32);
                     self.rows.push(row);
                 }
             }
         }
-        self.as_of = size;
-        Ok(())
+        self.as_of = as_of;
     }
 
     /// How many agents there are.
@@ -263,7 +248,9 @@ impl Ranking {
             .rows
             .iter()
             .filter(|row| search.is_empty() || row.text.contains(&search))
-            .filter(|row| wanted.tier.is_none_or(|tier| row.published().is_some_and(|score| score.tier == tier)))
+            .filter(|row| {
+                wanted.tier.is_none_or(|tier| row.published().map_or(Tier::Unrated, |score| score.tier) == tier)
+            })
             .filter(|row| wanted.certification.is_none_or(|tier| row.certification >= tier))
             .map(|row| (row, weights.as_ref().and_then(|weights| row.under(weights))))
             .collect();
@@ -271,9 +258,10 @@ impl Ranking {
         let last_page = matching.saturating_sub(1) / limit.max(1);
         let from = page.min(last_page) * limit;
         let compare = |a: &(&Arc<Row>, Option<Own>), b: &(&Arc<Row>, Option<Own>)| {
-            let order = wanted.order.compare(a, b, weights.is_some());
+            let own = weights.is_some();
+            let order = wanted.order.compare(a, b, own);
             let order = if wanted.reverse { order.reverse() } else { order };
-            order.then_with(|| a.0.id.as_str().cmp(b.0.id.as_str()))
+            wanted.order.places(a, b, own).then(order).then_with(|| a.0.id.as_str().cmp(b.0.id.as_str()))
         };
         // Only the page itself needs to be in order.
         let until = (from + limit).min(matching);
@@ -312,7 +300,16 @@ impl Order {
         }
     }
 
-    /// The best, the nearest or the newest first; what has none last.
+    /// Whoever was revoked comes after the others, whatever the number says; those without a number come last, either way round.
+    fn places(self, a: &(&Arc<Row>, Option<Own>), b: &(&Arc<Row>, Option<Own>), own: bool) -> Ordering {
+        let place = |(row, weighed): &(&Arc<Row>, Option<Own>)| {
+            let numbered = if own { weighed.is_some() } else { row.published().is_some() };
+            if numbered { u8::from(row.revoked) } else { 2 }
+        };
+        if self == Order::Name { Ordering::Equal } else { place(a).cmp(&place(b)) }
+    }
+
+    /// The best, the nearest or the newest first.
     fn compare(self, a: &(&Arc<Row>, Option<Own>), b: &(&Arc<Row>, Option<Own>), own: bool) -> Ordering {
         let number = |of: fn(&Score) -> f64| {
             let of = |row: &Row| row.published().map_or(f64::NEG_INFINITY, of);
@@ -325,11 +322,7 @@ impl Order {
         match self {
             Order::Score if own => owned(|own| own.mean),
             Order::Spread if own => owned(|own| -own.stddev),
-            // Whoever was revoked does not lead a ranking, whatever the number says; those without a score come last.
-            Order::Score => {
-                let place = |row: &Row| if row.published().is_none() { 2 } else { u8::from(row.revoked) };
-                place(a.0).cmp(&place(b.0)).then(number(|score| score.mean))
-            }
+            Order::Score => number(|score| score.mean),
             Order::Spread => number(|score| -score.stddev),
             Order::Coverage => number(|score| score.coverage),
             Order::Changed => number(|score| score.recorded_at.micros() as f64),
@@ -374,27 +367,138 @@ impl Rankings {
 
     /// Looks at the ranking, brought up to what is recorded.
     pub(crate) fn look<T>(&self, app: &App, look: impl FnOnce(&Ranking) -> T) -> Result<T, Problem> {
-        let known = self.now.read().unwrap_or_else(PoisonError::into_inner).clone();
-        let ranking = match known {
+        let known = || self.now.read().unwrap_or_else(PoisonError::into_inner).clone();
+        let ranking = match known() {
             Some(ranking) => {
                 // Whoever finds somebody at it takes it as it is.
                 if let Ok(mut last) = self.turn.try_lock()
                     && last.is_none_or(|last| last.elapsed() > HOLDS)
                 {
-                    ranking.write().unwrap_or_else(PoisonError::into_inner).catch_up(app)?;
+                    self.catch_up(app, &ranking)?;
                     *last = Some(Instant::now());
                 }
-                ranking
+                known().unwrap_or(ranking)
             }
             None => {
                 let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
-                let mut now = self.now.write().unwrap_or_else(PoisonError::into_inner);
-                match &*now {
-                    Some(ranking) => Arc::clone(ranking),
-                    None => Arc::clone(now.insert(Arc::new(RwLock::new(Ranking::read(app)?)))),
+                match known() {
+                    Some(ranking) => ranking,
+                    None => self.anew(app)?,
                 }
             }
         };
         Ok(look(&ranking.read().unwrap_or_else(PoisonError::into_inner)))
+    }
+
+    /// Reads everything, and then puts it in place.
+    fn anew(&self, app: &App) -> Result<Arc<RwLock<Ranking>>, Problem> {
+        let read = Arc::new(RwLock::new(Ranking::read(app)?));
+        *self.now.write().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&read));
+        Ok(read)
+    }
+
+    /// Reads what changed, and only then holds up those who look.
+    fn catch_up(&self, app: &App, ranking: &RwLock<Ranking>) -> Result<(), Problem> {
+        let as_of = ranking.read().unwrap_or_else(PoisonError::into_inner).as_of;
+        let view = app.authority().ledger().view()?;
+        let size = view.size()?;
+        let mut changed = HashSet::new();
+        if size - as_of <= MANY_ENTRIES {
+            view.entries(as_of, &mut |seq, bytes| {
+                if let Ok(entry) = Entry::parse(seq, bytes)
+                    && matches!(entry.kind, Kind::Score | Kind::Signal | Kind::Agent | Kind::Revocation)
+                {
+                    changed.insert(entry.subject);
+                }
+                if changed.len() > MANY { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+            })?;
+        }
+        if size - as_of > MANY_ENTRIES || changed.len() > MANY {
+            return self.anew(app).map(drop);
+        }
+        let weights = Weights::read(&*view)?;
+        let one = |agent: EntityId| app.reading().overview(&*view, &weights, &agent).transpose();
+        let changed = changed.into_iter().filter_map(one).collect::<Result<Vec<_>, _>>()?;
+        ranking.write().unwrap_or_else(PoisonError::into_inner).take(size, changed);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(id: &str, mean: Option<f64>, revoked: bool, parts: &[(u16, u32, f64)]) -> Arc<Row> {
+        let at: Timestamp = "2026-01-01T00:00:00Z".parse().unwrap();
+        let score = mean.map(|mean| Score {
+            status: Status::Published,
+            score: mean as u8,
+            mean,
+            stddev: 1.0,
+            tier: Tier::of(mean as u8),
+            coverage: 0.5,
+            sources: 2,
+            recorded_at: at,
+        });
+        let part = |(source, signals, sum): &(u16, u32, f64)| Part {
+            source: *source,
+            signals: *signals,
+            sum: *sum,
+            squares: sum * sum / f64::from(*signals),
+        };
+        Arc::new(Row {
+            id: EntityId::new(id).unwrap(),
+            name: None,
+            revoked,
+            score,
+            certification: Tier::Unrated,
+            text: id.to_owned(),
+            key: id.to_owned(),
+            parts: parts.iter().map(part).collect(),
+        })
+    }
+
+    fn wanted() -> Wanted {
+        let (search, order) = (String::new(), Order::Score);
+        Wanted { search, tier: None, certification: None, order, reverse: false, weights: None }
+    }
+
+    fn ids(page: &Page) -> Vec<&str> {
+        page.rows.iter().map(|(row, _)| row.id.as_str()).collect()
+    }
+
+    #[test]
+    fn pages_together_are_the_whole_list_in_order() {
+        let mut random = fastrand::Rng::with_seed(1);
+        let rows = (0..997).map(|n| row(&format!("a{n:03}"), Some(f64::from(random.u32(0..50))), false, &[])).collect();
+        let ranking = Ranking { rows, ..Ranking::default() };
+        let all = ranking.page(&wanted(), 0, 2_000);
+        let pages: Vec<Page> = (0..20).map(|n| ranking.page(&wanted(), n, 50)).collect();
+        let joined: Vec<&str> = pages.iter().flat_map(ids).collect();
+        assert_eq!(joined, ids(&all));
+        let means: Vec<f64> = all.rows.iter().map(|(row, _)| row.score.unwrap().mean).collect();
+        assert!(means.is_sorted_by(|a, b| a >= b));
+        assert_eq!(ranking.page(&wanted(), 99, 50).from, 950, "beyond the end is the last page");
+    }
+
+    #[test]
+    fn the_revoked_and_the_unrated_come_last_either_way_round() {
+        let rows = vec![
+            row("revoked", Some(99.0), true, &[(0, 1, 99.0)]),
+            row("low", Some(10.0), false, &[(0, 1, 10.0)]),
+            row("none", None, false, &[]),
+            row("high", Some(90.0), false, &[(0, 2, 150.0)]),
+        ];
+        let mut ranking = Ranking { rows, ..Ranking::default() };
+        ranking.sources.number(&EntityId::new("lab").unwrap());
+        assert_eq!(ids(&ranking.page(&wanted(), 0, 9)), ["high", "low", "revoked", "none"]);
+        let reverse = Wanted { reverse: true, ..wanted() };
+        assert_eq!(ids(&ranking.page(&reverse, 0, 9)), ["low", "high", "revoked", "none"]);
+        let weights = Some([("lab".to_owned(), 1.0)].into());
+        let own = ranking.page(&Wanted { weights, ..wanted() }, 0, 9);
+        assert_eq!(ids(&own), ["high", "low", "revoked", "none"]);
+        assert_eq!(own.rows[0].1.unwrap().mean, 75.0);
+        let unrated = Wanted { tier: Some(Tier::Unrated), ..wanted() };
+        assert_eq!(ids(&ranking.page(&unrated, 0, 9)), ["none"]);
     }
 }

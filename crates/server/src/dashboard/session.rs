@@ -10,8 +10,7 @@ use std::{
 
 use askama::Template;
 use axum::{
-    Form,
-    extract::{FromRequestParts, Query, State},
+    extract::{FromRequestParts, State},
     http::{HeaderMap, HeaderValue, StatusCode, header, request::Parts},
     response::{IntoResponse, Redirect, Response},
 };
@@ -19,12 +18,18 @@ use data_encoding::HEXLOWER;
 use serde::Deserialize;
 use sha2::{Digest, Sha256};
 
-use super::{Frame, html};
+use super::{
+    Frame,
+    asked::{Asked, Sent},
+    html,
+};
 use crate::{app::App, edge::Caller, problem::Problem, tokens::Bearer};
 
 const COOKIE: &str = "credence_session";
 const HOLDS: Duration = Duration::from_secs(12 * 3600);
 const MAX_SESSIONS: usize = 10_000;
+/// Sessions of one token: a newer one ends the oldest.
+const MAX_OF_ONE: usize = 20;
 /// Bytes of a session's name.
 const NAME_BYTES: usize = 32;
 
@@ -50,6 +55,11 @@ impl FromRequestParts<Arc<App>> for Viewer {
         };
         Ok(Self { token, caller })
     }
+}
+
+/// Whether a session is named, whatever became of it.
+pub(super) fn is_signed_in(headers: &HeaderMap) -> bool {
+    cookie(headers).is_some()
 }
 
 fn cookie(headers: &HeaderMap) -> Option<&str> {
@@ -82,12 +92,18 @@ impl Sessions {
         getrandom::fill(&mut name).map_err(|e| Problem::internal(&e))?;
         let name = HEXLOWER.encode(&name);
         let mut sessions = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if sessions.len() >= MAX_SESSIONS {
-            sessions.retain(|_, (_, since)| since.elapsed() < HOLDS);
-        }
-        if sessions.len() >= MAX_SESSIONS {
-            let detail = "as many people are signed in as this service takes: come back later";
-            return Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, "overloaded", detail).retry_after(60));
+        let oldest = |sessions: &HashMap<[u8; 32], Session>, of: Option<&str>| {
+            let of_token = sessions.iter().filter(|(_, (token, _))| of.is_none_or(|id| token.id == id));
+            of_token.min_by_key(|(_, (_, since))| *since).map(|(name, _)| *name)
+        };
+        let own = sessions.values().filter(|(other, _)| other.id == token.id).count();
+        let crowded = match (own >= MAX_OF_ONE, sessions.len() >= MAX_SESSIONS) {
+            (true, _) => oldest(&sessions, Some(&token.id)),
+            (false, true) => oldest(&sessions, None),
+            (false, false) => None,
+        };
+        if let Some(name) = crowded {
+            sessions.remove(&name);
         }
         sessions.insert(Sha256::digest(name.as_bytes()).into(), (token, Instant::now()));
         Ok(name)
@@ -107,7 +123,8 @@ pub(super) struct Next {
 }
 
 pub(super) fn path_of(next: &str) -> &str {
-    let is_path = next.starts_with('/') && !next.starts_with("//") && !next.contains(['\\', '\r', '\n', '\t']);
+    let plain = |c: char| c.is_ascii_graphic() && c != '\\';
+    let is_path = next.starts_with('/') && !next.starts_with("//") && next.chars().all(plain);
     if is_path { next } else { "/" }
 }
 
@@ -119,7 +136,7 @@ struct SignIn<'a> {
     wrong: bool,
 }
 
-pub(super) async fn form(State(app): State<Arc<App>>, viewer: Viewer, Query(Next { next }): Query<Next>) -> Response {
+pub(super) async fn form(State(app): State<Arc<App>>, viewer: Viewer, Asked(Next { next }): Asked<Next>) -> Response {
     html(StatusCode::OK, &SignIn { frame: Frame::new(&app, &viewer, "sign-in"), next: path_of(&next), wrong: false })
 }
 
@@ -133,7 +150,7 @@ pub(super) struct Given {
 pub(super) async fn sign_in(
     State(app): State<Arc<App>>,
     viewer: Viewer,
-    Form(Given { token, next }): Form<Given>,
+    Sent(Given { token, next }): Sent<Given>,
 ) -> Response {
     let next = path_of(&next);
     let frame = Frame::new(&app, &viewer, "sign-in");
@@ -192,6 +209,10 @@ mod tests {
         assert!(sessions.find("other").is_none());
         sessions.end(&name);
         assert!(sessions.find(&name).is_none());
+        let of = |id: &str| Arc::new(Bearer::operator(EntityId::new(id).unwrap(), at));
+        let names: Vec<String> = (0..=MAX_OF_ONE).map(|_| sessions.begin(of("me")).unwrap()).collect();
+        assert!(sessions.find(&names[0]).is_none(), "the oldest made room");
+        assert!(names[1..].iter().all(|name| sessions.find(name).is_some()));
     }
 
     #[test]

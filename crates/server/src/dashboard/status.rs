@@ -107,7 +107,11 @@ fn read(app: &App) -> StatusPage {
     let settings = &app.settings;
     let in_flight = settings.max_in_flight.saturating_sub(app.in_flight.available_permits());
     let facts = vec![
-        ("Requests under way", count(in_flight as u64), "at most max_in_flight at once"),
+        (
+            "Requests under way",
+            format!("{} of {}", count(in_flight as u64), count(settings.max_in_flight as u64)),
+            "at once, at most",
+        ),
         (
             "Open connections",
             count(app.connections.load(Ordering::Relaxed) as u64),

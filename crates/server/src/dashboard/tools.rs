@@ -5,8 +5,7 @@ use std::sync::Arc;
 
 use askama::Template;
 use axum::{
-    Form,
-    extract::{Path, Query, State},
+    extract::State,
     http::StatusCode,
     response::{IntoResponse, Redirect, Response},
 };
@@ -18,11 +17,20 @@ use credence_verify::{
 use serde::Deserialize;
 
 use super::{
-    Frame, Viewer, html,
+    Frame, Viewer,
+    asked::{Asked, Named, Sent},
+    html,
     session::path_of,
     shown::{When, count, encoded, percent, short},
 };
-use crate::{app::App, engines::Namespace, problem::Problem, recent::Said, routes::verify, tokens::Scope};
+use crate::{
+    app::App,
+    engines::Namespace,
+    problem::Problem,
+    recent::{Said, Unanswerable},
+    routes::verify,
+    tokens::Scope,
+};
 
 /// Verdicts listed.
 const VERDICTS: usize = 40;
@@ -49,6 +57,7 @@ struct ToolsPage {
     tools: Vec<Listed>,
     verdicts: Vec<Shown>,
     doubtful: bool,
+    base: String,
 }
 
 /// A verdict as it is shown.
@@ -61,8 +70,7 @@ struct Shown {
     agent_path: String,
     decision: &'static str,
     posterior: String,
-    /// As feedback sends it.
-    exact: f64,
+    answered: Option<bool>,
     explanation: String,
     took: String,
     signals: Vec<Signal>,
@@ -84,6 +92,8 @@ struct ToolPage {
     known: Option<Known>,
     verdicts: Vec<Shown>,
     doubtful: bool,
+    /// Where feedback leads back to.
+    here: String,
     thanks: bool,
     feedback: Feedback,
 }
@@ -125,10 +135,11 @@ fn may(viewer: &Viewer) -> bool {
     viewer.token.as_ref().is_some_and(|token| token.may(Scope::Verify))
 }
 
-pub(super) async fn list(State(app): State<Arc<App>>, viewer: Viewer, Query(asked): Query<Asked>) -> Response {
+pub(super) async fn list(State(app): State<Arc<App>>, viewer: Viewer, Asked(asked): Asked<Wish>) -> Response {
     let frame = Frame::new(&app, &viewer, "tools");
+    let base = app.office.base_url.clone();
     let Some(token) = viewer.token.clone().filter(|_| may(&viewer)) else {
-        let page = ToolsPage { frame, allowed: false, tools: Vec::new(), verdicts: Vec::new(), doubtful: false };
+        let page = ToolsPage { frame, allowed: false, tools: Vec::new(), verdicts: Vec::new(), doubtful: false, base };
         return html(StatusCode::OK, &page);
     };
     let (now, doubtful) = (app.now(), asked.doubtful());
@@ -143,14 +154,13 @@ pub(super) async fn list(State(app): State<Arc<App>>, viewer: Viewer, Query(aske
             let tools = names.into_iter().map(|name| {
                 let tallied = counted.get(name);
                 let of = |n: usize| count(tallied.map_or(0, |tallied| tallied.verdicts[n]));
-                let known = namespace.engine.inspect(name).ok().flatten();
                 Listed {
                     path: format!("/tools/{}", encoded(name)),
                     accepted: of(0),
                     flagged: of(1),
                     blocked: of(2),
                     last: tallied.map(|tallied| When::new(tallied.last, now)),
-                    block_threshold: known.map_or("–".to_owned(), |known| percent(known.block_threshold)),
+                    block_threshold: namespace.engine.block_threshold(name).map_or("–".to_owned(), percent),
                     profile: profiled.contains(name),
                     name: name.clone(),
                 }
@@ -160,19 +170,19 @@ pub(super) async fn list(State(app): State<Arc<App>>, viewer: Viewer, Query(aske
         })
         .await;
     super::page(frame, made, |frame, (tools, verdicts)| {
-        html(StatusCode::OK, &ToolsPage { frame, allowed: true, tools, verdicts, doubtful })
+        html(StatusCode::OK, &ToolsPage { frame, allowed: true, tools, verdicts, doubtful, base })
     })
 }
 
 #[derive(Default, Deserialize)]
 #[serde(default)]
-pub(super) struct Asked {
+pub(super) struct Wish {
     thanks: String,
     /// `doubtful`: those flagged and blocked.
     only: String,
 }
 
-impl Asked {
+impl Wish {
     fn doubtful(&self) -> bool {
         self.only == "doubtful"
     }
@@ -181,8 +191,8 @@ impl Asked {
 pub(super) async fn page(
     State(app): State<Arc<App>>,
     viewer: Viewer,
-    Path(tool): Path<String>,
-    Query(asked): Query<Asked>,
+    Named(tool): Named,
+    Asked(asked): Asked<Wish>,
 ) -> Response {
     let frame = Frame::new(&app, &viewer, "tools");
     let Some(token) = viewer.token.clone().filter(|_| may(&viewer)) else {
@@ -194,7 +204,7 @@ pub(super) async fn page(
     super::page(frame, made, |frame, page| html(StatusCode::OK, &ToolPage { frame, ..page }))
 }
 
-fn one(namespace: &Namespace, tool: String, asked: &Asked, now: Timestamp) -> Result<ToolPage, Problem> {
+fn one(namespace: &Namespace, tool: String, asked: &Wish, now: Timestamp) -> Result<ToolPage, Problem> {
     let inspection = namespace.engine.inspect(&tool)?;
     let profile = namespace.profile(&tool).is_some();
     let (doubtful, thanks) = (asked.doubtful(), !asked.thanks.is_empty());
@@ -206,9 +216,11 @@ fn one(namespace: &Namespace, tool: String, asked: &Asked, now: Timestamp) -> Re
     let fed_back = namespace.engine.feedback(&tool)?;
     let feedback = Feedback { count: fed_back.count, rate: percent(fed_back.rate), brier: short(fed_back.brier) };
     let known = inspection.map(|inspection| known(&inspection, profile));
+    let path = format!("/tools/{}", encoded(&tool));
     Ok(ToolPage {
         frame: Frame::bare(),
-        path: format!("/tools/{}", encoded(&tool)),
+        here: format!("{path}{}", if doubtful { "?only=doubtful" } else { "" }),
+        path,
         tool,
         known,
         verdicts,
@@ -309,7 +321,7 @@ fn shown(said: &Said, now: Timestamp) -> Shown {
             Decision::Block => "block",
         },
         posterior: percent(*posterior),
-        exact: *posterior,
+        answered: said.answered,
         explanation: explanation.clone(),
         took: said.execution_time_ms.map_or(String::new(), |ms| format!("{} ms", short(ms))),
         signals: fired.collect(),
@@ -318,23 +330,40 @@ fn shown(said: &Said, now: Timestamp) -> Shown {
 
 #[derive(Deserialize)]
 pub(super) struct Judgement {
-    tool: String,
-    posterior: f64,
+    /// The verdict.
+    number: u64,
     fabricated: bool,
     #[serde(default)]
     next: String,
 }
 
 /// What `POST /v1/feedback` does, for whoever is signed in.
-pub(super) async fn feedback(State(app): State<Arc<App>>, viewer: Viewer, Form(said): Form<Judgement>) -> Response {
+pub(super) async fn feedback(State(app): State<Arc<App>>, viewer: Viewer, Sent(said): Sent<Judgement>) -> Response {
     let frame = Frame::new(&app, &viewer, "tools");
     let Some(token) = viewer.token.as_ref().filter(|_| may(&viewer)) else {
         let detail = "feedback counts for the token that asked for the verdict: sign in with a token of scope 'verify'";
         return super::error_page(&frame, &Problem::new(StatusCode::UNAUTHORIZED, "unauthorized", detail));
     };
-    let Judgement { tool, posterior, fabricated, next } = said;
+    let Judgement { number, fabricated, next } = said;
+    let answered = app.engines.opened(token.name.as_str()).ok_or(Unanswerable::Gone);
+    let (tool, posterior) = match answered.and_then(|namespace| namespace.recent.answer(number, fabricated)) {
+        Ok(answered) => answered,
+        Err(why) => {
+            let detail = match why {
+                Unanswerable::Gone => {
+                    "that verdict is not remembered any more: POST /v1/feedback takes what you know of it"
+                }
+                Unanswerable::Answered => "somebody has answered that verdict already: each counts once",
+            };
+            return super::error_page(&frame, &Problem::new(StatusCode::CONFLICT, "not_answerable", detail));
+        }
+    };
     match verify::record_feedback(&app, token, verify::Given { tool, posterior, fabricated }).await {
-        Ok(_) => Redirect::to(&format!("{}?thanks=1", path_of(&next))).into_response(),
+        Ok(_) => {
+            let next = path_of(&next);
+            let joined = if next.contains('?') { '&' } else { '?' };
+            Redirect::to(&format!("{next}{joined}thanks=1")).into_response()
+        }
         Err(problem) => super::error_page(&frame, &problem),
     }
 }

@@ -66,7 +66,7 @@ fn unreadable(error: &serde_json::Error) -> Response {
 }
 
 /// Hosts that a request may name; none for any.
-fn hosts(listen: &str, base: Option<&Url>) -> Vec<String> {
+pub(crate) fn hosts(listen: &str, base: Option<&Url>) -> Vec<String> {
     let host = listen.rsplit_once(':').map_or(listen, |(host, _)| host).trim_matches(['[', ']']);
     let local = host == "localhost" || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback());
     if !local {

@@ -10,7 +10,7 @@
 //! - `errors`: what went wrong, in words that a model can act on.
 
 mod errors;
-mod http;
+pub(crate) mod http;
 mod judge;
 mod receipt;
 mod resources;

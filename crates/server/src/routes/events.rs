@@ -56,11 +56,20 @@ pub(crate) async fn events(
     Extension(caller): Extension<Caller>,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
-    listen(app, caller, &headers)
+    listen(app, caller, &headers, Verdicts::Allowed)
+}
+
+/// Which verdicts a listener hears.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Verdicts {
+    /// All that its token may.
+    Allowed,
+    /// Those of its own namespace.
+    Own,
 }
 
 /// A stream of what `caller` may hear.
-pub(crate) fn listen(app: Arc<App>, caller: Caller, headers: &HeaderMap) -> Result<Response, Problem> {
+pub(crate) fn listen(app: Arc<App>, caller: Caller, headers: &HeaderMap, which: Verdicts) -> Result<Response, Problem> {
     let seat = Seat::take(&app, &caller)?;
     // First heard, then looked: what comes in between is heard twice and told once.
     let (scores, verdicts) = (app.scores.subscribe(), app.verdicts.subscribe());
@@ -76,6 +85,7 @@ pub(crate) fn listen(app: Arc<App>, caller: Caller, headers: &HeaderMap) -> Resu
         missed: Vec::new().into_iter(),
         from,
         behind: last.is_some(),
+        which,
         caller,
         app,
         _seat: seat,
@@ -148,6 +158,7 @@ struct Listener {
     from: u64,
     /// The ledger may hold scores that were not told.
     behind: bool,
+    which: Verdicts,
     _seat: Seat,
 }
 
@@ -178,7 +189,7 @@ impl Listener {
                     Err(RecvError::Closed) => return None,
                 },
                 verdict = self.verdicts.recv() => match verdict {
-                    Ok(event) if hears(&self.caller, &event) => return Some(shown(&event)),
+                    Ok(event) if hears(&self.caller, self.which, &event) => return Some(shown(&event)),
                     Ok(_) => {}
                     Err(RecvError::Lagged(_)) if matches!(self.caller, Caller::Token(_)) => {
                         return Some(sse::Event::default().event("lagged").data("{}"));
@@ -211,9 +222,12 @@ impl Listener {
 }
 
 /// Whether a verdict is the caller's to hear.
-fn hears(caller: &Caller, verdict: &Event) -> bool {
+fn hears(caller: &Caller, which: Verdicts, verdict: &Event) -> bool {
     match caller {
-        Caller::Token(token) => token.may(Scope::Admin) || verdict.namespace.as_deref() == Some(token.name.as_str()),
+        Caller::Token(token) => {
+            (which == Verdicts::Allowed && token.may(Scope::Admin))
+                || verdict.namespace.as_deref() == Some(token.name.as_str())
+        }
         Caller::Anyone(_) => false,
     }
 }

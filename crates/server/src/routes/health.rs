@@ -41,10 +41,10 @@ pub(crate) async fn about(
     headers: HeaderMap,
     query: Query<Vec<(String, String)>>,
 ) -> Result<Response, Problem> {
-    if dashboard::wants_page(&headers) {
+    if dashboard::wants_page(&headers) && dashboard::is_known(&app, &headers) {
         return Ok(dashboard::front(State(app), viewer, query).await);
     }
-    json(&About {
+    let mut response = json(&About {
         service: "credence",
         version: env!("CARGO_PKG_VERSION"),
         issuer: app.office.issuer.did().to_owned(),
@@ -52,7 +52,9 @@ pub(crate) async fn about(
         url: app.office.base_url.clone(),
         docs: format!("{}/docs/", app.office.base_url),
         entries: app.authority.ledger().committed()?,
-    })
+    })?;
+    response.headers_mut().insert(header::VARY, HeaderValue::from_static("accept"));
+    Ok(response)
 }
 
 /// Whether the process answers

@@ -22,7 +22,7 @@ use std::sync::Arc;
 
 use axum::{
     Router,
-    http::{HeaderValue, StatusCode, header},
+    http::{HeaderMap, HeaderValue, StatusCode, header},
     middleware,
     response::{IntoResponse, Redirect, Response},
     routing::get,
@@ -147,12 +147,15 @@ pub(crate) fn router(app: Arc<App>, more: Router<Arc<App>>) -> Router {
         // OpenAPI has no parameter that spans slashes: described as /log/tile/{path}.
         .route("/log/tile/{level}/{*rest}", get(log::tile_below))
         .merge(mcp::routes(&app))
-        .merge(dashboard::routes())
+        .merge(dashboard::routes(&app))
         .merge(more)
         .merge(SwaggerUi::new("/docs").config(Config::from("/openapi.json")))
         .route("/docs.html", get(|| async { Redirect::permanent("/docs/") }))
-        .fallback(|| async {
-            Problem::not_found("no_such_path", "there is nothing here: /openapi.json lists every path")
+        .fallback(|headers: HeaderMap| async move {
+            if dashboard::wants_page(&headers) {
+                return dashboard::nothing_here();
+            }
+            Problem::not_found("no_such_path", "there is nothing here: /openapi.json lists every path").into_response()
         })
         .method_not_allowed_fallback(|| async {
             Problem::new(

@@ -6,9 +6,8 @@ use std::{
 };
 
 use axum::{extract::State, response::Response};
-use bytes::Bytes;
 use credence_pipeline::{
-    outcomes::{self, NewOutcome},
+    outcomes::{self, NewOutcome, Reliability},
     query,
 };
 use credence_protocol::{Timestamp, Uuid};
@@ -121,21 +120,20 @@ pub(crate) async fn calibration(
     State(app): State<Arc<App>>,
     Params(Of { agent }): Params<Of>,
 ) -> Result<Response, Problem> {
-    let Some(agent) = agent else { return whole_curve(&app).await };
+    let Some(agent) = agent else { return json(&*whole_curve(&app).await?) };
     let curve = app.read(move |_, view| Ok(outcomes::reliability(view, Some(&query::resolve(view, &agent)?))?)).await?;
     json(&curve)
 }
 
 /// The curve over all agents: made once for everyone who asks within some seconds, by one at a time.
-async fn whole_curve(app: &Arc<App>) -> Result<Response, Problem> {
+pub(crate) async fn whole_curve(app: &Arc<App>) -> Result<Arc<Reliability>, Problem> {
     let mut kept = app.curve.lock().await;
-    if let Some((made, body)) = &*kept
+    if let Some((made, curve)) = &*kept
         && made.elapsed() < CURVE_HOLDS
     {
-        return Ok(super::json_bytes(body.clone()));
+        return Ok(Arc::clone(curve));
     }
-    let curve = app.read(|_, view| Ok(outcomes::reliability(view, None)?)).await?;
-    let body = Bytes::from(serde_json::to_vec(&curve).map_err(|e| Problem::internal(&e))?);
-    *kept = Some((Instant::now(), body.clone()));
-    Ok(super::json_bytes(body))
+    let curve = Arc::new(app.read(|_, view| Ok(outcomes::reliability(view, None)?)).await?);
+    *kept = Some((Instant::now(), Arc::clone(&curve)));
+    Ok(curve)
 }

@@ -60,6 +60,18 @@ pub(crate) async fn trust_signals(
     Ok(deliver(&answer, &headers, "application/json", seconds))
 }
 
+/// The answer that was given last, if it still holds.
+pub(crate) async fn kept(
+    app: &Arc<App>,
+    entity: String,
+    url: &str,
+    context: Option<&str>,
+) -> Result<Option<Kept>, Problem> {
+    let url = answer::checked_url(url)?.to_owned();
+    let context = answer::known_context(context).map(str::to_owned);
+    find(app, &Asked::TrustSignals { entity, url, context }, app.now()).await
+}
+
 /// The answer, kept or new: whoever asks and however, it is the same one, and recorded in the same way.
 pub(crate) async fn signed(
     app: &Arc<App>,

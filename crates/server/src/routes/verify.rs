@@ -22,6 +22,8 @@ use crate::{
 
 /// Traces in one batch.
 const MAX_BATCH: usize = 1_000;
+/// Bytes of an agent's name: it is repeated in verdicts, and those are remembered.
+const MAX_AGENT_BYTES: usize = 512;
 /// Bytes of a verdict, mostly.
 const USUAL: usize = 1024;
 /// A body up to this is judged where it arrived; a larger one off the threads that answer.
@@ -47,7 +49,7 @@ pub(crate) struct Trace<'a> {
     #[schema(value_type = Option<String>)]
     session_id: Option<Cow<'a, str>>,
     #[serde(borrow)]
-    #[schema(value_type = Option<String>)]
+    #[schema(value_type = Option<String>, max_length = 512)]
     agent: Option<Cow<'a, str>>,
     #[schema(value_type = Option<StakeName>, inline)]
     stake: Option<Stake>,
@@ -202,6 +204,10 @@ fn parse<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, Problem> {
 }
 
 fn judge(app: &App, engine: &Engine, namespace: &str, trace: &Trace<'_>) -> Result<Verdict, Problem> {
+    if trace.agent.as_ref().is_some_and(|agent| agent.len() > MAX_AGENT_BYTES) {
+        let detail = format!("agent: at most {MAX_AGENT_BYTES} bytes; it is repeated in the verdict");
+        return Err(Problem::unprocessable("invalid_agent", detail));
+    }
     let verdict = engine.verify(&trace.call())?;
     app.metrics.judged(verdict.decision);
     if app.verdicts.receiver_count() > 0 {

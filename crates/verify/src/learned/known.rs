@@ -1,5 +1,7 @@
 //! What a model knows, for people to read: every path with its types, how often it was there, and what it held.
 
+use std::collections::HashMap;
+
 use super::{
     model::{Model, Node},
     observe::{NONE, Paths, unscaled},
@@ -21,11 +23,18 @@ impl Model {
     /// The paths it knows, parents before members, each with the steps that lead to it.
     pub(crate) fn known(&self, paths: Paths) -> Vec<(Vec<Step>, KnownPath)> {
         let mut told = Vec::new();
-        self.tell(paths, 0, &mut Vec::new(), &mut told);
+        let ids: HashMap<u32, PathId> = self.paths.iter().map(|(path, node)| (*node, *path)).collect();
+        self.tell((paths, &ids), 0, &mut Vec::new(), &mut told);
         told
     }
 
-    fn tell(&self, paths: Paths, path: PathId, steps: &mut Vec<Step>, told: &mut Vec<(Vec<Step>, KnownPath)>) {
+    fn tell(
+        &self,
+        (paths, ids): (Paths, &HashMap<u32, PathId>),
+        path: PathId,
+        steps: &mut Vec<Step>,
+        told: &mut Vec<(Vec<Step>, KnownPath)>,
+    ) {
         let Some(node) = self.nodes.get(self.find(path) as usize) else { return };
         if told.len() == MAX_TOLD || steps.len() > MAX_DEPTH {
             return;
@@ -33,16 +42,17 @@ impl Model {
         told.push((steps.clone(), self.describe(node, steps)));
         if self.find(paths.item(path)) != NONE {
             steps.push(None);
-            self.tell(paths, paths.item(path), steps, told);
+            self.tell((paths, ids), paths.item(path), steps, told);
             steps.pop();
         }
         let children = node.object.iter().flat_map(|object| &object.children);
         for (child, name) in children {
-            let Some(path) = self.paths.iter().find(|(_, node)| *node == child).map(|(path, _)| *path) else {
-                continue;
-            };
+            let Some(path) = ids.get(child).copied() else { continue };
+            if told.len() == MAX_TOLD {
+                return;
+            }
             steps.push(Some(name.clone()));
-            self.tell(paths, path, steps, told);
+            self.tell((paths, ids), path, steps, told);
             steps.pop();
         }
     }

@@ -181,11 +181,14 @@ fn tokens_open_pages_through_a_session_and_stay_out_of_addresses() {
     assert!(tool.contains("Control charts") && tool.contains("12") && tool.contains("<svg"), "{tool}");
     // Cookies open pages and nothing else.
     service.get_with("/v1/tools", &[("cookie", &cookie)]).refused(401, "unauthorized");
-    let said = "tool=clock&posterior=0.02&fabricated=false&next=/tools/clock";
+    let said = "number=12&fabricated=false&next=/tools/clock?only=doubtful";
     assert_eq!(service.form("/feedback", &cookie, "https://evil.example", said).status, 403);
     assert_eq!(service.form("/feedback", "", &origin, said).status, 401);
     let thanks = service.form("/feedback", &cookie, &origin, said);
-    assert_eq!((thanks.status, thanks.header("location")), (303, "/tools/clock?thanks=1"));
+    assert_eq!((thanks.status, thanks.header("location")), (303, "/tools/clock?only=doubtful&thanks=1"));
+    assert_eq!(service.form("/feedback", &cookie, &origin, said).status, 409, "a verdict is answered once");
+    let nobody = "number=99&fabricated=true";
+    assert_eq!(service.form("/feedback", &cookie, &origin, nobody).status, 409, "there is no such verdict");
     let feedback =
         service.post_as(&token, "/v1/feedback", &json!({ "tool": "clock", "posterior": 0.1, "fabricated": false }));
     assert_eq!(feedback.ok()["count"], 2, "the form went where the API goes");

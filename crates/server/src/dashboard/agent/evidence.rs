@@ -289,15 +289,25 @@ pub(super) struct Receipt {
 
 /// Guards' logs that are known, and the newest receipts of the agent's calls.
 pub(super) struct Receipts {
+    /// Whether single calls may be seen.
+    pub allowed: bool,
+    pub any: bool,
     pub logs: usize,
     pub listed: Vec<Receipt>,
 }
 
-pub(super) fn receipts(app: &App, view: &dyn View, agent: &EntityId, now: Timestamp) -> Result<Receipts, Problem> {
+/// An id of a call opens its receipt: ids are not for everyone.
+pub(super) fn receipts(
+    app: &App,
+    view: &dyn View,
+    agent: &EntityId,
+    allowed: bool,
+    now: Timestamp,
+) -> Result<Receipts, Problem> {
     let logs = tables::all::<serde::de::IgnoredAny>(view, GUARD_LOGS)?.len();
     let mut listed = Vec::new();
     if let Some(store) = &app.receipts {
-        for held in store.newest(agent, RECEIPTS, RECEIPTS_LOOKED_AT)? {
+        for held in store.newest(agent, if allowed { RECEIPTS } else { 1 }, RECEIPTS_LOOKED_AT)? {
             let receipt = held.receipt()?;
             let outcome = serde_json::to_value(receipt.outcome).unwrap_or_default();
             listed.push(Receipt {
@@ -310,7 +320,11 @@ pub(super) fn receipts(app: &App, view: &dyn View, agent: &EntityId, now: Timest
             });
         }
     }
-    Ok(Receipts { logs, listed })
+    let any = !listed.is_empty();
+    if !allowed {
+        listed.clear();
+    }
+    Ok(Receipts { allowed, any, logs, listed })
 }
 
 /// A credential that was issued.

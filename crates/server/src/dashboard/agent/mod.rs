@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use askama::Template;
 use axum::{
-    extract::{Path, Query, State},
-    http::{HeaderValue, StatusCode, header},
+    extract::State,
+    http::{HeaderMap, HeaderValue, StatusCode, header},
     response::{IntoResponse, Response},
 };
 use credence_engine::{
@@ -16,7 +16,7 @@ use credence_engine::{
     tiers::Tier,
     universal::{Outcome, Status},
 };
-use credence_ledger::View;
+use credence_ledger::{Entry, View};
 use credence_pipeline::{
     domains, query,
     tables::{self, AgentRow},
@@ -26,7 +26,9 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::{
-    Frame, Viewer, html,
+    Frame, Viewer,
+    asked::{Asked, Named},
+    html,
     shown::{When, encoded, one, percent},
 };
 use crate::{app::App, drawn, edge::Caller, problem::Problem, routes::trust_signals, tokens::Scope};
@@ -44,13 +46,13 @@ const CONTEXTS: [(&str, &str); 4] =
 
 #[derive(Deserialize)]
 #[serde(default)]
-pub(super) struct Asked {
+pub(super) struct Wish {
     /// A date or a time.
     at: String,
     context: String,
 }
 
-impl Default for Asked {
+impl Default for Wish {
     fn default() -> Self {
         Self { at: String::new(), context: "general".to_owned() }
     }
@@ -80,6 +82,9 @@ struct AgentPage {
     owner: Option<String>,
     aliases: Vec<String>,
     revoked: bool,
+    /// When its standing was revoked, why, and the entry.
+    revocation: Option<(When, String, u64)>,
+    has_address: bool,
     registered: When,
     registered_seq: u64,
     score: Option<Headline>,
@@ -110,6 +115,8 @@ struct AgentPage {
 
 struct Headline {
     score: u8,
+    /// Before coverage, and after it.
+    weighted: String,
     mean: String,
     stddev: String,
     tier: Tier,
@@ -122,27 +129,56 @@ struct Headline {
 pub(super) async fn page(
     State(app): State<Arc<App>>,
     viewer: Viewer,
-    Path(name): Path<String>,
-    Query(asked): Query<Asked>,
+    Named(name): Named,
+    Asked(asked): Asked<Wish>,
+    headers: HeaderMap,
 ) -> Response {
     let frame = Frame::new(&app, &viewer, "agents");
-    let caller = viewer.token.clone().map_or(viewer.caller, Caller::Token);
-    let made = make(&app, &caller, name, asked).await;
+    // A page that refreshes itself has no answers signed: each is recorded for good.
+    let refresh = headers.contains_key("x-refresh");
+    let sees_calls = may_issue(&app, &viewer);
+    let made = make(&app, &viewer.caller, name, asked, Look { refresh, sees_calls }).await;
     super::page(frame, made, |frame, page| html(StatusCode::OK, &AgentPage { frame, ..page }))
 }
 
-async fn make(app: &Arc<App>, caller: &Caller, name: String, asked: Asked) -> Result<AgentPage, Problem> {
+/// How a page is looked at.
+#[derive(Clone, Copy)]
+struct Look {
+    /// By itself, to be up to date.
+    refresh: bool,
+    /// By somebody who may see who called what.
+    sees_calls: bool,
+}
+
+async fn make(
+    app: &Arc<App>,
+    caller: &Caller,
+    name: String,
+    asked: Wish,
+    Look { refresh, sees_calls }: Look,
+) -> Result<AgentPage, Problem> {
     let now = app.now();
     let context = CONTEXTS.iter().map(|(key, _)| *key).find(|key| *key == asked.context).unwrap_or("general");
-    let mut page = app.read(move |app, view| read(app, view, &name, &asked.at, now)).await?;
+    let mut page = app.read(move |app, view| read(app, view, &name, &asked.at, sees_calls, now)).await?;
     page.contexts = CONTEXTS.iter().map(|(key, name)| (*key, *name, *key == context)).collect();
     // An agent answers for its own addresses: the first will do.
     let address = page.aliases.iter().find(|alias| alias.starts_with("https://")).cloned();
     page.answer = match &address {
-        Some(address) => match trust_signals::signed(app, caller, page.id.clone(), address, Some(context)).await {
-            Ok(kept) => answer(&kept.body),
-            Err(problem) => Answer::Refused(problem.detail().to_owned()),
-        },
+        Some(address) => {
+            let (entity, context) = (page.id.clone(), Some(context));
+            let answered = if refresh {
+                trust_signals::kept(app, entity, address, context).await
+            } else {
+                trust_signals::signed(app, caller, entity, address, context).await.map(Some)
+            };
+            match answered {
+                Ok(Some(kept)) => answer(&kept.body),
+                Ok(None) => Answer::Refused(
+                    "What it rests on has changed since: load the page again for the answer of now.".to_owned(),
+                ),
+                Err(problem) => Answer::Refused(problem.detail().to_owned()),
+            }
+        }
         None => Answer::Refused("It has no https address: answers are about an agent at an address.".to_owned()),
     };
     let address = address.unwrap_or_else(|| "https://…".to_owned());
@@ -155,7 +191,14 @@ async fn make(app: &Arc<App>, caller: &Caller, name: String, asked: Asked) -> Re
     Ok(page)
 }
 
-fn read(app: &App, view: &dyn View, name: &str, at: &str, now: Timestamp) -> Result<AgentPage, Problem> {
+fn read(
+    app: &App,
+    view: &dyn View,
+    name: &str,
+    at: &str,
+    sees_calls: bool,
+    now: Timestamp,
+) -> Result<AgentPage, Problem> {
     let id = query::resolve(view, name)?;
     let row: Option<AgentRow> = tables::get(view, tables::AGENTS, id.as_str())?;
     let row = row.ok_or_else(|| credence_pipeline::Error::UnknownAgent(id.to_string()))?;
@@ -172,6 +215,7 @@ fn read(app: &App, view: &dyn View, name: &str, at: &str, now: Timestamp) -> Res
         Outcome::Rated(score) if score.status == Status::Published => {
             let headline = Headline {
                 score: score.score,
+                weighted: one(score.weighted_mean),
                 mean: one(score.mean),
                 stddev: one(score.stddev),
                 tier: score.tier,
@@ -194,6 +238,8 @@ fn read(app: &App, view: &dyn View, name: &str, at: &str, now: Timestamp) -> Res
         owner: row.owner.as_ref().map(ToString::to_string),
         aliases: row.aliases.iter().map(ToString::to_string).collect(),
         revoked: row.revoked.is_some(),
+        revocation: row.revoked.map(|seq| revocation(view, seq, now)).transpose()?,
+        has_address: row.aliases.iter().any(|alias| alias.as_str().starts_with("https://")),
         registered_seq: row.seq,
         unpublished,
         certification: Some(certification.tier).filter(|tier| *tier != Tier::Unrated),
@@ -210,7 +256,7 @@ fn read(app: &App, view: &dyn View, name: &str, at: &str, now: Timestamp) -> Res
         probes: evidence::probes(&explained),
         verification: evidence::verification(view, &id, now)?,
         reputation: evidence::reputation(view, &id, now)?,
-        receipts: evidence::receipts(app, view, &id, now)?,
+        receipts: evidence::receipts(app, view, &id, sees_calls, now)?,
         credentials: evidence::issued(view, &id, now)?,
         domains: proved(view, &id, now)?,
         why,
@@ -222,6 +268,13 @@ fn read(app: &App, view: &dyn View, name: &str, at: &str, now: Timestamp) -> Res
         base: app.office.base_url.clone(),
         id: id.to_string(),
     })
+}
+
+fn revocation(view: &dyn View, seq: u64, now: Timestamp) -> Result<(When, String, u64), Problem> {
+    let bytes = view.entry(seq)?.unwrap_or_default();
+    let entry = Entry::parse(seq, &bytes)?;
+    let record: Value = entry.record(seq)?;
+    Ok((When::new(entry.recorded_at, now), record["reason"].as_str().unwrap_or_default().to_owned(), seq))
 }
 
 fn proved(view: &dyn View, agent: &EntityId, now: Timestamp) -> Result<Vec<String>, Problem> {
@@ -244,10 +297,15 @@ fn answer(body: &[u8]) -> Answer {
     }
 }
 
+/// Whether the viewer may what an operator may on this page: have credentials issued, see single calls. In a demo everyone may.
+pub(super) fn may_issue(app: &App, viewer: &Viewer) -> bool {
+    app.demo.is_some() || viewer.token.as_ref().is_some_and(|token| token.may(Scope::Admin))
+}
+
 /// Issues a credential about the agent and hands it over as a file: what `POST /v1/credentials` does.
-pub(super) async fn credential(State(app): State<Arc<App>>, viewer: Viewer, Path(name): Path<String>) -> Response {
+pub(super) async fn credential(State(app): State<Arc<App>>, viewer: Viewer, Named(name): Named) -> Response {
     let frame = Frame::new(&app, &viewer, "agents");
-    if !viewer.token.as_ref().is_some_and(|token| token.may(Scope::Admin)) {
+    if !may_issue(&app, &viewer) {
         let detail = "a credential is issued by the operator: sign in with a token of scope 'admin'";
         return super::error_page(&frame, &Problem::new(StatusCode::FORBIDDEN, "insufficient_scope", detail));
     }

@@ -44,6 +44,8 @@ pub(super) struct Input {
     pub value: f64,
     pub stddev: f64,
     pub weight: f64,
+    /// Whether the signal's own entry says so.
+    pub as_signed: bool,
 }
 
 #[derive(Deserialize)]
@@ -92,7 +94,7 @@ pub(super) fn why(view: &dyn View, agent: &EntityId, at: Timestamp, now: Timesta
     let recorded = query::score_at(view, agent, at)?;
     let event: Event = serde_json::from_value(recorded.event).map_err(|e| Problem::internal(&e))?;
     let (inputs, digest) = match &event.inputs {
-        Inputs::Listed(list) => (list.iter().map(|one| input(view, one)).collect::<Result<Vec<_>, _>>()?, None),
+        Inputs::Listed(list) => (list.iter().map(|one| input(view, agent, one)).collect::<Result<Vec<_>, _>>()?, None),
         Inputs::Digest { count, digest } => (Vec::new(), Some((*count, digest.clone()))),
     };
     let (steps, replayed) = if digest.is_none() { again(&event, &inputs)? } else { (Vec::new(), None) };
@@ -110,17 +112,24 @@ pub(super) fn why(view: &dyn View, agent: &EntityId, at: Timestamp, now: Timesta
     })
 }
 
-/// Who signed it stands in the signal's own entry.
-fn input(view: &dyn View, recorded: &Recorded) -> Result<Input, Problem> {
+/// The signal itself, in its own entry: who signed it, and whether the score's event says of it what it says.
+fn input(view: &dyn View, agent: &EntityId, recorded: &Recorded) -> Result<Input, Problem> {
     #[derive(Deserialize)]
     struct Signed {
+        agent: String,
         source: String,
+        tags: Vec<String>,
+        value: f64,
+        stddev: f64,
     }
     let bytes = view.entry(recorded.seq)?.unwrap_or_default();
     let signed: Signed = Entry::parse(recorded.seq, &bytes)?.record(recorded.seq)?;
+    let as_signed = signed.agent == agent.as_str()
+        && signed.tags.contains(&recorded.tag)
+        && (signed.value, signed.stddev) == (recorded.value, recorded.stddev);
     let Recorded { seq, value, stddev, weight, .. } = *recorded;
     let source_path = format!("/sources#{}", encoded(&signed.source));
-    Ok(Input { seq, source: signed.source, source_path, tag: recorded.tag.clone(), value, stddev, weight })
+    Ok(Input { seq, source: signed.source, source_path, tag: recorded.tag.clone(), value, stddev, weight, as_signed })
 }
 
 /// The formula, step by step, on what was recorded; and whether the same came out.
@@ -146,10 +155,55 @@ fn again(event: &Event, inputs: &[Input]) -> Result<(Vec<Step>, Option<bool>), P
         ("stddev = σ · coverage".to_owned(), format!("{:.4}", score.stddev)),
         ("score = round half up(mean)".to_owned(), format!("{}, {}", score.score, score.tier)),
     ];
-    let same = event.score == Some(score.score)
+    let status = match score.status {
+        universal::Status::Published => "published",
+        universal::Status::Partial => "partial",
+        universal::Status::Unrated => "unrated",
+    };
+    let same = inputs.iter().all(|input| input.as_signed)
+        && event.formula == universal::FORMULA
+        && event.status == status
+        && event.score == Some(score.score)
         && event.mean == Some(score.mean)
         && event.stddev == Some(score.stddev)
         && event.coverage == Some(score.coverage)
         && event.tier_confidence == Some(score.tier_confidence);
     Ok((steps.into(), Some(same)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn input(source: &str, value: f64) -> Input {
+        let (source, tag) = (source.to_owned(), "rel_uptime".to_owned());
+        Input { seq: 1, source, source_path: String::new(), tag, value, stddev: 1.0, weight: 1.0, as_signed: true }
+    }
+
+    #[test]
+    fn what_was_altered_does_not_come_out_the_same() {
+        let inputs = [input("a", 90.0), input("b", 80.0)];
+        let weighted: Vec<_> = inputs
+            .iter()
+            .map(|i| Weighted { source: i.source.as_str(), value: i.value, stddev: i.stddev, weight: i.weight })
+            .collect();
+        let Ok(Outcome::Rated(score)) = universal::score(&weighted, 0.1) else { panic!("two sources rate") };
+        let event = |mean: f64, status: &str, formula: &str| -> Event {
+            let event = json!({
+                "as_of": 9, "formula": formula, "coverage_floor": 0.1, "status": status, "inputs": [], "score": score.score,
+                "mean": mean, "stddev": score.stddev, "coverage": score.coverage, "tier_confidence": score.tier_confidence,
+            });
+            serde_json::from_value(event).unwrap()
+        };
+        let same = |event: &Event, inputs: &[Input]| again(event, inputs).unwrap().1;
+        assert_eq!(same(&event(score.mean, "published", "uts/1"), &inputs), Some(true));
+        assert_eq!(same(&event(score.mean + 1e-9, "published", "uts/1"), &inputs), Some(false));
+        assert_eq!(same(&event(score.mean, "partial", "uts/1"), &inputs), Some(false));
+        assert_eq!(same(&event(score.mean, "published", "uts/2"), &inputs), Some(false));
+        let mut other = [input("a", 90.0), input("b", 80.0)];
+        other[0].as_signed = false;
+        assert_eq!(same(&event(score.mean, "published", "uts/1"), &other), Some(false));
+        assert_eq!(same(&event(score.mean, "published", "uts/1"), &[input("a", 90.0), input("b", 81.0)]), Some(false));
+    }
 }
