@@ -138,5 +138,7 @@
       clearTimeout(moved);
       moved = setTimeout(rank, 150);
     });
+    // The page that comes is the newest view: nothing of this one is to overtake it.
+    view.addEventListener("submit", () => { clearTimeout(moved); if (asking) asking.abort(); });
   }
 })();

@@ -11,6 +11,19 @@ export const axe = load('axe-core').source;
 export const WIDE = { width: 1280, height: 800 };
 export const PHONE = { width: 360, height: 740 };
 
+// Does `act`, which leads to another page, and waits until that is there. That the address is the expected one does not say so:
+// a page that follows its form has it before the form is sent.
+export async function leaves(page, act) {
+  await Promise.all([page.waitForEvent('load'), act()]);
+}
+
+// Waits for `work`, but not for ever: a browser was seen that never told of the end of a page that it was just about to leave.
+export async function atMost(seconds, work) {
+  let timer;
+  await Promise.race([work, new Promise(done => { timer = setTimeout(done, 1000 * seconds); })]);
+  clearTimeout(timer);
+}
+
 export function launch() {
   return chromium.launch({
     executablePath: process.env.CHROMIUM || '/usr/bin/chromium',
@@ -29,7 +42,8 @@ export function launch() {
 // A page of its own context. `trouble` fills with what a reader's console would show, and with what must never happen.
 export async function watched(browser, base, options = {}) {
   const context = await browser.newContext({ viewport: WIDE, baseURL: base, colorScheme: 'light', reducedMotion: 'reduce', ...options });
-  context.setDefaultTimeout(10_000);
+  // On a machine that does other things, too, everything takes longer.
+  context.setDefaultTimeout(30_000);
   const origin = new URL(base).origin;
   const trouble = [];
   const urls = [];
@@ -66,5 +80,5 @@ export async function watched(browser, base, options = {}) {
     await dialog.dismiss();
   });
   const page = await context.newPage();
-  return { context, page, trouble, urls, taken: () => trouble.splice(0), close: () => context.close() };
+  return { context, page, trouble, urls, taken: () => trouble.splice(0), close: () => atMost(10, context.close()) };
 }

@@ -2,7 +2,7 @@
 import { PHONE, watched } from './browser.mjs';
 import { must, same } from './report.mjs';
 
-const WAIT = 30_000;
+const WAIT = 60_000;
 
 // Resolves with the name of a live part within the page that has changed.
 const changed = page =>
@@ -69,7 +69,7 @@ async function cut(browser, report, demo) {
   await report.check('a page whose stream always ends at once asks by itself', async () => {
     await context.route('**/live', route => route.fulfill({ contentType: 'text/event-stream', body: ': nothing\n\n' }));
     await page.goto('/');
-    await page.waitForRequest(request => new URL(request.url()).pathname === '/' && request.resourceType() === 'fetch', { timeout: 25_000 });
+    await page.waitForRequest(request => new URL(request.url()).pathname === '/' && request.resourceType() === 'fetch', { timeout: WAIT });
   });
   await close();
 }

@@ -1,5 +1,5 @@
 // Every page, as a reader with a wide window, a phone, or dark colours meets it.
-import { PHONE, WIDE, watched } from './browser.mjs';
+import { PHONE, WIDE, leaves, watched } from './browser.mjs';
 import { bringRules, charts, squeezed, sticksOut, structure, unfold, violations } from './look.mjs';
 import { each, must } from './report.mjs';
 
@@ -127,7 +127,7 @@ export async function follow(browser, report, service, links, name) {
   const dead = [];
   await each(paths, 4, async link => {
     if (/nobody-of-this-name|no-such-tool/.test(link)) return;
-    const response = await context.request.get(link, { headers: { accept: 'text/html,*/*' }, timeout: 10_000 });
+    const response = await context.request.get(link, { headers: { accept: 'text/html,*/*' }, timeout: 30_000 });
     if (response.ok()) return;
     const said = (await response.text()).replace(/<[^>]*>|\s+/g, ' ').slice(-300);
     dead.push(`${link.replace(service.url, '')} answers ${response.status()}: ${said}`);
@@ -169,8 +169,8 @@ export async function ranking(browser, report, demo) {
   await report.check('a tier can be chosen', async () => {
     await page.goto('/');
     await page.getByLabel('Tier').selectOption('platinum');
-    await page.getByRole('button', { name: 'Show' }).click();
-    await page.waitForURL(/tier=platinum/);
+    await leaves(page, () => page.getByRole('button', { name: 'Show' }).click());
+    must(page.url().includes('tier=platinum'), page.url());
     const tiers = await page.locator('table.agents tbody td:nth-child(5)').allInnerTexts();
     must(tiers.length > 0 && tiers.every(tier => /platinum/i.test(tier)), `${tiers}`);
   });

@@ -1,6 +1,6 @@
 // What is said of each check: one line, `ok …` or `FAIL … : why`. A check that fails stops no other.
 
-const PATIENCE = 30_000; // Milliseconds that one check may take.
+const PATIENCE = 90_000; // Milliseconds that one check may take.
 
 export class Report {
   passed = 0;

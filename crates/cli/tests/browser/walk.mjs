@@ -2,7 +2,7 @@
 //   walk.mjs OUT              services are named by DEMO_URL, DEMO_TOKEN, AUTHORITY_URL, AUTHORITY_TOKEN
 //   walk.mjs OUT CREDENCE     starts them itself, with this binary
 // OUT is a folder for pictures of the pages.
-import { launch } from './browser.mjs';
+import { atMost, launch } from './browser.mjs';
 import { agent, feedback, proofs, weights } from './flows.mjs';
 import { hostile, prepare } from './hostile.mjs';
 import { keyboard } from './keyboard.mjs';
@@ -70,7 +70,7 @@ try {
 } catch (error) {
   report.fail('the walk comes to its end', error.stack);
 } finally {
-  await browser?.close();
+  if (browser) await atMost(20, browser.close());
   await stop();
 }
 
@@ -86,4 +86,5 @@ async function part(name, body) {
 }
 
 console.log(`${report.passed} passed, ${report.failed.length} failed, in ${((Date.now() - begun) / 1000).toFixed(1)} s`);
-process.exitCode = report.failed.length ? 1 : 0;
+// A browser that has not closed is not waited for: it goes with this program.
+process.exit(report.failed.length ? 1 : 0);
