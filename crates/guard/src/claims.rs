@@ -66,8 +66,9 @@ pub struct Backing {
     pub session: Option<String>,
     /// The log and the entry.
     pub log: String,
-    /// The entry in that log.
-    pub seq: u64,
+    /// The entry in that log; none while it is in the journal alone.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub seq: Option<u64>,
     /// The entries under the signed checkpoint that the proof leads to.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub checkpoint_size: Option<u64>,
@@ -561,11 +562,9 @@ fn judgement(
     let found = &matcher.candidates[n].found;
     let mut backing = backing(archive, found);
     judgement.status = status;
-    match archive.proof(found).and_then(|proof| {
-        let ledger = archive.sources[found.source].segment(found.segment)?;
-        Ok((proof.verify(ledger.verifier())?, proof))
-    }) {
+    match archive.proof(found).and_then(|(proof, log)| Ok((proof.verify(&log)?, proof))) {
         Ok((checkpoint, proof)) => {
+            backing.seq = Some(proof.seq);
             backing.checkpoint_size = Some(checkpoint.size);
             backing.proof = proofs.then(|| proof.to_text());
         }
@@ -603,8 +602,8 @@ fn backing(archive: &Archive, found: &Found) -> Backing {
         tool: found.receipt.tool.clone(),
         agent: found.receipt.agent.clone(),
         session: found.receipt.session.clone(),
-        log: format!("{}/{}", source.name(), found.segment),
-        seq: found.seq,
+        log: found.at.map_or_else(|| source.name(), |(segment, _)| format!("{}/{segment}", source.name())),
+        seq: found.at.map(|(_, seq)| seq),
         checkpoint_size: None,
         verdict: found.receipt.verdict,
         proof: None,

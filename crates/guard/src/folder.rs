@@ -8,6 +8,7 @@
 //!       lock
 //!       engine.state  rollup.json  what was learned and counted
 //!       spool/                     what the authority has not taken yet
+//!       receipts/journal           receipts on their way into the ledger
 //!       receipts/000001/           a ledger: one segment of the receipts
 //!       receipts/000001.kept       what is left of a segment that was let go
 //! ```

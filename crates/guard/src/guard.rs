@@ -21,7 +21,7 @@ use crate::{
     folder::{self, Place},
     injection,
     look::{digest, digests, fingerprint, look},
-    receipts::{CanaryRecord, NewReceipt, Parts, Private, Recorder, now, origin},
+    receipts::{Beside, CanaryRecord, NewReceipt, Parts, Private, Recorder, now, origin},
     rollup::Tally,
     settings::{GuardMode, Settings},
     warn,
@@ -32,8 +32,8 @@ use crate::{
 const MAX_TASKS: usize = 10_000;
 /// Bytes of a reason in a receipt.
 const MAX_REASON: usize = 200;
-/// Calls whose parts are written together.
-const MUCH_LATER: usize = 64;
+/// Receipts that wait in the journal at most while calls come one upon the other.
+const MOST_UNSETTLED: usize = 256;
 
 /// One guard, shared by the threads that move its messages.
 pub struct Guard {
@@ -48,18 +48,12 @@ pub struct Guard {
     /// Tools whose declared output schema was registered, by its text.
     declared: Mutex<BTreeMap<String, String>>,
     /// What can wait until there is more of it, or time.
-    later: Mutex<Later>,
+    later: Mutex<Beside>,
     canaries_owed: Mutex<f64>,
     /// Calls that go on as tasks: whichever connection asks for their results.
     tasks: Mutex<HashMap<String, Started>>,
     counts: Counts,
     key: SecretKey,
-}
-
-#[derive(Default)]
-struct Later {
-    parts: Vec<(Uuid, Parts)>,
-    canaries: Vec<CanaryRecord>,
 }
 
 #[derive(Default)]
@@ -387,13 +381,9 @@ impl Guard {
         }
         let outcome = match &self.recorder {
             Some(recorder) => {
-                // Written and counted under one lock: a count that is kept reaches exactly as far as it says.
-                let mut tally = self.tally.lock().unwrap_or_else(PoisonError::into_inner);
-                let written = recorder.record(judged.iter().map(|(judged, _)| &judged.new));
-                if written.is_ok() {
-                    judged.iter().for_each(|(judged, _)| tally.add(&judged.new.receipt));
-                }
-                written
+                // Earlier receipts that did not fit into the ledger must, before there are more of them.
+                let settled = if recorder.is_behind() { self.settle() } else { Ok(()) };
+                settled.and_then(|()| recorder.record(judged.iter().map(|(judged, _)| &judged.new)))
             }
             None => Err(Error::Receipts("the receipts could not be opened".to_owned())),
         };
@@ -419,23 +409,40 @@ impl Guard {
         let mut later = self.later.lock().unwrap_or_else(PoisonError::into_inner);
         later.parts.extend(judged.iter().map(|(judged, _)| (judged.new.receipt.call, judged.parts())));
         later.canaries.append(&mut canaries);
-        let much = later.parts.len() >= MUCH_LATER;
+        let much = later.parts.len() >= MOST_UNSETTLED;
         drop(later);
         if much {
-            self.catch_up();
+            self.settle_or_warn();
         }
     }
 
-    /// Writes what could wait. What is lost of it, if the process is killed, is which part of a claim differs.
-    fn catch_up(&self) {
-        let Later { parts, canaries } = std::mem::take(&mut *self.later.lock().unwrap_or_else(PoisonError::into_inner));
-        let Some(recorder) = self.recorder.as_ref().filter(|_| !parts.is_empty() || !canaries.is_empty()) else {
-            return;
-        };
+    /// Whether there is something to [settle](Self::settle), and it may be tried.
+    pub fn has_unsettled(&self) -> bool {
+        self.recorder.as_ref().is_some_and(|recorder| recorder.unsettled() > 0 && !recorder.is_behind())
+    }
+
+    /// Moves the receipts that are in the journal into the ledger, with what was left to do after them. Where that fails they stay
+    /// in the journal; what is lost is which part of a claim differs.
+    pub fn settle(&self) -> Result<(), Error> {
+        let Some(recorder) = &self.recorder else { return Ok(()) };
+        let beside = std::mem::take(&mut *self.later.lock().unwrap_or_else(PoisonError::into_inner));
+        if beside.is_empty() && recorder.unsettled() == 0 {
+            return Ok(());
+        }
+        // Written and counted under one lock: a count that is kept reaches exactly as far as it says.
         let mut tally = self.tally.lock().unwrap_or_else(PoisonError::into_inner);
-        match recorder.afterwards(parts, &canaries) {
-            Ok(()) => canaries.iter().for_each(|canary| tally.add_canary(canary, now())),
-            Err(error) => warn(&format!("what differs will not be told of some calls: {error}")),
+        let canaries = beside.canaries.clone();
+        recorder.settle(beside)?.into_iter().for_each(|counted| tally.add(counted));
+        canaries.iter().for_each(|canary| tally.add_canary(canary, now()));
+        Ok(())
+    }
+
+    /// As [`Self::settle`]: nobody waits for it.
+    pub fn settle_or_warn(&self) {
+        if let Err(error) = self.settle() {
+            warn(&format!(
+                "receipts stay in the journal, and no more are written until they fit into the ledger: {error}"
+            ));
         }
     }
 
@@ -470,7 +477,7 @@ impl Guard {
 
     /// Keeps what was learned and counted, if there was anything since the last time.
     pub fn save(&self) -> Result<(), Error> {
-        self.catch_up();
+        self.settle()?;
         if self.counts.since_saved.swap(0, Relaxed) == 0 {
             return Ok(());
         }
@@ -482,8 +489,9 @@ impl Guard {
 
     /// Signs a checkpoint over all receipts, and keeps everything else.
     pub fn close(&self) -> Result<(), Error> {
+        let saved = self.save();
         let flushed = self.recorder.as_ref().map_or(Ok(()), Recorder::flush);
-        self.save().and(flushed)
+        saved.and(flushed)
     }
 
     /// How a session of the protocol is called in receipts: its own id is what resumes it, and is nobody else's business.

@@ -292,6 +292,7 @@ impl Proxy {
         let given = pieces.iter().map(|piece| render(piece, &batch)).collect();
         if !failed {
             self.guard.after(&batch);
+            self.guard.settle_or_warn();
         }
         given
     }
@@ -305,6 +306,7 @@ impl Proxy {
         }
         if self.guard.record(&mut batch).is_none() {
             self.guard.after(&batch);
+            self.guard.settle_or_warn();
         }
     }
 
@@ -430,6 +432,7 @@ impl Exchange {
         }
         if self.proxy.guard.record(&mut batch).is_none() {
             self.proxy.guard.after(&batch);
+            self.proxy.guard.settle_or_warn();
         }
         let text = format!("the call was executed, and {why}: it cannot be verified; do not blindly retry");
         if self.proxy.guard.settings.mode == GuardMode::Enforce {

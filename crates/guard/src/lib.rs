@@ -22,6 +22,7 @@ pub mod guard;
 pub mod http;
 pub mod injection;
 pub mod install;
+pub mod journal;
 mod lines;
 pub mod look;
 pub mod message;

@@ -7,15 +7,16 @@ use std::{
 };
 
 use credence_ledger::{
-    Checkpoint, Kind, Ledger, SqliteLedger,
+    Checkpoint, Kind, Ledger, LogVerifier, SqliteLedger,
     proof::{self, InclusionProof},
 };
 use credence_protocol::{EntityId, PublicKey, Timestamp, Uuid, receipt::Receipt};
 
 use crate::{
-    Error, folder,
+    Error, folder, journal,
     receipts::{
-        CanaryRecord, Kept, PARTS, PRIVATE, Parts, Private, SegmentRecord, kept, open_segment, origin, segments, visit,
+        CanaryRecord, Kept, NewReceipt, PARTS, PRIVATE, Parts, Private, SegmentRecord, kept, open_segment, origin,
+        segments, visit,
     },
     rollup::Tally,
 };
@@ -61,10 +62,8 @@ pub struct Found {
     pub receipt: Receipt,
     /// Which source.
     pub source: usize,
-    /// In which segment.
-    pub segment: u64,
-    /// Which entry of it.
-    pub seq: u64,
+    /// In which segment, and which entry of it; `None` while it is in the journal alone.
+    pub at: Option<(u64, u64)>,
 }
 
 /// The receipts of a state folder.
@@ -112,6 +111,8 @@ impl Archive {
             if filter.server.as_ref().is_some_and(|server| *server != source.server) {
                 continue;
             }
+            // Before the ledger: what moves there in the meantime is met twice rather than missed.
+            let mut waiting = source.waiting(problem)?;
             for (segment, there) in segments(&source.folder)? {
                 if !there {
                     continue;
@@ -129,16 +130,23 @@ impl Archive {
                         return Ok(());
                     }
                     let receipt: Receipt = entry.record(seq)?;
+                    waiting.remove(&receipt.call);
                     if !filter.takes(&receipt) {
                         return Ok(());
                     }
                     let private = view.get(PRIVATE, &receipt.call.to_string())?;
                     let private = private.and_then(|bytes| serde_json::from_slice(&bytes).ok());
-                    each(Found { receipt, source: number, segment, seq }, private)
+                    each(Found { receipt, source: number, at: Some((segment, seq)) }, private)
                 });
                 if let Err(error) = visited {
                     problem(format!("{}, segment {segment}: {error}", source.name()));
                 }
+            }
+            let mut waiting: Vec<NewReceipt> = waiting.into_values().collect();
+            waiting.retain(|new| filter.takes(&new.receipt));
+            waiting.sort_by_key(|new| (new.receipt.started_at, new.receipt.call));
+            for NewReceipt { receipt, private } in waiting {
+                each(Found { receipt, source: number, at: None }, Some(private))?;
             }
         }
         Ok(())
@@ -165,6 +173,7 @@ impl Archive {
     /// The receipt of one call.
     pub fn find(&self, call: Uuid) -> Result<Option<(Found, Option<Private>)>, Error> {
         for (number, source) in self.sources.iter().enumerate() {
+            let waiting = source.waiting(&mut |_| ())?.remove(&call);
             for (segment, there) in segments(&source.folder)?.into_iter().rev() {
                 if !there {
                     continue;
@@ -177,7 +186,7 @@ impl Archive {
                     if entry.kind == Kind::Receipt && found.is_none() {
                         let receipt: Receipt = entry.record(seq)?;
                         if receipt.call == call {
-                            found = Some(Found { receipt, source: number, segment, seq });
+                            found = Some(Found { receipt, source: number, at: Some((segment, seq)) });
                         }
                     }
                     Ok(())
@@ -186,29 +195,32 @@ impl Archive {
                     return Ok(Some((found, serde_json::from_slice(&private).ok())));
                 }
             }
+            if let Some(NewReceipt { receipt, private }) = waiting {
+                return Ok(Some((Found { receipt, source: number, at: None }, Some(private))));
+            }
         }
         Ok(None)
     }
 
-    /// The proof that a receipt is in its guard's log. A receipt of this very second may have to wait for its checkpoint.
-    pub fn proof(&self, found: &Found) -> Result<InclusionProof, Error> {
+    /// The proof that a receipt is in its guard's log, and whose signature it rests on. A receipt of this very second may have to
+    /// wait for its checkpoint.
+    pub fn proof(&self, found: &Found) -> Result<(InclusionProof, LogVerifier), Error> {
         let source = &self.sources[found.source];
-        let ledger = source.segment(found.segment)?;
         let since = std::time::Instant::now();
+        let mut at = found.at;
         loop {
-            let view = ledger.view()?;
-            let note = view.checkpoint()?.unwrap_or_default();
-            let checkpoint = Checkpoint::open(&note, ledger.verifier())?;
-            if found.seq < checkpoint.size {
-                let entry = view.entry(found.seq)?.unwrap_or_default();
-                let hashes = proof::inclusion(checkpoint.size, found.seq, &*view)?;
-                return Ok(InclusionProof { entry, seq: found.seq, hashes, checkpoint: note });
+            if at.is_none() {
+                at = self.find(found.receipt.call)?.and_then(|(found, _)| found.at);
+            }
+            if let Some((segment, seq)) = at
+                && let Some(proof) = source.proof(segment, seq)?
+            {
+                return Ok(proof);
             }
             if since.elapsed() > SEAL_PATIENCE || source.running.is_none() {
                 let why = "no checkpoint is signed over it yet: its guard ended before; it is signed when a guard starts again";
                 return Err(Error::Receipts(why.to_owned()));
             }
-            drop(view);
             std::thread::sleep(Duration::from_millis(100));
         }
     }
@@ -216,7 +228,7 @@ impl Archive {
     /// The digests of a call's parts, as far as they are there.
     pub fn parts(&self, found: &Found) -> Parts {
         let read = || {
-            let ledger = self.sources[found.source].segment(found.segment).ok()?;
+            let ledger = self.sources[found.source].segment(found.at?.0).ok()?;
             let row = ledger.view().ok()?.get(PARTS, &found.receipt.call.to_string()).ok()??;
             serde_json::from_slice(&row).ok()
         };
@@ -248,10 +260,34 @@ impl Source {
         open_segment(&self.folder, number, &self.origin, &self.key, true)
     }
 
+    /// The proof of an entry, if a checkpoint is signed over it.
+    fn proof(&self, segment: u64, seq: u64) -> Result<Option<(InclusionProof, LogVerifier)>, Error> {
+        let ledger = self.segment(segment)?;
+        let view = ledger.view()?;
+        let note = view.checkpoint()?.unwrap_or_default();
+        let checkpoint = Checkpoint::open(&note, ledger.verifier())?;
+        if seq >= checkpoint.size {
+            return Ok(None);
+        }
+        let entry = view.entry(seq)?.unwrap_or_default();
+        let hashes = proof::inclusion(checkpoint.size, seq, &*view)?;
+        Ok(Some((InclusionProof { entry, seq, hashes, checkpoint: note }, ledger.verifier().clone())))
+    }
+
+    /// What is in the journal, by call; some of it may be in the ledger, too.
+    fn waiting(&self, problem: &mut dyn FnMut(String)) -> Result<HashMap<Uuid, NewReceipt>, Error> {
+        let journal::Waiting { receipts, unreadable } = journal::read(&self.folder)?;
+        if unreadable > 0 {
+            problem(format!("{}: {unreadable} receipts in the journal cannot be read", self.name()));
+        }
+        Ok(receipts.into_iter().map(|new| (new.receipt.call, new)).collect())
+    }
+
     /// Everything that is wrong with the receipts of this guard, and how many were looked at.
     pub fn audit(&self) -> Result<(u64, Vec<String>), Error> {
         let mut findings = Vec::new();
         let mut receipts = 0;
+        let mut waiting = self.waiting(&mut |finding| findings.push(finding))?;
         let mut before: Option<(u64, String)> = None;
         for (segment, there) in segments(&self.folder)? {
             let here = format!("{}, segment {segment}", self.name());
@@ -262,7 +298,7 @@ impl Source {
                 }
                 continue;
             }
-            match self.audit_segment(segment, before.take(), &mut findings, &here) {
+            match self.audit_segment(segment, before.take(), &mut waiting, &mut findings, &here) {
                 Ok((count, checkpoint)) => {
                     receipts += count;
                     before = Some((segment, checkpoint));
@@ -271,7 +307,7 @@ impl Source {
             }
         }
         self.audit_reach(&mut findings)?;
-        Ok((receipts, findings))
+        Ok((receipts + waiting.len() as u64, findings))
     }
 
     /// What was counted must still be there, or be among what was let go.
@@ -299,6 +335,7 @@ impl Source {
         &self,
         segment: u64,
         before: Option<(u64, String)>,
+        waiting: &mut HashMap<Uuid, NewReceipt>,
         findings: &mut Vec<String>,
         here: &str,
     ) -> Result<(u64, String), Error> {
@@ -335,6 +372,7 @@ impl Source {
                 Kind::Receipt => {
                     let receipt: Receipt = entry.record(seq)?;
                     receipts += 1;
+                    waiting.remove(&receipt.call);
                     if !calls.insert(receipt.call) {
                         findings.push(format!("{here}: two receipts of call {}", receipt.call));
                     }

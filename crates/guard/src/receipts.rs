@@ -1,7 +1,7 @@
 //! The guard's own ledger: one receipt for each call, in segments.
 //!
-//! A receipt is in the database before its result is forwarded. The disk is asked to keep it, and a checkpoint is signed over
-//! it, at most a second later (ledger, `Sealing::Batched`). When a segment is full the next one begins with the former's
+//! A receipt is in a [journal](crate::journal) before its result is forwarded, and in the database as soon as there is a moment
+//! for it. The disk is asked to keep it, and a checkpoint is signed over it, at most a second later (ledger, `Sealing::Batched`). When a segment is full the next one begins with the former's
 //! signed checkpoint; when all of them together take more room than they may, the oldest is let go, and of it stays a file with
 //! its last checkpoint and the leaf of every receipt, so that an exported receipt can be proved for ever.
 
@@ -9,7 +9,7 @@ use std::{
     fs,
     ops::ControlFlow,
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::{SystemTime, UNIX_EPOCH},
 };
 
@@ -23,7 +23,12 @@ use credence_protocol::{
 };
 use serde::{Deserialize, Serialize};
 
-use crate::{Error, folder, warn};
+use crate::{
+    Error, folder,
+    journal::{self, Journal},
+    rollup::Counted,
+    warn,
+};
 
 /// Salts by call: what stays with the guard.
 pub const PRIVATE: Table = Table("private");
@@ -107,6 +112,39 @@ pub struct Recorder {
     subject: EntityId,
     max_bytes: u64,
     current: Mutex<Segment>,
+    waiting: Mutex<Waiting>,
+}
+
+/// Receipts that are in the journal and not in the ledger yet.
+struct Waiting {
+    journal: Journal,
+    rows: Arc<Vec<Row>>,
+    /// They could not be moved: no more are taken until they are.
+    behind: bool,
+}
+
+/// A receipt, as it is written.
+struct Row {
+    entry: NewEntry,
+    call: String,
+    private: String,
+    counts: Option<Counted>,
+}
+
+/// What goes with receipts into the ledger and may get lost.
+#[derive(Default)]
+pub struct Beside {
+    /// Digests of values' parts, by call.
+    pub parts: Vec<(Uuid, Parts)>,
+    /// Made-up results that were judged.
+    pub canaries: Vec<CanaryRecord>,
+}
+
+impl Beside {
+    /// Whether there is nothing.
+    pub fn is_empty(&self) -> bool {
+        self.parts.is_empty() && self.canaries.is_empty()
+    }
 }
 
 struct Segment {
@@ -128,6 +166,7 @@ impl Recorder {
         let folder = folder.join("receipts");
         folder::make(&folder)?;
         let newest = segments(&folder)?.into_iter().filter(|(_, there)| *there).map(|(number, _)| number).max();
+        let waiting = Waiting { journal: Journal::open(&folder)?, rows: Arc::default(), behind: false };
         let recorder = |current| Self {
             folder: folder.clone(),
             origin: origin.to_owned(),
@@ -135,29 +174,56 @@ impl Recorder {
             subject: provider.clone(),
             max_bytes,
             current: Mutex::new(current),
+            waiting: Mutex::new(waiting),
         };
         let of = |number: u64| (options(&folder, number), log_key(origin, number, key));
-        match newest {
+        let recorder = match newest {
             Some(number) => {
                 let (options, log) = of(number);
                 let bytes = fs::metadata(&options.path).map_or(0, |meta| meta.len());
                 match SqliteLedger::open(options, log?, clock()) {
-                    Ok(ledger) => Ok(recorder(Segment { number, ledger: Arc::new(ledger), bytes })),
+                    Ok(ledger) => recorder(Segment { number, ledger: Arc::new(ledger), bytes }),
                     Err(error @ (credence_ledger::Error::Full(_) | credence_ledger::Error::Locked { .. })) => {
-                        Err(error.into())
+                        return Err(error.into());
                     }
                     // Left as it is, for `credence receipts verify` to show: calls go on, with receipts.
                     Err(error) => {
                         warn(&format!("segment {number} of the receipts cannot be used, another is begun: {error}"));
-                        Ok(recorder(begin(&folder, origin, key, provider, number + 1, None)?))
+                        recorder(begin(&folder, origin, key, provider, number + 1, None)?)
                     }
                 }
             }
             None => {
                 let begun = segments(&folder)?.last().map_or(1, |(number, _)| number + 1);
-                Ok(recorder(begin(&folder, origin, key, provider, begun, None)?))
+                recorder(begin(&folder, origin, key, provider, begun, None)?)
+            }
+        };
+        recorder.recover()?;
+        Ok(recorder)
+    }
+
+    /// Takes what a guard that was killed has left in the journal.
+    fn recover(&self) -> Result<(), Error> {
+        let journal::Waiting { receipts, unreadable } = journal::read(&self.folder)?;
+        if unreadable > 0 {
+            let aside = self.waiting().journal.put_aside()?;
+            warn(&format!(
+                "{unreadable} receipts in the journal cannot be read: it is put aside as {}",
+                aside.display()
+            ));
+        }
+        let ledger = self.current().1;
+        let view = ledger.view()?;
+        let mut rows = Vec::new();
+        for new in &receipts {
+            // It was killed after they had moved, and before the journal was emptied.
+            if view.get(PRIVATE, &new.receipt.call.to_string())?.is_none() {
+                rows.push(self.row(new)?);
             }
         }
+        drop(view);
+        self.waiting().rows = Arc::new(rows);
+        self.settle(Beside::default()).map(drop)
     }
 
     /// The numbers of the segments that are there, in order.
@@ -180,51 +246,84 @@ impl Recorder {
         (current.number, Arc::clone(&current.ledger))
     }
 
-    /// Writes receipts. When it returns they outlive this process.
+    fn waiting(&self) -> MutexGuard<'_, Waiting> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn row(&self, NewReceipt { receipt, private }: &NewReceipt) -> Result<Row, Error> {
+        let subject = receipt.agent.clone().unwrap_or_else(|| self.subject.clone());
+        let entry = NewEntry { kind: Kind::Receipt, subject, body: receipt.canonical()?, weight: None };
+        let private = serde_json::to_string(private).map_err(|e| Error::Receipts(e.to_string()))?;
+        Ok(Row { entry, call: receipt.call.to_string(), private, counts: Counted::of(receipt) })
+    }
+
+    /// Writes receipts into the journal. When it returns they outlive this process.
     pub fn record<'a>(&self, receipts: impl ExactSizeIterator<Item = &'a NewReceipt>) -> Result<(), Error> {
-        let mut rows = Vec::with_capacity(receipts.len());
-        let mut bytes = 0;
-        for NewReceipt { receipt, private } in receipts {
-            let subject = receipt.agent.clone().unwrap_or_else(|| self.subject.clone());
-            let entry = NewEntry { kind: Kind::Receipt, subject, body: receipt.canonical()?, weight: None };
-            let private = serde_json::to_string(private).map_err(|e| Error::Receipts(e.to_string()))?;
-            bytes += 2 * (entry.body.as_bytes().len() + private.len()) as u64;
-            rows.push((entry, receipt.call.to_string(), private));
-        }
-        let ledger = self.room_for(bytes)?;
-        credence_ledger::write(&*ledger, move |tx| {
-            for (entry, call, private) in rows {
-                tx.append(&entry)?;
-                tx.put(PRIVATE, &call, &private)?;
-            }
-            Ok::<_, credence_ledger::Error>(())
-        })?;
+        let rows = receipts.map(|new| self.row(new)).collect::<Result<Vec<Row>, Error>>()?;
+        let mut lines = Vec::with_capacity(1024 * rows.len());
+        rows.iter().for_each(|row| journal::line(&mut lines, row.entry.body.as_bytes(), row.private.as_bytes()));
+        let mut waiting = self.waiting();
+        let Waiting { journal, rows: held, .. } = &mut *waiting;
+        // A transaction that failed is over, and holds nothing any more.
+        let held =
+            Arc::get_mut(held).ok_or_else(|| Error::Receipts("earlier ones are still being written".to_owned()))?;
+        journal.append(&lines)?;
+        held.extend(rows);
         Ok(())
     }
 
-    /// Writes what can wait until the results are on their way.
-    pub fn afterwards(&self, parts: Vec<(Uuid, Parts)>, canaries: &[CanaryRecord]) -> Result<(), Error> {
-        let mut entries = Vec::with_capacity(canaries.len());
-        for canary in canaries {
+    /// How many receipts are in the journal alone.
+    pub fn unsettled(&self) -> usize {
+        self.waiting().rows.len()
+    }
+
+    /// Whether receipts could not be moved from the journal to the ledger: no more should be taken until [`Self::settle`] has.
+    pub fn is_behind(&self) -> bool {
+        self.waiting().behind
+    }
+
+    /// Moves what is in the journal into the ledger, with what goes beside it. Gives what of it counts.
+    pub fn settle(&self, beside: Beside) -> Result<Vec<Counted>, Error> {
+        let mut entries = Vec::with_capacity(beside.canaries.len());
+        for canary in &beside.canaries {
             let subject = canary.agent.clone().unwrap_or_else(|| self.subject.clone());
             entries.push(NewEntry { kind: Kind::Canary, subject, body: Canonical::of(canary)?, weight: None });
         }
-        let mut rows = Vec::with_capacity(parts.len());
-        for (call, parts) in parts {
-            rows.push((call.to_string(), serde_json::to_string(&parts).map_err(|e| Error::Receipts(e.to_string()))?));
+        let mut parts = Vec::with_capacity(beside.parts.len());
+        for (call, digests) in &beside.parts {
+            parts.push((call.to_string(), serde_json::to_string(digests).map_err(|e| Error::Receipts(e.to_string()))?));
         }
-        credence_ledger::write(&*self.current().1, move |tx| {
-            entries.iter().try_for_each(|entry| tx.append(entry).map(drop))?;
-            rows.iter().try_for_each(|(call, parts)| tx.put(PARTS, call, parts))
-        })?;
-        Ok(())
+        let mut waiting = self.waiting();
+        let rows = Arc::clone(&waiting.rows);
+        let bytes = rows.iter().map(|row| 2 * (row.entry.body.as_bytes().len() + row.private.len()) as u64).sum();
+        let written = self.room_for(bytes).and_then(|ledger| {
+            let rows = Arc::clone(&rows);
+            let work = move |tx: &mut dyn credence_ledger::Transaction| {
+                for row in rows.iter() {
+                    tx.append(&row.entry)?;
+                    tx.put(PRIVATE, &row.call, &row.private)?;
+                }
+                entries.iter().try_for_each(|entry| tx.append(entry).map(drop))?;
+                parts.iter().try_for_each(|(call, parts)| tx.put(PARTS, call, parts))
+            };
+            Ok(credence_ledger::write(&*ledger, work)?)
+        });
+        waiting.behind = written.is_err() && !rows.is_empty();
+        written?;
+        self.current.lock().unwrap_or_else(PoisonError::into_inner).bytes += bytes;
+        // Left as it is, what is in the ledger already is not taken from it again.
+        if let Err(error) = waiting.journal.clear() {
+            warn(&format!("the journal cannot be emptied: {error}"));
+        }
+        waiting.rows = Arc::default();
+        drop(waiting);
+        Ok(rows.iter().filter_map(|row| row.counts.clone()).collect())
     }
 
     /// The ledger for so many more bytes; begins another segment when this one is full.
     fn room_for(&self, bytes: u64) -> Result<Arc<SqliteLedger>, Error> {
         let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
-        current.bytes += bytes;
-        if current.bytes > (self.max_bytes / SEGMENTS).max(MIN_SEGMENT_BYTES) {
+        if current.bytes + bytes > (self.max_bytes / SEGMENTS).max(MIN_SEGMENT_BYTES) {
             current.ledger.flush()?;
             let previous = current.ledger.view()?.checkpoint()?;
             let number = current.number + 1;

@@ -8,7 +8,7 @@ use std::{collections::BTreeSet, path::Path};
 use credence_engine::hcs25::output_verification::{self as summary, Check, Limits, Rollup};
 use credence_ledger::{Kind, Ledger};
 use credence_protocol::{
-    Timestamp,
+    EntityId, Timestamp,
     receipt::{Receipt, ReceiptStake, ReceiptVerdict},
 };
 use serde::{Deserialize, Serialize};
@@ -32,6 +32,35 @@ pub struct Tally {
     changed: BTreeSet<String>,
 }
 
+/// What counts of a receipt.
+#[derive(Debug, Clone)]
+pub struct Counted {
+    agent: EntityId,
+    check: Check,
+}
+
+impl Counted {
+    /// Of a call that was judged, of an agent that has a name.
+    pub fn of(receipt: &Receipt) -> Option<Self> {
+        let (Some(agent), Some(verdict), Some(posterior)) = (&receipt.agent, receipt.verdict, receipt.posterior) else {
+            return None;
+        };
+        let verdict = match verdict {
+            ReceiptVerdict::Accept => summary::Verdict::Allow,
+            ReceiptVerdict::Flag => summary::Verdict::Uncertain,
+            ReceiptVerdict::Block => summary::Verdict::Block,
+        };
+        let stake = receipt.stake.map(|stake| match stake {
+            ReceiptStake::Low => summary::Stake::Low,
+            ReceiptStake::Medium => summary::Stake::Medium,
+            ReceiptStake::High => summary::Stake::High,
+            ReceiptStake::Critical => summary::Stake::Critical,
+        });
+        let check = Check { verdict, confidence: verdict.confidence(posterior), stake, at: receipt.started_at };
+        Some(Self { agent: agent.clone(), check })
+    }
+}
+
 impl Tally {
     /// From its file, with whatever receipts came after it.
     pub fn open(folder: &Path, recorder: Option<&Recorder>) -> Result<Self, Error> {
@@ -53,7 +82,7 @@ impl Tally {
             let from = if number == segment { entries } else { 0 };
             visit(&*view, from, &mut |seq, _, entry| {
                 match entry.kind {
-                    Kind::Receipt => tally.add(&entry.record(seq)?),
+                    Kind::Receipt => Counted::of(&entry.record(seq)?).into_iter().for_each(|one| tally.add(one)),
                     Kind::Canary => tally.add_canary(&entry.record(seq)?, entry.recorded_at),
                     _ => {}
                 }
@@ -96,25 +125,11 @@ impl Tally {
         folder::replace(&folder.join(FILE), &bytes)
     }
 
-    /// Counts a call that was judged, of an agent that has a name.
-    pub fn add(&mut self, receipt: &Receipt) {
-        let (Some(agent), Some(verdict), Some(posterior)) = (&receipt.agent, receipt.verdict, receipt.posterior) else {
-            return;
-        };
-        let verdict = match verdict {
-            ReceiptVerdict::Accept => summary::Verdict::Allow,
-            ReceiptVerdict::Flag => summary::Verdict::Uncertain,
-            ReceiptVerdict::Block => summary::Verdict::Block,
-        };
-        let stake = receipt.stake.map(|stake| match stake {
-            ReceiptStake::Low => summary::Stake::Low,
-            ReceiptStake::Medium => summary::Stake::Medium,
-            ReceiptStake::High => summary::Stake::High,
-            ReceiptStake::Critical => summary::Stake::Critical,
-        });
-        let check = Check { verdict, confidence: verdict.confidence(posterior), stake, at: receipt.started_at };
-        self.rollup.add(agent.as_str(), check);
-        self.changed.insert(agent.to_string());
+    /// Counts a call.
+    pub fn add(&mut self, counted: Counted) {
+        let agent = counted.agent.to_string();
+        self.rollup.add(&agent, counted.check);
+        self.changed.insert(agent);
     }
 
     /// Counts a canary.

@@ -38,6 +38,8 @@ const MAX_BATCH: usize = 256;
 const TAKES: usize = 4096;
 /// How long it is looked for an answer before waiting for one: less than what being woken can cost.
 const SPIN: Duration = Duration::from_micros(60);
+/// After so long without a message there is time to put receipts where they belong.
+const LULL: Duration = Duration::from_micros(300);
 /// How long a server may take to end by itself once its client has left: with calls under way, and without.
 const GRACE_CALLS: Duration = Duration::from_secs(30);
 const GRACE: Duration = Duration::from_secs(5);
@@ -196,6 +198,9 @@ impl Between<'_> {
                 break;
             }
             std::thread::yield_now();
+        }
+        if self.guard.has_unsettled() && poll(&mut fds, Some(&timespec(LULL))).is_ok_and(|ready| ready == 0) {
+            self.guard.settle_or_warn();
         }
         let left = self.deadline.map(|at| timespec(at.saturating_duration_since(Instant::now())));
         match poll(&mut fds, left.as_ref()) {

@@ -224,10 +224,9 @@ fn because(receipt: &Receipt) -> String {
 }
 
 fn exported(archive: &Archive, found: &Found, private: Option<&Private>, disclose: bool) -> anyhow::Result<Exported> {
-    let proof = archive.proof(found)?;
-    let log_key = archive.sources[found.source].segment(found.segment)?.verifier().as_str().to_owned();
+    let (proof, log) = archive.proof(found)?;
     let salts = private.filter(|_| disclose).map(|private| private.salts);
-    Ok(Exported { receipt: found.receipt.clone(), log_key, proof: proof.to_text(), salts })
+    Ok(Exported { receipt: found.receipt.clone(), log_key: log.as_str().to_owned(), proof: proof.to_text(), salts })
 }
 
 fn show(out: &Output, call: Uuid, keeping: &StateArgs) -> Done {
@@ -246,10 +245,11 @@ fn show(out: &Output, call: Uuid, keeping: &StateArgs) -> Done {
         bail!("there is no receipt of call {call} in {}", keeping.folder()?.display());
     };
     let exported = exported(&archive, &found, private.as_ref(), false)?;
-    let checked = InclusionProof::parse(&exported.proof)?.verify(&LogVerifier::parse(&exported.log_key)?)?;
+    let proof = InclusionProof::parse(&exported.proof)?;
+    let checked = proof.verify(&LogVerifier::parse(&exported.log_key)?)?;
     let shown = json!({
         "receipt": exported.receipt, "guard": archive.sources[found.source].name(), "log_key": exported.log_key,
-        "seq": found.seq, "checkpoint_size": checked.size, "proof": exported.proof,
+        "seq": proof.seq, "checkpoint_size": checked.size, "proof": exported.proof,
     });
     out.show(&shown, || {
         let receipt = &exported.receipt;
@@ -271,7 +271,7 @@ fn show(out: &Output, call: Uuid, keeping: &StateArgs) -> Done {
         rows.extend(optional.into_iter().filter_map(|(name, value)| Some((name, value?))));
         rows.push((
             "proof",
-            format!("entry {} under a signed checkpoint of {} entries: verified", found.seq, checked.size),
+            format!("entry {} under a signed checkpoint of {} entries: verified", proof.seq, checked.size),
         ));
         rows.push(("log key", exported.log_key.clone()));
         rows.into_iter().map(|(name, value)| format!("{name:<9} {value}\n")).collect()
@@ -463,9 +463,10 @@ fn text(report: &Report, unreadable: &[String]) -> String {
         text +=
             &format!("{:<16} {} {}\n", word(claim.status), claim.tool.as_deref().unwrap_or("(no call)"), place(claim));
         if let Some(receipt) = &claim.receipt {
-            let proof = match receipt.checkpoint_size {
-                Some(size) => format!("entry {} of {} under a checkpoint of {size}", receipt.seq, receipt.log),
-                None => format!("entry {} of {}", receipt.seq, receipt.log),
+            let proof = match (receipt.seq, receipt.checkpoint_size) {
+                (Some(seq), Some(size)) => format!("entry {seq} of {} under a checkpoint of {size}", receipt.log),
+                (Some(seq), None) => format!("entry {seq} of {}", receipt.log),
+                (None, _) => format!("in the journal of {}", receipt.log),
             };
             text += &format!("{:<16} call {} at {}, {proof}\n", "", receipt.call, receipt.at);
         }

@@ -113,10 +113,8 @@ fn the_dashboard_works_in_a_browser() -> Result<(), String> {
     // Returned, not panicked: no backtrace is to stand after what went wrong.
     if !success {
         let last = said.lines().last().unwrap_or_default();
-        let (wrong, shown) = (wrong.join("\n"), shown.join("\n"));
-        return Err(format!(
-            "the walk failed or did not end in {DEADLINE:?}, the last line was {last:?}\n{shown}\n{wrong}"
-        ));
+        eprintln!("{}\n{}", shown.join("\n"), wrong.join("\n"));
+        return Err(format!("the walk failed or did not end in {DEADLINE:?}, the last line was {last:?}"));
     }
     assert!(said.lines().filter(|line| line.starts_with("ok ")).count() > 300, "too little was looked at:\n{said}");
     for name in ["agents", "agent"] {

@@ -1,12 +1,13 @@
-//! What Credence makes of a summary: the signals `output_quality` and `output_coverage` (DESIGN, *HCS-25*; ADR 0007).
+//! What Credence makes of a summary: the signals `output_quality` and `output_coverage` (DESIGN, *HCS-25*; ADRs 0007, 0013).
 //!
 //! ```text
-//! power   = max(clamp(blockRate / 0.05, 0, 1), caught / canaries)        canaries: at least 50 of them
+//! power   = caught / canaries                  with at least 50 canaries
+//!         = clamp(blockRate / 0.05, 0, 1)      without
 //! quality = 100 · allowRate · avgConfidence · power · min(1, stake)
 //! ```
 //!
-//! Three differences from the standard's quality. Power can be shown by canaries, so that an honest agent is not rated by
-//! how often it was blocked. A report without [shown power](unshown_power) does not count at all, instead of as 0: a verifier
+//! Three differences from the standard's quality. Power is what canaries show, where there are
+//! enough: an agent is not rated by how often it gave occasion to be blocked. A report without [shown power](unshown_power) does not count at all, instead of as 0: a verifier
 //! that lets everything pass says nothing, and must not pull anyone up or down. And stakes can lower quality but not raise
 //! it: they are the caller's word.
 //!
@@ -45,22 +46,15 @@ pub fn unshown_power(summary: &Summary) -> Option<String> {
 
 /// How able to tell good from bad a provider has shown itself, 0..=1, and the variance of that.
 pub fn power(summary: &Summary) -> (f64, f64) {
+    if let Some(canaries) = summary.canaries.filter(|canaries| canaries.checks >= MIN_CANARIES) {
+        let made = canaries.checks as f64;
+        let recall = canaries.caught as f64 / made;
+        return (recall, beta_variance(recall, made));
+    }
     let n = summary.total_checks as f64;
     let ratio = summary.block_rate / FULL_POWER_BLOCK_RATE;
-    let by_blocks = ratio.clamp(0.0, 1.0);
     let spread = libm::sqrt(beta_variance(summary.block_rate, n)) / FULL_POWER_BLOCK_RATE;
-    let blocks_variance = capped_variance(ratio, spread);
-    match summary.canaries {
-        Some(canaries) if canaries.checks >= MIN_CANARIES => {
-            let made = canaries.checks as f64;
-            let recall = canaries.caught as f64 / made;
-            if recall >= by_blocks {
-                return (recall, beta_variance(recall, made));
-            }
-        }
-        _ => {}
-    }
-    (by_blocks, blocks_variance.min(0.25))
+    (ratio.clamp(0.0, 1.0), capped_variance(ratio, spread).min(0.25))
 }
 
 /// The signal `output_quality`.
@@ -143,6 +137,15 @@ mod tests {
     }
 
     #[test]
+    fn fabricating_does_not_raise_quality() {
+        let parameters = Parameters::default();
+        let canaries = Some(Canaries { checks: 200, caught: 160 });
+        let of = |block: f64| quality(&summary(1.0 - block, block, 1000, canaries), &parameters).value;
+        let falling = [0.0, 0.01, 0.05, 0.12, 0.5, 1.0];
+        assert!(falling.windows(2).all(|pair| of(pair[0]) > of(pair[1])), "{:?}", falling.map(of));
+    }
+
+    #[test]
     fn more_checks_are_less_uncertain() {
         let parameters = Parameters::default();
         let stddev = |checks| quality(&summary(0.9, 0.1, checks, None), &parameters).stddev;
@@ -162,12 +165,15 @@ mod tests {
 
     proptest! {
         #[test]
-        fn more_blocks_never_lower_power(block in 0.0..=1.0_f64, more in 0.0..=1.0_f64, checks in 10..100_000_u64,
+        fn blocks_show_power_only_where_canaries_do_not(block in 0.0..=1.0_f64, more in 0.0..=1.0_f64, checks in 10..100_000_u64,
             canaries in proptest::option::of((0..500_u64, 0..500_u64))) {
             let canaries = canaries.map(|(a, b)| Canaries { checks: a.max(b), caught: a.min(b) });
             let of = |block: f64| power(&summary(1.0 - block, block, checks, canaries)).0;
             let (less, more) = (of(block.min(more)), of(block.max(more)));
             prop_assert!(less <= more && (0.0..=1.0).contains(&less) && (0.0..=1.0).contains(&more));
+            if canaries.is_some_and(|canaries| canaries.checks >= MIN_CANARIES) {
+                prop_assert_eq!(less, more);
+            }
         }
 
         #[test]
