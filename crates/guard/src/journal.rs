@@ -103,3 +103,143 @@ pub fn read(folder: &Path) -> Result<Waiting, Error> {
     }
     Ok(waiting)
 }
+
+#[cfg(test)]
+mod tests {
+    use credence_ledger::Ledger;
+    use credence_protocol::{
+        EntityId, SecretKey, Uuid,
+        receipt::{CallOutcome, Receipt, Salts},
+    };
+
+    use super::*;
+    use crate::{
+        reading::{Archive, Filter, Found},
+        receipts::{Beside, Private, Recorder, now, origin},
+    };
+
+    struct Place {
+        state: tempfile::TempDir,
+        provider: EntityId,
+        key: SecretKey,
+    }
+
+    impl Place {
+        fn new() -> Self {
+            let (state, provider) = (tempfile::tempdir().unwrap(), EntityId::new("lab").unwrap());
+            crate::folder::make(&state.path().join("fs/1")).unwrap();
+            Self { state, provider, key: SecretKey::generate().unwrap() }
+        }
+
+        fn folder(&self) -> PathBuf {
+            self.state.path().join("fs/1/receipts")
+        }
+
+        fn recorder(&self) -> Recorder {
+            let log = origin(&self.provider, "fs", 1);
+            Recorder::open(&self.state.path().join("fs/1"), &log, &self.provider, &self.key, 1 << 24).unwrap()
+        }
+
+        fn found(&self) -> (Vec<Found>, Vec<String>) {
+            let archive = Archive::open(self.state.path(), &self.provider, &self.key.public()).unwrap();
+            let (mut all, mut problems) = (Vec::new(), Vec::new());
+            let each = &mut |found: Found, private: Option<Private>| {
+                assert!(private.is_some());
+                all.push(found);
+                Ok(())
+            };
+            archive.visit(&Filter::default(), each, &mut |problem| problems.push(problem)).unwrap();
+            (all, problems)
+        }
+    }
+
+    fn new(tool: &str) -> NewReceipt {
+        let salts = Salts::generate().unwrap();
+        let receipt = Receipt {
+            agent: None,
+            arguments: salts.arguments(None),
+            call: Uuid::now_v7(),
+            client: None,
+            content_injection: None,
+            delivered: None,
+            execution_ms: Some(1.5),
+            outcome: CallOutcome::Result,
+            posterior: Some(0.25),
+            request: Some("1".to_owned()),
+            result: None,
+            server: "fs".to_owned(),
+            session: Some("a \"session\"\n".to_owned()),
+            signals: Vec::new(),
+            stake: None,
+            started_at: now(),
+            tool: tool.to_owned(),
+            unjudged: None,
+            verdict: None,
+        };
+        NewReceipt { receipt, private: Private { salts, print: String::new() } }
+    }
+
+    #[test]
+    fn what_a_killed_guard_left_is_read_and_taken_once() {
+        let place = Place::new();
+        let killed = place.recorder();
+        let all = [new("one"), new("two"), new("three")];
+        killed.record(all[..1].iter()).unwrap();
+        assert_eq!(killed.settle(Beside::default()).unwrap().len(), 0, "of nobody");
+        killed.record(all[1..].iter()).unwrap();
+        let left = fs::read(place.folder().join(FILE)).unwrap();
+        drop(killed);
+        // Without a guard that runs.
+        let (found, problems) = place.found();
+        assert_eq!(found.iter().map(|one| one.at.is_some()).collect::<Vec<_>>(), [true, false, false]);
+        assert_eq!(found.iter().map(|one| &one.receipt).collect::<Vec<_>>(), all.each_ref().map(|one| &one.receipt));
+        assert_eq!(problems, [""; 0]);
+        let archive = Archive::open(place.state.path(), &place.provider, &place.key.public()).unwrap();
+        assert!(archive.find(all[2].receipt.call).unwrap().is_some_and(|(found, _)| found.at.is_none()));
+        assert_eq!(archive.sources[0].audit().unwrap(), (3, Vec::new()));
+        let why = archive.proof(&found[1]).err().map(|error| error.to_string());
+        assert!(why.is_some_and(|why| why.contains("when a guard starts again")));
+
+        let next = place.recorder();
+        assert_eq!((next.unsettled(), next.current().1.view().unwrap().size().unwrap()), (0, 4));
+        assert_eq!(fs::metadata(place.folder().join(FILE)).unwrap().len(), 0);
+        next.flush().unwrap();
+        assert!(archive.proof(&found[1]).is_ok(), "it was found in the journal, and is in the log now");
+        drop(next);
+        // Killed after they had moved, and before the journal was emptied.
+        fs::write(place.folder().join(FILE), left).unwrap();
+        assert_eq!(place.found().0.len(), 3);
+        let again = place.recorder();
+        assert_eq!(again.current().1.view().unwrap().size().unwrap(), 4);
+    }
+
+    #[test]
+    fn a_line_that_was_never_finished_is_none_and_a_damaged_one_is_told() {
+        let place = Place::new();
+        place.recorder().record([new("one"), new("two")].iter()).unwrap();
+        let path = place.folder().join(FILE);
+        let whole = fs::read(&path).unwrap();
+        fs::write(&path, &whole[..whole.len() - 10]).unwrap();
+        let read = read(&place.folder()).unwrap();
+        assert_eq!((read.receipts.len(), read.unreadable), (1, 0));
+        let mut damaged = whole.clone();
+        damaged[3] = b'!';
+        fs::write(&path, &damaged).unwrap();
+        let (found, problems) = place.found();
+        assert_eq!((found.len(), problems.len()), (1, 1), "{problems:?}");
+        let next = place.recorder();
+        assert_eq!(next.current().1.view().unwrap().size().unwrap(), 2);
+        assert_eq!(fs::read(path.with_extension("damaged")).unwrap(), damaged);
+    }
+
+    #[test]
+    fn what_finds_no_room_leaves_no_trace() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut journal = Journal::open(folder.path()).unwrap();
+        journal.append(b"{}\n").unwrap();
+        // As on a full disk: a file that cannot be written to.
+        journal.file = File::open(folder.path().join(FILE)).unwrap();
+        assert!(journal.append(b"{}\n").is_err());
+        assert_eq!(fs::read(folder.path().join(FILE)).unwrap(), b"{}\n");
+    }
+}

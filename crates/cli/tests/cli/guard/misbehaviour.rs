@@ -236,6 +236,9 @@ fn every_result_that_reached_the_client_has_its_receipt_after_a_kill() {
                 delivered.push(receipt_of(&answer).to_owned());
             }
         }
+        let there = receipts(&shell);
+        let missing = delivered.iter().filter(|call| !there.contains_key(*call)).count();
+        assert_eq!(missing, 0, "before any guard runs again");
     }
     let mut session = Session::start(&shell, &["--agent", "bot"]);
     good(&mut session);
