@@ -178,7 +178,7 @@ impl Round {
 
     /// Puts the summaries of every agent that has new receipts on disk.
     fn write_summaries(&self) -> Result<(), Error> {
-        self.guard.settle()?;
+        self.guard.settle_or_warn();
         let changed = self.guard.tally.lock().unwrap_or_else(PoisonError::into_inner).take_changed();
         if changed.is_empty() {
             return Ok(());

@@ -6,6 +6,7 @@ use std::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicU64, Ordering::Relaxed},
     },
+    time::Duration,
 };
 
 use credence_protocol::{
@@ -416,13 +417,13 @@ impl Guard {
         }
     }
 
-    /// Whether there is something to [settle](Self::settle), and it may be tried.
-    pub fn has_unsettled(&self) -> bool {
-        self.recorder.as_ref().is_some_and(|recorder| recorder.unsettled() > 0 && !recorder.is_behind())
+    /// For how long something has waited to be [settled](Self::settle); `None` where nothing does, or where it was tried in vain.
+    pub fn unsettled_for(&self) -> Option<Duration> {
+        self.recorder.as_ref()?.unsettled_for()
     }
 
     /// Moves the receipts that are in the journal into the ledger, with what was left to do after them. Where that fails they stay
-    /// in the journal; what is lost is which part of a claim differs.
+    /// in the journal; what is lost is which part of a claim differs, and canaries.
     pub fn settle(&self) -> Result<(), Error> {
         let Some(recorder) = &self.recorder else { return Ok(()) };
         let beside = std::mem::take(&mut *self.later.lock().unwrap_or_else(PoisonError::into_inner));
@@ -440,9 +441,7 @@ impl Guard {
     /// As [`Self::settle`]: nobody waits for it.
     pub fn settle_or_warn(&self) {
         if let Err(error) = self.settle() {
-            warn(&format!(
-                "receipts stay in the journal, and no more are written until they fit into the ledger: {error}"
-            ));
+            warn(&format!("nothing can be written into the ledger, and no receipt is until it can: {error}"));
         }
     }
 
@@ -477,14 +476,15 @@ impl Guard {
 
     /// Keeps what was learned and counted, if there was anything since the last time.
     pub fn save(&self) -> Result<(), Error> {
-        self.settle()?;
+        let settled = self.settle();
         if self.counts.since_saved.swap(0, Relaxed) == 0 {
-            return Ok(());
+            return settled;
         }
         let kept = self.engine.snapshot().map_err(Error::from);
         kept.and_then(|snapshot| folder::replace(&self.place.folder.join("engine.state"), &snapshot))?;
         let (recorder, tally) = (self.recorder.as_ref(), self.tally.lock().unwrap_or_else(PoisonError::into_inner));
-        tally.save(&self.place.folder, recorder)
+        tally.save(&self.place.folder, recorder)?;
+        settled
     }
 
     /// Signs a checkpoint over all receipts, and keeps everything else.

@@ -292,7 +292,7 @@ impl Proxy {
         let given = pieces.iter().map(|piece| render(piece, &batch)).collect();
         if !failed {
             self.guard.after(&batch);
-            self.guard.settle_or_warn();
+            settle_soon(&self.guard);
         }
         given
     }
@@ -306,7 +306,7 @@ impl Proxy {
         }
         if self.guard.record(&mut batch).is_none() {
             self.guard.after(&batch);
-            self.guard.settle_or_warn();
+            settle_soon(&self.guard);
         }
     }
 
@@ -432,7 +432,7 @@ impl Exchange {
         }
         if self.proxy.guard.record(&mut batch).is_none() {
             self.proxy.guard.after(&batch);
-            self.proxy.guard.settle_or_warn();
+            settle_soon(&self.proxy.guard);
         }
         let text = format!("the call was executed, and {why}: it cannot be verified; do not blindly retry");
         if self.proxy.guard.settings.mode == GuardMode::Enforce {
@@ -454,6 +454,18 @@ impl Drop for Exchange {
             }
             _ => self.proxy.unanswered(&self.watch),
         }
+    }
+}
+
+/// Has the receipts moved into the ledger, once whoever waits for an answer has it.
+fn settle_soon(guard: &Arc<Guard>) {
+    if guard.unsettled_for().is_none() {
+        return;
+    }
+    let guard = Arc::clone(guard);
+    match tokio::runtime::Handle::try_current() {
+        Ok(runtime) => drop(runtime.spawn_blocking(move || guard.settle_or_warn())),
+        Err(_) => guard.settle_or_warn(),
     }
 }
 

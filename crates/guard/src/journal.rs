@@ -7,7 +7,7 @@
 
 use std::{
     fs::{self, File, OpenOptions},
-    io::{self, Write},
+    io::{self, Read, Write},
     os::unix::fs::OpenOptionsExt,
     path::{Path, PathBuf},
 };
@@ -18,12 +18,18 @@ use crate::{Error, receipts::NewReceipt};
 
 /// The file's name, in the folder of the receipts.
 const FILE: &str = "journal";
+/// How the names of copies end in which there are lines that cannot be read.
+const DAMAGED: &str = "damaged";
+/// A guard that writes may empty the file while it is read: it is read again, so many times.
+const READINGS: usize = 3;
 
 /// The file, to write.
 pub struct Journal {
     path: PathBuf,
     file: File,
     bytes: u64,
+    /// It may end in the middle of a line.
+    torn: bool,
 }
 
 /// What is in the file.
@@ -42,17 +48,22 @@ impl Journal {
         let opened = OpenOptions::new().create(true).append(true).mode(0o600).open(&path);
         let opened = opened.and_then(|file| Ok((file.metadata()?.len(), file)));
         let (bytes, file) = opened.map_err(|e| Error::Io(path.clone(), e))?;
-        Ok(Self { path, file, bytes })
+        Ok(Self { path, file, bytes, torn: bytes > 0 })
     }
 
     /// Appends lines, all or none. When it returns they outlive this process.
     pub fn append(&mut self, lines: &[u8]) -> Result<(), Error> {
-        if let Err(error) = self.file.write_all(lines) {
+        let begun = if self.torn { self.file.write_all(b"\n") } else { Ok(()) };
+        if let Err(error) = begun.and_then(|()| self.file.write_all(lines)) {
             // A line of which only a part found room would spoil the next.
-            let _ = self.file.set_len(self.bytes);
+            if self.file.set_len(self.bytes).is_err() {
+                self.torn = true;
+                self.bytes = self.file.metadata().map_or(self.bytes, |meta| meta.len());
+            }
             return Err(Error::Io(self.path.clone(), error));
         }
-        self.bytes += lines.len() as u64;
+        self.bytes += lines.len() as u64 + u64::from(self.torn);
+        self.torn = false;
         Ok(())
     }
 
@@ -60,14 +71,14 @@ impl Journal {
     pub fn clear(&mut self) -> Result<(), Error> {
         if self.bytes > 0 {
             self.file.set_len(0).map_err(|e| Error::Io(self.path.clone(), e))?;
-            self.bytes = 0;
+            (self.bytes, self.torn) = (0, false);
         }
         Ok(())
     }
 
-    /// Puts a copy aside, for people to look at.
+    /// Puts a copy aside, for people to look at: as long as it is there, nobody is accused for want of a receipt.
     pub fn put_aside(&self) -> Result<PathBuf, Error> {
-        let aside = self.path.with_extension("damaged");
+        let aside = self.path.with_extension(format!("{}.{DAMAGED}", crate::receipts::now().micros()));
         fs::copy(&self.path, &aside).map_err(|e| Error::Io(aside.clone(), e))?;
         Ok(aside)
     }
@@ -80,15 +91,45 @@ pub fn line(out: &mut Vec<u8>, receipt: &[u8], private: &[u8]) {
     }
 }
 
+/// The copies in `folder` in which there are lines that cannot be read.
+pub fn damaged(folder: &Path) -> Vec<PathBuf> {
+    let files = fs::read_dir(folder).into_iter().flatten().flatten().map(|file| file.path());
+    let mut found: Vec<PathBuf> = files
+        .filter(|path| {
+            let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+            name.starts_with(FILE) && name.ends_with(DAMAGED)
+        })
+        .collect();
+    found.sort();
+    found
+}
+
 /// What waits in the file of `folder`, which may be that of a guard that runs.
 pub fn read(folder: &Path) -> Result<Waiting, Error> {
+    let mut waiting = read_once(folder)?;
+    for _ in 1..READINGS {
+        if waiting.unreadable == 0 {
+            break;
+        }
+        waiting = read_once(folder)?;
+    }
+    Ok(waiting)
+}
+
+fn read_once(folder: &Path) -> Result<Waiting, Error> {
     #[derive(Deserialize)]
     struct Line {
         receipt: credence_protocol::receipt::Receipt,
         private: crate::receipts::Private,
     }
     let path = folder.join(FILE);
-    let bytes = match fs::read(&path) {
+    // No further than it reached when it was opened.
+    let whole = File::open(&path).and_then(|file| {
+        let mut bytes = Vec::new();
+        let length = file.metadata()?.len();
+        file.take(length).read_to_end(&mut bytes).map(|_| bytes)
+    });
+    let bytes = match whole {
         Ok(bytes) => bytes,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Waiting::default()),
         Err(error) => return Err(Error::Io(path, error)),
@@ -229,7 +270,13 @@ mod tests {
         assert_eq!((found.len(), problems.len()), (1, 1), "{problems:?}");
         let next = place.recorder();
         assert_eq!(next.current().1.view().unwrap().size().unwrap(), 2);
-        assert_eq!(fs::read(path.with_extension("damaged")).unwrap(), damaged);
+        // It is still known that there was one.
+        let aside = super::damaged(&place.folder());
+        assert_eq!(fs::read(&aside[0]).unwrap(), damaged);
+        let (found, problems) = place.found();
+        assert_eq!((found.len(), problems.len()), (1, 1), "{problems:?}");
+        let archive = Archive::open(place.state.path(), &place.provider, &place.key.public()).unwrap();
+        assert_eq!(archive.sources[0].audit().unwrap().1.len(), 1);
     }
 
     #[test]
@@ -241,5 +288,12 @@ mod tests {
         journal.file = File::open(folder.path().join(FILE)).unwrap();
         assert!(journal.append(b"{}\n").is_err());
         assert_eq!(fs::read(folder.path().join(FILE)).unwrap(), b"{}\n");
+        // A part of a line that could not be taken away, either, does not spoil the next.
+        fs::write(folder.path().join(FILE), b"{}\n{\"rec").unwrap();
+        let mut journal = Journal::open(folder.path()).unwrap();
+        journal.append(b"{}\n").unwrap();
+        journal.append(b"{}\n").unwrap();
+        assert_eq!(fs::read(folder.path().join(FILE)).unwrap(), b"{}\n{\"rec\n{}\n{}\n");
+        assert_eq!(journal.bytes, 15);
     }
 }

@@ -1,9 +1,10 @@
 //! Receipts, read: those of every guard that keeps its state in one folder, whether it is running or not.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     path::{Path, PathBuf},
-    time::Duration,
+    sync::OnceLock,
+    time::{Duration, Instant},
 };
 
 use credence_ledger::{
@@ -70,6 +71,8 @@ pub struct Found {
 pub struct Archive {
     /// The guards.
     pub sources: Vec<Source>,
+    /// Since when proofs are asked for.
+    since: OnceLock<Instant>,
 }
 
 impl Filter {
@@ -96,7 +99,7 @@ impl Archive {
             server,
             place,
         });
-        Ok(Self { sources: sources.collect() })
+        Ok(Self { sources: sources.collect(), since: OnceLock::new() })
     }
 
     /// Calls `each` with the receipts that `filter` takes, guard by guard in the order they were written. What cannot be read is
@@ -206,7 +209,8 @@ impl Archive {
     /// wait for its checkpoint.
     pub fn proof(&self, found: &Found) -> Result<(InclusionProof, LogVerifier), Error> {
         let source = &self.sources[found.source];
-        let since = std::time::Instant::now();
+        // Whoever asks for many waits once.
+        let since = self.since.get_or_init(Instant::now);
         let mut at = found.at;
         loop {
             if at.is_none() {
@@ -217,8 +221,13 @@ impl Archive {
             {
                 return Ok(proof);
             }
-            if since.elapsed() > SEAL_PATIENCE || source.running.is_none() {
+            if source.running.is_none() {
                 let why = "no checkpoint is signed over it yet: its guard ended before; it is signed when a guard starts again";
+                return Err(Error::Receipts(why.to_owned()));
+            }
+            if since.elapsed() > SEAL_PATIENCE {
+                let why =
+                    "no checkpoint is signed over it yet, although its guard runs: see what that says of its receipts";
                 return Err(Error::Receipts(why.to_owned()));
             }
             std::thread::sleep(Duration::from_millis(100));
@@ -280,6 +289,13 @@ impl Source {
         if unreadable > 0 {
             problem(format!("{}: {unreadable} receipts in the journal cannot be read", self.name()));
         }
+        for path in journal::damaged(&self.folder) {
+            problem(format!(
+                "{}: there are receipts in {} that cannot be read; without that file they count as never written",
+                self.name(),
+                path.display()
+            ));
+        }
         Ok(receipts.into_iter().map(|new| (new.receipt.call, new)).collect())
     }
 
@@ -289,6 +305,7 @@ impl Source {
         let mut receipts = 0;
         let mut waiting = self.waiting(&mut |finding| findings.push(finding))?;
         let mut before: Option<(u64, String)> = None;
+        let mut calls = HashSet::new();
         for (segment, there) in segments(&self.folder)? {
             let here = format!("{}, segment {segment}", self.name());
             if !there {
@@ -298,7 +315,7 @@ impl Source {
                 }
                 continue;
             }
-            match self.audit_segment(segment, before.take(), &mut waiting, &mut findings, &here) {
+            match self.audit_segment(segment, before.take(), &mut calls, &mut findings, &here) {
                 Ok((count, checkpoint)) => {
                     receipts += count;
                     before = Some((segment, checkpoint));
@@ -307,6 +324,7 @@ impl Source {
             }
         }
         self.audit_reach(&mut findings)?;
+        waiting.retain(|call, _| !calls.contains(call));
         Ok((receipts + waiting.len() as u64, findings))
     }
 
@@ -335,7 +353,7 @@ impl Source {
         &self,
         segment: u64,
         before: Option<(u64, String)>,
-        waiting: &mut HashMap<Uuid, NewReceipt>,
+        calls: &mut HashSet<Uuid>,
         findings: &mut Vec<String>,
         here: &str,
     ) -> Result<(u64, String), Error> {
@@ -352,7 +370,6 @@ impl Source {
         let mut edge = credence_ledger::merkle::Edge::default();
         let mut receipts = 0;
         let mut root = None;
-        let mut calls = std::collections::HashSet::new();
         visit(&*view, 0, &mut |seq, bytes, entry| {
             match entry.kind {
                 other if seq == 0 && other != Kind::Segment => {
@@ -372,7 +389,6 @@ impl Source {
                 Kind::Receipt => {
                     let receipt: Receipt = entry.record(seq)?;
                     receipts += 1;
-                    waiting.remove(&receipt.call);
                     if !calls.insert(receipt.call) {
                         findings.push(format!("{here}: two receipts of call {}", receipt.call));
                     }

@@ -10,7 +10,7 @@ use std::{
     ops::ControlFlow,
     path::{Path, PathBuf},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::{SystemTime, UNIX_EPOCH},
+    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
 use credence_ledger::{
@@ -119,8 +119,17 @@ pub struct Recorder {
 struct Waiting {
     journal: Journal,
     rows: Arc<Vec<Row>>,
+    /// Since when there are any.
+    since: Instant,
     /// They could not be moved: no more are taken until they are.
     behind: bool,
+}
+
+impl Waiting {
+    fn hold(&mut self, rows: Vec<Row>) {
+        self.rows = Arc::new(rows);
+        self.since = Instant::now();
+    }
 }
 
 /// A receipt, as it is written.
@@ -166,7 +175,8 @@ impl Recorder {
         let folder = folder.join("receipts");
         folder::make(&folder)?;
         let newest = segments(&folder)?.into_iter().filter(|(_, there)| *there).map(|(number, _)| number).max();
-        let waiting = Waiting { journal: Journal::open(&folder)?, rows: Arc::default(), behind: false };
+        let waiting =
+            Waiting { journal: Journal::open(&folder)?, rows: Arc::default(), since: Instant::now(), behind: false };
         let recorder = |current| Self {
             folder: folder.clone(),
             origin: origin.to_owned(),
@@ -212,18 +222,26 @@ impl Recorder {
                 aside.display()
             ));
         }
-        let ledger = self.current().1;
-        let view = ledger.view()?;
         let mut rows = Vec::new();
         for new in &receipts {
-            // It was killed after they had moved, and before the journal was emptied.
-            if view.get(PRIVATE, &new.receipt.call.to_string())?.is_none() {
-                rows.push(self.row(new)?);
-            }
+            rows.push(self.row(new)?);
         }
-        drop(view);
-        self.waiting().rows = Arc::new(rows);
-        self.settle(Beside::default()).map(drop)
+        // It may have been killed after they had moved, and before the journal was emptied.
+        for number in if rows.is_empty() { Vec::new() } else { self.segments()? } {
+            let Ok(ledger) = self.segment(number) else { continue };
+            let view = ledger.view()?;
+            let mut there = Vec::with_capacity(rows.len());
+            for row in &rows {
+                there.push(view.get(PRIVATE, &row.call)?.is_some());
+            }
+            let mut there = there.into_iter();
+            rows.retain(|_| !there.next().unwrap_or_default());
+        }
+        self.waiting().hold(rows);
+        if let Err(error) = self.settle(Beside::default()) {
+            warn(&format!("{} receipts stay in the journal: {error}", self.unsettled()));
+        }
+        Ok(())
     }
 
     /// The numbers of the segments that are there, in order.
@@ -263,11 +281,14 @@ impl Recorder {
         let mut lines = Vec::with_capacity(1024 * rows.len());
         rows.iter().for_each(|row| journal::line(&mut lines, row.entry.body.as_bytes(), row.private.as_bytes()));
         let mut waiting = self.waiting();
-        let Waiting { journal, rows: held, .. } = &mut *waiting;
+        let Waiting { journal, rows: held, since, .. } = &mut *waiting;
         // A transaction that failed is over, and holds nothing any more.
         let held =
             Arc::get_mut(held).ok_or_else(|| Error::Receipts("earlier ones are still being written".to_owned()))?;
         journal.append(&lines)?;
+        if held.is_empty() {
+            *since = Instant::now();
+        }
         held.extend(rows);
         Ok(())
     }
@@ -275,6 +296,12 @@ impl Recorder {
     /// How many receipts are in the journal alone.
     pub fn unsettled(&self) -> usize {
         self.waiting().rows.len()
+    }
+
+    /// For how long receipts have been in the journal alone; `None` where there are none, or where they cannot be moved.
+    pub fn unsettled_for(&self) -> Option<Duration> {
+        let waiting = self.waiting();
+        (!waiting.rows.is_empty() && !waiting.behind).then(|| waiting.since.elapsed())
     }
 
     /// Whether receipts could not be moved from the journal to the ledger: no more should be taken until [`Self::settle`] has.
@@ -315,7 +342,7 @@ impl Recorder {
         if let Err(error) = waiting.journal.clear() {
             warn(&format!("the journal cannot be emptied: {error}"));
         }
-        waiting.rows = Arc::default();
+        waiting.hold(Vec::new());
         drop(waiting);
         Ok(rows.iter().filter_map(|row| row.counts.clone()).collect())
     }
@@ -323,7 +350,7 @@ impl Recorder {
     /// The ledger for so many more bytes; begins another segment when this one is full.
     fn room_for(&self, bytes: u64) -> Result<Arc<SqliteLedger>, Error> {
         let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
-        if current.bytes + bytes > (self.max_bytes / SEGMENTS).max(MIN_SEGMENT_BYTES) {
+        if current.bytes > 0 && current.bytes + bytes > (self.max_bytes / SEGMENTS).max(MIN_SEGMENT_BYTES) {
             current.ledger.flush()?;
             let previous = current.ledger.view()?.checkpoint()?;
             let number = current.number + 1;

@@ -40,6 +40,8 @@ const TAKES: usize = 4096;
 const SPIN: Duration = Duration::from_micros(60);
 /// After so long without a message there is time to put receipts where they belong.
 const LULL: Duration = Duration::from_micros(300);
+/// After so long they go there whether there is time or not.
+const LONG: Duration = Duration::from_millis(250);
 /// How long a server may take to end by itself once its client has left: with calls under way, and without.
 const GRACE_CALLS: Duration = Duration::from_secs(30);
 const GRACE: Duration = Duration::from_secs(5);
@@ -199,7 +201,9 @@ impl Between<'_> {
             }
             std::thread::yield_now();
         }
-        if self.guard.has_unsettled() && poll(&mut fds, Some(&timespec(LULL))).is_ok_and(|ready| ready == 0) {
+        if let Some(waited) = self.guard.unsettled_for()
+            && (waited > LONG || poll(&mut fds, Some(&timespec(LULL))).is_ok_and(|ready| ready == 0))
+        {
             self.guard.settle_or_warn();
         }
         let left = self.deadline.map(|at| timespec(at.saturating_duration_since(Instant::now())));

@@ -111,6 +111,15 @@ export async function agent(browser, report, demo) {
     await page.reload();
     must((await page.locator('#badge li .tag').count()) > 0, 'it is not listed');
   });
+  await report.check('whose reviews count is told, and those that do not are a link away', async () => {
+    await page.goto('/agents/harbor-support');
+    await page.getByText(/Whose reviews count/).click();
+    const authors = page.locator('#reputation table th[scope=row] a');
+    must((await authors.count()) > 0, 'nobody is named');
+    await page.getByRole('link', { name: 'all reviews of it' }).click();
+    await page.waitForURL(/log\?kind=review/);
+    must((await page.locator('main table tbody tr').count()) >= 1, 'no entry is listed');
+  });
   report.none('the page of an agent is quiet', taken());
   await close();
 }

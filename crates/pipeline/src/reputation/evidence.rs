@@ -63,6 +63,20 @@ fn words(view: &(impl View + ?Sized), table: Table, prefix: &str, since: Timesta
     Ok(words)
 }
 
+/// Who has reviewed `agent` within the window, of those whose word weighs something, the weightiest first.
+pub fn reviews(view: &(impl View + ?Sized), agent: &EntityId, now: Timestamp) -> Result<Vec<(String, ReviewRow)>> {
+    let (since, prefix) = (window_start(now), format!("{agent}/"));
+    let mut reviews = Vec::new();
+    tables::scan(view, tables::REVIEWS, Scan::prefix(&prefix), |key, row: ReviewRow| {
+        if row.at >= since {
+            reviews.push((key[prefix.len()..].to_owned(), row));
+        }
+        Ok(ControlFlow::Continue(()))
+    })?;
+    reviews.sort_by(|(_, one), (_, other)| other.weight.total_cmp(&one.weight).then(other.at.cmp(&one.at)));
+    Ok(reviews)
+}
+
 /// Forgets words from before the window, so that they are not read again and again.
 pub(super) fn prune(tx: &mut dyn Transaction, agent: &EntityId, at: Timestamp) -> Result<()> {
     let (since, prefix) = (window_start(at), format!("{agent}/"));

@@ -31,7 +31,7 @@ use data_encoding::HEXLOWER;
 use serde_json::json;
 use sha2::{Digest, Sha256};
 
-pub use evidence::{evidence, history};
+pub use evidence::{evidence, history, reviews};
 pub(crate) use unsay::unsay;
 
 use self::rows::{

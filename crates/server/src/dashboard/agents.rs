@@ -315,7 +315,7 @@ fn columns(chosen: &Chosen) -> Vec<Column> {
         column("Agent", Some(Order::Name), "agent"),
         column("Score", Some(Order::Score), "number"),
         column("±", Some(Order::Spread), "number"),
-        column("Tier", None, ""),
+        column("Tier", None, "still"),
         column("Certified", Some(Order::Certification), ""),
         column("Trend", None, "trend"),
         column("Coverage", Some(Order::Coverage), ""),

@@ -122,6 +122,8 @@ struct Known {
 struct Chart {
     svg: String,
     broken: usize,
+    /// So many points are marked that the rules do not fit the values.
+    unfit: bool,
 }
 
 struct PathRow {
@@ -230,6 +232,9 @@ fn one(namespace: &Namespace, tool: String, asked: &Wish, now: Timestamp) -> Res
     })
 }
 
+/// Marked points up to which nothing is concluded.
+const MARKED: usize = 5;
+
 fn known(inspection: &Inspection, profile: bool) -> Known {
     let mut charts = vec![
         chart("Latency", "ms", Some(0.0), &inspection.latency),
@@ -272,7 +277,11 @@ fn chart(title: &str, unit: &str, least: Option<f64>, series: &ControlSeries) ->
         least,
         marks: &marks,
     };
-    (points.len() > 1).then(|| Chart { svg: credence_charts::control(title, &drawn).inline(), broken: marks.len() })
+    (points.len() > 1).then(|| Chart {
+        svg: credence_charts::control(title, &drawn).inline(),
+        broken: marks.len(),
+        unfit: marks.len() > MARKED && marks.len() * 5 > points.len(),
+    })
 }
 
 fn path(known: &KnownPath) -> PathRow {

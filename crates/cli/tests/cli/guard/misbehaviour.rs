@@ -213,6 +213,30 @@ fn a_full_disk_fails_closed_or_open_as_the_mode_says() {
     }
 }
 
+/// Receipts that were damaged are left for whoever looks into it; calls go on, with receipts, however often a guard starts.
+#[test]
+fn damaged_receipts_do_not_keep_a_guard_from_starting() {
+    let shell = Shell::new();
+    let mut session = Session::start(&shell, &["--agent", "bot"]);
+    good(&mut session);
+    session.leave();
+    let folder = std::fs::read_dir(shell.path("state")).unwrap().flatten().find(|one| one.path().join("1").is_dir());
+    let database = folder.unwrap().path().join("1/receipts/000001/ledger.db");
+    let mut bytes = std::fs::read(&database).unwrap();
+    bytes[..100].fill(b'x');
+    std::fs::write(&database, bytes).unwrap();
+    for _ in 0..2 {
+        let mut session = Session::start(&shell, &["--agent", "bot"]);
+        good(&mut session);
+        session.leave();
+    }
+    let listed = shell.run(&["receipts", "list", "--state", "state", "--json"]);
+    let listed: Value = serde_json::from_str(&listed.stdout).unwrap();
+    assert_eq!(listed["receipts"].as_array().unwrap().len(), 2, "{listed}");
+    let ran = shell.run(&["receipts", "verify", "--state", "state"]);
+    assert_ne!(ran.code, Some(0), "{ran:?}");
+}
+
 /// SIGKILL while calls are under way: every result that reached the client has its receipt.
 #[test]
 fn every_result_that_reached_the_client_has_its_receipt_after_a_kill() {

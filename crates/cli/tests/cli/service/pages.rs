@@ -17,7 +17,7 @@ impl Service {
         let page = self.page(&format!("/{query}"));
         assert_eq!(page.status, 200);
         let text = page.text();
-        let links = text.split("<th scope=\"row\" class=\"agent\"><a href=\"/agents/").skip(1);
+        let links = text.split("class=\"agent\"><a href=\"/agents/").skip(1);
         links.map(|rest| rest.split('"').next().unwrap().to_owned()).collect()
     }
 

@@ -27,6 +27,8 @@ const MAX_BARS: usize = 12;
 /// Receipts listed, among so many newest of all.
 const RECEIPTS: usize = 10;
 const RECEIPTS_LOOKED_AT: u64 = 2_000;
+/// Reviews listed.
+const REVIEWS: usize = 20;
 /// Credentials listed.
 const CREDENTIALS: usize = 10;
 
@@ -253,12 +255,35 @@ pub(super) struct Reputation {
     pub factors: String,
     pub penalty: String,
     pub last: Vec<(When, String, String)>,
+    pub reviews: Vec<Review>,
+    pub more_reviews: usize,
+}
+
+/// What another agent thinks of it.
+pub(super) struct Review {
+    pub author: String,
+    pub path: String,
+    pub rating: String,
+    pub weight: String,
+    pub seq: u64,
+    pub when: When,
 }
 
 pub(super) fn reputation(view: &dyn View, agent: &EntityId, now: Timestamp) -> Result<Option<Reputation>, Problem> {
     let rows = reputation::history(view, agent, 8)?;
     let Some(newest) = rows.first() else { return Ok(None) };
     let f = newest.factors;
+    let mut reviews = reputation::reviews(view, agent, now)?;
+    let more_reviews = reviews.len().saturating_sub(REVIEWS);
+    reviews.truncate(REVIEWS);
+    let reviews = reviews.into_iter().map(|(author, row)| Review {
+        path: format!("/agents/{}", encoded(&author)),
+        author,
+        rating: percent(row.rating),
+        weight: short(row.weight),
+        seq: row.seq,
+        when: When::new(row.at, now),
+    });
     let bar = |label, value: f64| credence_charts::Bar { label, value };
     let bars = [
         bar("Consistency (C)", f.c),
@@ -274,6 +299,8 @@ pub(super) fn reputation(view: &dyn View, agent: &EntityId, now: Timestamp) -> R
         factors: credence_charts::bars("Reputation factors", "of 1", &bars, 1.0).inline(),
         penalty: short(f.q),
         last: rows.iter().map(|row| (When::new(row.at, now), row.cause.clone(), one(row.score))).collect(),
+        reviews: reviews.collect(),
+        more_reviews,
     }))
 }
 
