@@ -1,9 +1,10 @@
 //! The guard's own ledger: one receipt for each call, in segments.
 //!
 //! A receipt is in a [journal](crate::journal) before its result is forwarded, and in the database as soon as there is a moment
-//! for it. The disk is asked to keep it, and a checkpoint is signed over it, at most a second later (ledger, `Sealing::Batched`). When a segment is full the next one begins with the former's
-//! signed checkpoint; when all of them together take more room than they may, the oldest is let go, and of it stays a file with
-//! its last checkpoint and the leaf of every receipt, so that an exported receipt can be proved for ever.
+//! for it. The disk is asked to keep it, and a checkpoint is signed over it, at most a second later (ledger,
+//! `Sealing::Batched`). When a segment is full the next one begins with the former's signed checkpoint; when all of them
+//! together take more room than they may, the oldest is let go, and of it stays a file with its last checkpoint and the leaf of
+//! every receipt, so that an exported receipt can be proved for ever.
 
 use std::{
     fs,

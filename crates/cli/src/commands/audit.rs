@@ -1,5 +1,9 @@
-use std::process::ExitCode;
+use std::{
+    process::ExitCode,
+    time::{Duration, Instant},
+};
 
+use credence_ledger::{Checkpoint, View};
 use credence_pipeline::{
     audit::{self, Scope},
     replay::{self, Findings},
@@ -8,9 +12,12 @@ use serde_json::json;
 
 use super::{Done, answer};
 use crate::{
-    home::Home,
+    home::{Home, Reader},
     output::{self, Output},
 };
+
+/// How long entries may wait for the checkpoint over them.
+const PATIENCE: Duration = Duration::from_secs(3);
 
 #[derive(clap::Args)]
 pub struct ReplayArgs {
@@ -70,7 +77,7 @@ pub fn replay(home: &Home, out: &Output, args: ReplayArgs) -> Done {
 pub fn audit(home: &Home, out: &Output, args: AuditArgs) -> Done {
     let reader = home.auditor()?;
     let outside = home.options().outside.read(reader.ledger.verifier());
-    let view = reader.view()?;
+    let view = sealed(&reader)?;
     let bar = out.progress(Some(view.size()?), "audit");
     let scope = Scope { log: reader.ledger.verifier(), outside: &outside, tags: &reader.tags, quick: args.quick };
     let done = audit::audit(&*view, scope, &mut |entries| bar.set_position(entries))?;
@@ -86,6 +93,23 @@ pub fn audit(home: &Home, out: &Output, args: AuditArgs) -> Done {
         verdict(summary, "nothing is wrong", &done.findings)
     })?;
     Ok(answer(done.findings.count > 0))
+}
+
+/// The ledger at a moment when a checkpoint covers all of it. One that is sealed in batches while it grows, a demo's, has such
+/// moments; where none comes, the audit says what is not covered.
+fn sealed(reader: &Reader) -> anyhow::Result<Box<dyn View + '_>> {
+    let until = Instant::now() + PATIENCE;
+    loop {
+        let view = reader.view()?;
+        let note = view.checkpoint()?.and_then(|note| Checkpoint::open(&note, reader.ledger.verifier()).ok());
+        let size = view.size()?;
+        // Anything else than a tail that waits is the audit's business.
+        if note.is_none_or(|checkpoint| checkpoint.size >= size) || Instant::now() >= until {
+            return Ok(view);
+        }
+        drop(view);
+        std::thread::sleep(Duration::from_millis(20));
+    }
 }
 
 fn verdict(summary: String, all_well: &str, findings: &Findings) -> String {
