@@ -69,6 +69,8 @@ struct Proxy {
     guard: Arc<Guard>,
     route: Route,
     client: reqwest::Client,
+    /// Only this machine can reach it.
+    local: bool,
     /// Calls that an exchange ended without answering, by session: a stream that is resumed may answer them.
     sessions: Mutex<HashMap<String, Arc<Mutex<Watch>>>>,
 }
@@ -87,7 +89,8 @@ pub async fn serve(
     // Redirects are the client's business, and so is how long an answer may take.
     let client = reqwest::Client::builder().redirect(reqwest::redirect::Policy::none()).build();
     let client = client.map_err(|e| failed(e.to_string()))?;
-    let proxy = Arc::new(Proxy { guard, route, client, sessions: Mutex::default() });
+    let local = listener.local_addr().is_ok_and(|address| is_local(&address));
+    let proxy = Arc::new(Proxy { guard, route, client, local, sessions: Mutex::default() });
     let app = Router::new().fallback(handle).with_state(Arc::clone(&proxy));
     let (stopping, mut stopped) = tokio::sync::watch::channel(false);
     let graceful = async move {
@@ -128,6 +131,7 @@ impl Proxy {
     async fn pass(self: &Arc<Self>, request: Request, id: &mut Option<String>) -> Result<Response, Refused> {
         let (parts, body) = request.into_parts();
         self.check_origin(&parts.headers)?;
+        self.check_host(&parts)?;
         let most = self.guard.settings.max_message_bytes;
         let body = match Limited::new(body, most).collect().await {
             Ok(body) => body.to_bytes(),
@@ -171,16 +175,31 @@ impl Proxy {
     /// A web page must not reach a server on this machine through the guard: its own check of the host sees the guard's.
     fn check_origin(&self, headers: &HeaderMap) -> Result<(), Refused> {
         let Some(origin) = headers.get(header::ORIGIN).and_then(|value| value.to_str().ok()) else { return Ok(()) };
-        let local = Url::parse(origin).ok().is_some_and(|url| match url.host() {
-            Some(url::Host::Domain(name)) => name == "localhost" || name.ends_with(".localhost"),
-            Some(url::Host::Ipv4(ip)) => IpAddr::V4(ip).is_loopback(),
-            Some(url::Host::Ipv6(ip)) => IpAddr::V6(ip).is_loopback(),
-            None => false,
-        });
-        if local || self.route.allowed_origins.iter().any(|allowed| allowed == origin) {
+        if Url::parse(origin).is_ok_and(|url| is_of_this_machine(&url))
+            || self.route.allowed_origins.iter().any(|allowed| allowed == origin)
+        {
             return Ok(());
         }
         Err((StatusCode::FORBIDDEN, format!("pages of {origin} may not use this server (--allow-origin lets them)")))
+    }
+
+    /// A page whose name was made to point at this machine asks without an origin, under its own name.
+    fn check_host(&self, parts: &axum::http::request::Parts) -> Result<(), Refused> {
+        let named = parts.headers.get(header::HOST).map_or(Ok(""), |value| value.to_str()).unwrap_or("?");
+        let named = parts.uri.authority().map_or(named, |authority| authority.as_str());
+        if !self.local || named.is_empty() {
+            return Ok(());
+        }
+        let url = Url::parse(&format!("http://{named}"));
+        let allowed = |url: &Url| {
+            let origins = self.route.allowed_origins.iter().filter_map(|origin| Url::parse(origin).ok());
+            origins.into_iter().any(|origin| origin.host() == url.host())
+        };
+        if url.is_ok_and(|url| is_of_this_machine(&url) || allowed(&url)) {
+            return Ok(());
+        }
+        let text = format!("this server is not '{named}' (--allow-origin with that name makes it so)");
+        Err((StatusCode::MISDIRECTED_REQUEST, text))
     }
 
     fn url(&self, uri: &Uri) -> Url {
@@ -454,6 +473,15 @@ impl Drop for Exchange {
             }
             _ => self.proxy.unanswered(&self.watch),
         }
+    }
+}
+
+fn is_of_this_machine(url: &Url) -> bool {
+    match url.host() {
+        Some(url::Host::Domain(name)) => name == "localhost" || name.ends_with(".localhost"),
+        Some(url::Host::Ipv4(ip)) => IpAddr::V4(ip).is_loopback(),
+        Some(url::Host::Ipv6(ip)) => IpAddr::V6(ip).is_loopback(),
+        None => false,
     }
 }
 

@@ -181,6 +181,28 @@ fn nothing_gets_past_over_http() {
         assert!(!text.contains(EVIL), "{how}: {text}");
         assert!(text.contains("\"id\":1") || text.is_empty(), "{how}: {text}");
     }
+    // Pages from elsewhere, under their own name or under one that was made to point here.
+    let answer = json!({ "type": json_type, "body": r#"{"jsonrpc":"2.0","id":$ID,"result":{}}"# });
+    let ping = json!({ "jsonrpc": "2.0", "id": 1, "method": "ping", "params": { "arguments": answer } });
+    for (name, value, status) in [
+        ("origin", "http://evil.example", 403),
+        ("origin", "null", 403),
+        ("host", "evil.example", 421),
+        ("host", "evil.example:80", 421),
+        ("host", "127.0.0.1.evil.example", 421),
+        ("host", "a b", 421),
+        ("host", "localhost:1", 200),
+        ("host", "[::1]:1", 200),
+        ("origin", "http://localhost:3000", 200),
+    ] {
+        let reply = client.post(&proxy.1).header(name, value).header("content-type", json_type).body(ping.to_string());
+        let reply = reply.send().unwrap();
+        assert_eq!(reply.status().as_u16() == 200, status == 200, "{name}: {value}: {}", reply.status());
+        if status != 200 {
+            assert_eq!(reply.status().as_u16(), status, "{name}: {value}");
+            assert!(reply.text().unwrap().contains("--allow-origin"));
+        }
+    }
     drop(proxy);
     let all = receipts(&shell);
     assert_eq!(all.len(), cases.len(), "one call, one receipt");
