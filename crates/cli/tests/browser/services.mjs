@@ -6,7 +6,11 @@ import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 
 async function start(binary, args, cwd, log) {
-  const child = spawn(binary, ['serve', '--json', '--listen', '127.0.0.1:0', ...args], { cwd, stdio: ['ignore', 'pipe', log.fd] });
+  const child = spawn(binary, ['serve', '--json', '--listen', '127.0.0.1:0', ...args], {
+    cwd,
+    env: { ...process.env, CREDENCE_REQUESTS_PER_SECOND: '0', CREDENCE_NEW_ANSWERS_PER_SECOND: '0' },
+    stdio: ['ignore', 'pipe', log.fd],
+  });
   const line = await new Promise((resolve, reject) => {
     createInterface({ input: child.stdout }).once('line', resolve);
     child.once('exit', code => reject(new Error(`${binary} ended with ${code}`)));
