@@ -26,6 +26,17 @@ pub(crate) struct Said {
     pub answered: Option<bool>,
 }
 
+/// Which verdicts are wanted.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Which<'a> {
+    /// On results of this tool.
+    pub tool: Option<&'a str>,
+    /// On what this agent reported.
+    pub agent: Option<&'a str>,
+    /// Only those that were flagged or blocked.
+    pub doubtful: bool,
+}
+
 /// Why a verdict cannot be answered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Unanswerable {
@@ -88,11 +99,13 @@ impl Recent {
         drop(inner);
     }
 
-    /// The newest first, of one tool or of all, those that were accepted too or not, at most `limit`.
-    pub(crate) fn newest(&self, tool: Option<&str>, accepted: bool, limit: usize) -> Vec<Said> {
+    /// Those that are wanted, the newest first, at most `limit`.
+    pub(crate) fn newest(&self, which: &Which<'_>, limit: usize) -> Vec<Said> {
         let inner = self.lock();
         let wanted = |said: &&Said| {
-            tool.is_none_or(|tool| said.verdict.tool == tool) && (accepted || said.verdict.decision != Decision::Accept)
+            which.tool.is_none_or(|tool| said.verdict.tool == tool)
+                && which.agent.is_none_or(|agent| said.verdict.agent.as_deref() == Some(agent))
+                && (!which.doubtful || said.verdict.decision != Decision::Accept)
         };
         inner.verdicts.iter().rev().filter(wanted).take(limit).cloned().collect()
     }
@@ -130,8 +143,8 @@ mod tests {
             let tool = format!("tool-{n}");
             recent.add(at, engine.verify(&Call::new(&tool, &result)).unwrap(), None);
         }
-        assert_eq!(recent.newest(None, true, usize::MAX).len(), MAX_VERDICTS);
-        let newest = recent.newest(None, true, 1)[0].number;
+        assert_eq!(recent.newest(&Which::default(), usize::MAX).len(), MAX_VERDICTS);
+        let newest = recent.newest(&Which::default(), 1)[0].number;
         assert_eq!(newest, MAX_TOOLS as u64 + 50);
         assert!(recent.answer(newest, false).is_ok());
         assert_eq!(recent.answer(newest, true), Err(Unanswerable::Answered), "once");
@@ -141,6 +154,6 @@ mod tests {
         let again = Recent::from(tools);
         again.add(at, engine.verify(&Call::new("tool-0", &json!(1))).unwrap(), None);
         assert_eq!(again.tools()["tool-0"].verdicts.iter().sum::<u64>(), 2);
-        assert!(again.newest(Some("tool-1"), true, 5).is_empty());
+        assert!(again.newest(&Which { tool: Some("tool-1"), ..Which::default() }, 5).is_empty());
     }
 }

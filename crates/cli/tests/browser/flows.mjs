@@ -111,6 +111,16 @@ export async function agent(browser, report, demo) {
     await page.reload();
     must((await page.locator('#badge li .tag').count()) > 0, 'it is not listed');
   });
+  await report.check('the verdicts on one agent\'s results', async () => {
+    await page.goto('/agents/marlow-research');
+    await page.getByRole('link', { name: 'The newest verdicts on its results' }).click();
+    await page.waitForURL(/tools\?agent=marlow-research/);
+    const others = await page.locator('.verdicts a[href^="/agents/"]').evaluateAll(all => all.map(one => one.getAttribute('href')));
+    same(others.filter(href => href !== '/agents/marlow-research'), [], 'others');
+    await page.getByRole('navigation', { name: 'Which verdicts' }).getByRole('link', { name: 'Flagged and blocked' }).click();
+    await page.waitForURL(/only=doubtful&agent=marlow-research/);
+    await page.getByText('On what marlow-research reported').waitFor();
+  });
   await report.check('whose reviews count is told, and those that do not are a link away', async () => {
     await page.goto('/agents/harbor-support');
     await page.getByText(/Whose reviews count/).click();

@@ -14,6 +14,7 @@ const ADDRESSES = [
   '/agents/atlas-travel?context=%3Cscript%3Ealert(1)%3C/script%3E',
   '/agents/atlas-travel?at=%22%3E%3Cimg%20src%3Dx%20onerror%3Dalert(1)%3E',
   '/tools/%3Cimg%20src%3Dx%20onerror%3Dalert(1)%3E',
+  '/tools?agent="><img src=x onerror=alert(1)>',
   '/log?entry=<svg onload=alert(1)>',
   '/log?older=<svg onload=alert(1)>&newer=<b>',
   '/outcomes?agent=<img src=x onerror=alert(1)>',

@@ -27,7 +27,7 @@ use crate::{
     app::App,
     engines::Namespace,
     problem::Problem,
-    recent::{Said, Unanswerable},
+    recent::{Said, Unanswerable, Which},
     routes::verify,
     tokens::Scope,
 };
@@ -57,6 +57,10 @@ struct ToolsPage {
     tools: Vec<Listed>,
     verdicts: Vec<Shown>,
     doubtful: bool,
+    /// Whose results alone; empty for everybody's.
+    agent: String,
+    /// The same in an address.
+    of_agent: String,
     base: String,
 }
 
@@ -133,6 +137,15 @@ struct PathRow {
     holds: String,
 }
 
+impl ToolsPage {
+    /// For whoever may not see any.
+    fn closed() -> Self {
+        let (tools, verdicts, doubtful) = (Vec::new(), Vec::new(), false);
+        let (agent, of_agent, base) = (String::new(), String::new(), String::new());
+        Self { frame: Frame::bare(), allowed: false, tools, verdicts, doubtful, agent, of_agent, base }
+    }
+}
+
 fn may(viewer: &Viewer) -> bool {
     viewer.token.as_ref().is_some_and(|token| token.may(Scope::Verify))
 }
@@ -141,10 +154,11 @@ pub(super) async fn list(State(app): State<Arc<App>>, viewer: Viewer, Asked(aske
     let frame = Frame::new(&app, &viewer, "tools");
     let base = app.office.base_url.clone();
     let Some(token) = viewer.token.clone().filter(|_| may(&viewer)) else {
-        let page = ToolsPage { frame, allowed: false, tools: Vec::new(), verdicts: Vec::new(), doubtful: false, base };
-        return html(StatusCode::OK, &page);
+        return html(StatusCode::OK, &ToolsPage { frame, base, ..ToolsPage::closed() });
     };
-    let (now, doubtful) = (app.now(), asked.doubtful());
+    let (now, doubtful, agent) = (app.now(), asked.doubtful(), asked.agent.trim().to_owned());
+    let of_agent = if agent.is_empty() { String::new() } else { encoded(&agent) };
+    let whose = agent.clone();
     let made = app
         .work(move |app| {
             let namespace = app.engines.open(token.name.as_str())?;
@@ -167,12 +181,13 @@ pub(super) async fn list(State(app): State<Arc<App>>, viewer: Viewer, Asked(aske
                     name: name.clone(),
                 }
             });
-            let verdicts = namespace.recent.newest(None, !doubtful, VERDICTS);
+            let agent = Some(whose.as_str()).filter(|agent| !agent.is_empty());
+            let verdicts = namespace.recent.newest(&Which { agent, doubtful, tool: None }, VERDICTS);
             Ok((tools.collect(), verdicts.iter().map(|said| shown(said, now)).collect()))
         })
         .await;
     super::page(frame, made, |frame, (tools, verdicts)| {
-        html(StatusCode::OK, &ToolsPage { frame, allowed: true, tools, verdicts, doubtful, base })
+        html(StatusCode::OK, &ToolsPage { frame, allowed: true, tools, verdicts, doubtful, agent, of_agent, base })
     })
 }
 
@@ -182,6 +197,8 @@ pub(super) struct Wish {
     thanks: String,
     /// `doubtful`: those flagged and blocked.
     only: String,
+    /// Those on what this agent reported.
+    agent: String,
 }
 
 impl Wish {
@@ -210,8 +227,12 @@ fn one(namespace: &Namespace, tool: String, asked: &Wish, now: Timestamp) -> Res
     let inspection = namespace.engine.inspect(&tool)?;
     let profile = namespace.profile(&tool).is_some();
     let (doubtful, thanks) = (asked.doubtful(), !asked.thanks.is_empty());
-    let verdicts: Vec<Shown> =
-        namespace.recent.newest(Some(&tool), !doubtful, VERDICTS).iter().map(|said| shown(said, now)).collect();
+    let verdicts: Vec<Shown> = namespace
+        .recent
+        .newest(&Which { tool: Some(&tool), doubtful, agent: None }, VERDICTS)
+        .iter()
+        .map(|said| shown(said, now))
+        .collect();
     if inspection.is_none() && !profile && verdicts.is_empty() && !namespace.recent.tools().contains_key(&tool) {
         return Err(Problem::not_found("unknown_tool", format!("no result of '{tool}' was judged for this token")));
     }
