@@ -275,7 +275,9 @@ impl Between<'_> {
     fn say_what_is_left(&mut self, status: &ExitStatus) {
         let others = self.watch.unanswered_requests();
         let calls = self.watch.unanswered();
-        let waited = calls.iter().filter(|started| !started.cancelled).count();
+        // Nobody waits for what was given up, and some clients stumble over answers to it.
+        let given_up: Vec<bool> = calls.iter().map(|started| started.cancelled).collect();
+        let waited = given_up.iter().filter(|given_up| !**given_up).count();
         let mut batch: Batch<'_> = Vec::new();
         for started in calls {
             judge(self.guard, started, Answer::Nothing, Instant::now(), &mut batch);
@@ -289,7 +291,8 @@ impl Between<'_> {
         }
         let of_call = format!("[credence] {ended}; whether the call took effect is not known: do not blindly retry it");
         let of_other = format!("[credence] {ended}");
-        let calls = batch.iter().map(|(judged, _)| (judged.id(), &of_call));
+        let calls = batch.iter().zip(given_up).filter(|(_, given_up)| !given_up);
+        let calls = calls.map(|((judged, _), _)| (judged.id(), &of_call));
         let mut out = String::new();
         for (id, text) in calls.chain(others.iter().map(|id| (id.as_str(), &of_other))) {
             out += &error_answer(id, text);

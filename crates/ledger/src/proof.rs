@@ -190,7 +190,7 @@ mod tests {
     /// log. For every size up to [`EXHAUSTIVE`] ([`EXHAUSTIVE_LONG`] in the long mode): every entry, every older size.
     #[test]
     fn proofs_for_every_size_verify() {
-        let exhaustive = if std::env::var_os("CREDENCE_LONG").is_some() { EXHAUSTIVE_LONG } else { EXHAUSTIVE };
+        let exhaustive = if std::env::var_os("LONG_TESTS").is_some() { EXHAUSTIVE_LONG } else { EXHAUSTIVE };
         let tree = tree(LARGEST);
         let roots: Vec<Hash> = (0..=LARGEST).map(|size| merkle::root(size, &tree).unwrap()).collect();
         let leaves: Vec<Hash> = (0..LARGEST).map(|n| merkle::leaf(&entry(n))).collect();

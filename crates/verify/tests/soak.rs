@@ -17,7 +17,7 @@ fn resident_mib() -> Option<u64> {
 
 #[test]
 fn memory_stays_within_its_limits() {
-    let calls: usize = if std::env::var_os("CREDENCE_LONG").is_some() { 10_000_000 } else { 300_000 };
+    let calls: usize = if std::env::var_os("LONG_TESTS").is_some() { 10_000_000 } else { 300_000 };
     let limits = Limits { max_tools: 100, max_histories: 50_000, max_sessions: 5_000, ..Limits::default() };
     let engine = Engine::builder().limits(limits).build();
     let sessions: Vec<String> = (0..SESSIONS).map(|n| format!("session-{n}")).collect();

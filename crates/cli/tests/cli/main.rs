@@ -60,8 +60,7 @@ impl Shell {
     pub fn command(&self, args: &[&str]) -> Command {
         let mut command = Command::new(BINARY);
         command.args(args).current_dir(self.folder.path()).env("NO_COLOR", "1");
-        // What is said to the tests is not said to the program.
-        command.env_remove("CREDENCE_DATA").env_remove("CREDENCE_PEERS").env_remove("CREDENCE_LONG");
+        command.env_remove("CREDENCE_DATA");
         command
     }
 

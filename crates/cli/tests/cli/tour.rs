@@ -76,8 +76,6 @@ fn the_readme_tour_runs_as_printed() {
             .env("PATH", &path)
             .env("NO_COLOR", "1")
             .env_remove("CREDENCE_DATA")
-            .env_remove("CREDENCE_PEERS")
-            .env_remove("CREDENCE_LONG")
             .output()
             .unwrap();
         let stdout = String::from_utf8_lossy(&ran.stdout);

@@ -68,7 +68,7 @@ fn any_changed_byte_of_any_entry_is_found_and_named() {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (state >> 33) as usize % below
     };
-    let rounds = if std::env::var_os("CREDENCE_LONG").is_some() { 2_000 } else { 60 };
+    let rounds = if std::env::var_os("LONG_TESTS").is_some() { 2_000 } else { 60 };
     for _ in 0..rounds {
         let seq = random(entries.len());
         let mut changed = entries[seq].clone();

@@ -39,6 +39,7 @@ fn a_client_that_leaves_mid_call_leaves_a_receipt() {
         &json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": hung}}).to_string(),
     );
     session.leave();
+    assert_eq!(session.line(), None, "what was given up is not answered");
     assert_eq!(receipts(&shell).values().filter(|one| one["outcome"] == "unanswered").count(), 1);
     verifies(&shell);
 }

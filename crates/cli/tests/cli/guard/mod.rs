@@ -38,7 +38,7 @@ pub fn installed() -> Option<PathBuf> {
     if folder.join("stamp").exists() {
         return Some(folder);
     }
-    assert!(std::env::var_os("CREDENCE_PEERS").is_none(), "the peers are missing: run scripts/peers");
+    assert!(std::env::var_os("PEER_TESTS").is_none(), "the peers are missing: run scripts/peers");
     eprintln!("SKIPPED: the MCP SDKs are not installed (scripts/peers installs them)");
     None
 }

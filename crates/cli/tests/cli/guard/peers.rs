@@ -129,7 +129,7 @@ fn through_http(folder: &Path, client: &str, server: &str) {
 const ALL: [&str; 4] = ["ts1", "ts2", "py1", "py2"];
 
 fn is_long() -> bool {
-    std::env::var_os("CREDENCE_LONG").is_some()
+    std::env::var_os("LONG_TESTS").is_some()
 }
 
 /// Each SDK as client and as server; every pair in the long mode.

@@ -1,4 +1,4 @@
-//! The official SDKs as clients, where `scripts/peers` installed them. With CREDENCE_PEERS set they must be there.
+//! The official SDKs as clients, where `scripts/peers` installed them. With PEER_TESTS set they must be there.
 
 use std::{
     fs,
@@ -19,7 +19,7 @@ fn folder() -> Option<PathBuf> {
     if peers.join("stamp").exists() {
         return Some(peers);
     }
-    assert!(std::env::var_os("CREDENCE_PEERS").is_none(), "there are no peers: run scripts/peers");
+    assert!(std::env::var_os("PEER_TESTS").is_none(), "there are no peers: run scripts/peers");
     eprintln!("SKIPPED: the SDKs are not installed: run scripts/peers");
     None
 }
@@ -41,12 +41,7 @@ fn clients(peers: &Path) -> Vec<(&'static str, PathBuf, Vec<String>)> {
 
 fn run(shell: &Shell, name: &str, program: &Path, args: &[String]) -> Value {
     let mut command = Command::new(program);
-    command
-        .args(args)
-        .current_dir(shell.folder.path())
-        .env_remove("CREDENCE_PEERS")
-        .env("NO_PROXY", "*")
-        .env("no_proxy", "*");
+    command.args(args).current_dir(shell.folder.path()).env("NO_PROXY", "*").env("no_proxy", "*");
     let ran = command.output().unwrap_or_else(|e| panic!("{name}: {e}"));
     let (out, err) = (String::from_utf8_lossy(&ran.stdout), String::from_utf8_lossy(&ran.stderr));
     assert!(ran.status.success(), "{name}: {out}{err}");

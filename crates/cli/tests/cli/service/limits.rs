@@ -141,7 +141,7 @@ fn idle_connections_are_closed_and_too_many_are_refused() {
 /// Ten thousand connections that say nothing (a thousand in the short mode).
 #[test]
 fn a_crowd_of_idle_connections_hinders_nobody() {
-    let many = if std::env::var_os("CREDENCE_LONG").is_some() { 9_000 } else { 1_000 };
+    let many = if std::env::var_os("LONG_TESTS").is_some() { 9_000 } else { 1_000 };
     let service = Service::fresh(&[
         "max_connections=10000",
         "max_connections_per_address=10000",
