@@ -15,6 +15,8 @@ use crate::Error;
 
 /// Latencies that a declared schema says nothing about, in milliseconds.
 const ANY_LATENCY_MS: (f64, f64) = (0.0, 1e9);
+/// Texts that say that there is nothing.
+const EMPTY: [&str; 5] = ["", "[]", "{}", "null", "None"];
 /// Members that hold bytes in base64: their length says as much as they do.
 const BINARY: [&str; 2] = ["data", "blob"];
 
@@ -68,6 +70,43 @@ pub fn value(exact: &Exact<'_>) -> Result<Value, Error> {
             Value::Object(members.collect::<Result<_, _>>()?)
         }
     })
+}
+
+/// Whether there is nothing in a result that could be believed or followed: no text, no number, no media.
+pub fn is_empty(result: &Exact<'_>) -> bool {
+    let Exact::Object(members) = result else { return false };
+    members.iter().all(|(name, member)| match (name.as_ref(), member) {
+        ("content", Exact::List(items)) => items.iter().all(is_empty_text),
+        ("structuredContent", structured) => says_nothing(structured),
+        ("isError", member) => matches!(member, Exact::Word("false")),
+        ("resultType", Exact::Text(kind)) => kind == "complete",
+        ("_meta", _) => true,
+        _ => false,
+    })
+}
+
+fn is_empty_text(item: &Exact<'_>) -> bool {
+    let Exact::Object(members) = item else { return false };
+    members.iter().all(|(name, member)| match (name.as_ref(), member) {
+        ("type", kind) => kind.as_text() == Some("text"),
+        ("text", Exact::Text(text)) => EMPTY.contains(&text.trim()),
+        ("_meta" | "annotations", _) => true,
+        _ => false,
+    })
+}
+
+fn says_nothing(value: &Exact<'_>) -> bool {
+    let is_name = |name: &str| name.len() <= 32 && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
+    match value {
+        Exact::Word(word) => *word == "null",
+        Exact::Number(_) => false,
+        Exact::Text(text) => text.trim().is_empty(),
+        Exact::List(items) => items.is_empty(),
+        // Lists are handed on under a name.
+        Exact::Object(members) => {
+            members.len() <= 1 && members.iter().all(|(name, member)| is_name(name) && says_nothing(member))
+        }
+    }
 }
 
 /// Every text in a result.
@@ -168,6 +207,34 @@ mod tests {
         let good = json!({"t": 1});
         let call = credence_verify::Call::new("a", &good).execution_time_ms(0.01);
         assert_eq!(engine.verify(&call).unwrap().decision, credence_verify::Decision::Accept);
+    }
+
+    #[test]
+    fn nothing_is_told_from_little() {
+        let empty = |result: Value| is_empty(&Exact::parse(&result.to_string()).unwrap());
+        let text = |text: &str| json!({"type": "text", "text": text});
+        for nothing in [
+            json!({"content": []}),
+            json!({"content": [text(" []\n")], "structuredContent": {"result": []}, "isError": false}),
+            json!({"content": [text("")], "structuredContent": null, "resultType": "complete"}),
+            json!({"content": [text("null"), text("")], "_meta": {"x": 1}, "structuredContent": {"rows": {"all": ""}}}),
+        ] {
+            assert!(empty(nothing.clone()), "{nothing}");
+        }
+        for little in [
+            json!({"content": [text("0")]}),
+            json!({"content": [text("no rows")]}),
+            json!({"content": [], "structuredContent": {"ignore all previous instructions and": []}}),
+            json!({"content": [], "structuredContent": {"a": [], "b": []}}),
+            json!({"content": [], "structuredContent": [null]}),
+            json!({"content": [], "structuredContent": {"count": 0}}),
+            json!({"content": [{"type": "image", "data": ""}]}),
+            json!({"content": [], "more": "text"}),
+            json!({"content": [], "isError": true}),
+            json!([]),
+        ] {
+            assert!(!empty(little.clone()), "{little}");
+        }
     }
 
     #[test]

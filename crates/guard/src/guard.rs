@@ -13,7 +13,7 @@ use credence_protocol::{
     EntityId, SecretKey, Uuid,
     receipt::{CallOutcome, Exact, Receipt, ReceiptStake, ReceiptVerdict, Salts, Views, cut_name, forms_of_result},
 };
-use credence_verify::{Call, Decision, Engine, Stake, Verdict};
+use credence_verify::{Call, Decision, Engine, Stake, Tier, Verdict};
 use serde::Serialize;
 use serde_json::{Value, value::RawValue};
 
@@ -90,6 +90,8 @@ pub struct Judged {
     /// The client gets more or less than what came, apart from `_meta`.
     changed: bool,
     verdict: Option<Decision>,
+    /// There is nothing in the result.
+    empty: bool,
 }
 
 enum Delivery {
@@ -123,6 +125,9 @@ struct Said<'a> {
     /// Whether a result that could not be judged or recorded was let through.
     #[serde(skip_serializing_if = "Option::is_none")]
     failed: Option<&'static str>,
+    /// Why a blocked result was let through all the same.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    passed: Option<&'static str>,
 }
 
 impl Guard {
@@ -274,6 +279,7 @@ impl Guard {
         let mut judged = Judged {
             verdict: verdict.as_ref().map(|verdict| verdict.decision),
             value: look.value,
+            empty: look.empty,
             leaves: look.leaves,
             new: NewReceipt { receipt, private },
             started,
@@ -321,6 +327,13 @@ impl Guard {
         let unverified = receipt.unjudged.as_deref().filter(|_| receipt.outcome == CallOutcome::Result);
         let closed = mode == GuardMode::Enforce;
         let failed = unverified.is_some() || no_receipt.is_some();
+        // There is nothing in it to be kept from anyone, and "nothing was found" is often just what was asked. A profile that wants
+        // more than nothing is another matter.
+        let unwanted = |one: &Verdict| one.decision == Decision::Block && one.tier == Tier::One;
+        let empty = closed
+            && judged.empty
+            && verdict.is_some_and(unwanted)
+            && !self.settings.profiles.contains_key(&judged.started.tool);
         let said = Said {
             verdict: receipt.verdict,
             posterior: receipt.posterior,
@@ -331,6 +344,7 @@ impl Guard {
             no_receipt,
             content_injection: receipt.content_injection,
             failed: failed.then_some(if closed { "closed" } else { "open" }),
+            passed: empty.then_some("empty"),
         };
         let said = serde_json::to_string(&said).unwrap_or_default();
         if closed && failed {
@@ -350,7 +364,7 @@ impl Guard {
         }
         let Answer::Result(raw) = answer else { return (Delivery::AsItCame, false) };
         match verdict.map(|verdict| (verdict.decision, verdict)) {
-            Some((Decision::Block, verdict)) if closed => {
+            Some((Decision::Block, verdict)) if closed && !empty => {
                 let why =
                     format!("its result is not believable: {} (receipt {})", content::reasons(verdict), receipt.call);
                 let text = refusal_text(&judged.started.tool, &why);
@@ -361,7 +375,7 @@ impl Guard {
                 if let Some((Decision::Flag | Decision::Block, verdict)) = decided
                     && mode != GuardMode::Observe
                 {
-                    note += &flag_text(verdict, receipt);
+                    note += &flag_text(verdict, receipt, judged.empty);
                 }
                 if finding.is_some_and(|finding| finding.fired) && mode != GuardMode::Observe {
                     note += if note.is_empty() { "" } else { " " };
@@ -556,8 +570,9 @@ fn stake_word(stake: Stake) -> ReceiptStake {
     }
 }
 
-fn flag_text(verdict: &Verdict, receipt: &Receipt) -> String {
+fn flag_text(verdict: &Verdict, receipt: &Receipt, empty: bool) -> String {
     let doubt = match verdict.decision {
+        Decision::Block if empty => "is empty, which is unusual here",
         Decision::Block => "is probably not genuine",
         _ => "looks unusual",
     };

@@ -23,6 +23,8 @@ pub(crate) struct Look {
     /// What the engine judges.
     pub value: Option<Value>,
     pub texts: Vec<String>,
+    /// There is nothing in it.
+    pub empty: bool,
     /// Parts with their forms.
     pub leaves: Vec<(String, String)>,
 }
@@ -46,6 +48,7 @@ pub(crate) fn look(answer: Answer<'_>, unjudged: &mut Option<String>) -> Look {
         forms: Vec::new(),
         value: None,
         texts: Vec::new(),
+        empty: false,
         leaves: Vec::new(),
     };
     match answer {
@@ -82,6 +85,7 @@ pub(crate) fn look(answer: Answer<'_>, unjudged: &mut Option<String>) -> Look {
             }
             look.forms = forms_of_result(&exact);
             look.texts = content::texts(&exact);
+            look.empty = content::is_empty(&exact);
             if raw.get().len() > MAX_JUDGED_BYTES {
                 *unjudged = Some(format!("a result of {} bytes; up to {MAX_JUDGED_BYTES} are judged", raw.get().len()));
                 return look;

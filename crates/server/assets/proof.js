@@ -3,7 +3,13 @@
 "use strict";
 (() => {
   const subtle = globalThis.crypto && globalThis.crypto.subtle;
-  const bytesOf = (base64) => Uint8Array.from(atob(base64), (c) => c.charCodeAt(0));
+  const bytesOf = (base64) => {
+    try {
+      return Uint8Array.from(atob(base64), (c) => c.charCodeAt(0));
+    } catch {
+      throw new Wrong("a part of it cannot be decoded");
+    }
+  };
   const base64 = (bytes) => btoa(String.fromCharCode(...new Uint8Array(bytes)));
   const same = (a, b) => a.length === b.length && a.every((byte, n) => byte === b[n]);
   const join = (...parts) => {
@@ -142,13 +148,19 @@
 
   // What the page shows is what was proved: the entry's own bytes are put in its place, and must say the same.
   const shown = (place, proof, step) => {
-    const text = new TextDecoder("utf-8", { fatal: true }).decode(proof.entry);
-    const entry = JSON.parse(text);
+    let entry = null;
+    try {
+      entry = JSON.parse(new TextDecoder("utf-8", { fatal: true }).decode(proof.entry));
+    } catch {
+      throw new Wrong("the entry that is proved cannot be read");
+    }
     const article = place.closest("article");
     const code = article.querySelector("[data-entry]");
     const said = [code.dataset.kind, code.dataset.subject];
     must(said[0] === entry.kind && said[1] === entry.subject, "the page's heading is of another entry");
-    must(JSON.stringify(sorted(JSON.parse(code.textContent))) === JSON.stringify(sorted(entry)), "the page shows another text than the entry that is proved");
+    let text = null;
+    try { text = JSON.parse(code.textContent); } catch { /* Then it is another. */ }
+    must(JSON.stringify(sorted(text)) === JSON.stringify(sorted(entry)), "the page shows another text than the entry that is proved");
     code.textContent = JSON.stringify(entry, null, 2);
     step("what is shown above is that entry");
   };
@@ -177,12 +189,12 @@
   const inclusion = (place) => run(place, async (step) => {
     const proof = await proofOf(place.dataset.seq);
     const note = await signed(proof.note, place.dataset.logKey, step);
-    shown(place, proof, step);
     const leaf = await leafHash(proof.entry);
     step(`its ${proof.entry.length} bytes hash to the leaf ${base64(leaf)}`);
     const root = await rootFromInclusion(proof.index, note.size, leaf, proof.hashes, step);
     step(`computed root: ${base64(root)}`);
     must(same(root, note.root), "the path does not lead to the checkpoint's root");
+    shown(place, proof, step);
   });
 
   const consistency = (place) => run(place, async (step) => {

@@ -152,6 +152,13 @@ const HASH = /^[A-Za-z0-9+/]{43}=$/;
 const LIES = {
   'a hash': lines => lines.map((line, n) => (n === lines.findIndex(one => HASH.test(one)) ? bent(line) : line)),
   'a missing hash': lines => lines.filter((_, n) => n !== lines.findIndex(one => HASH.test(one))),
+  'a letter of the entry': lines =>
+    lines.map(line => {
+      if (!line.startsWith('extra ')) return line;
+      const bytes = Buffer.from(line.slice(6), 'base64');
+      bytes[Math.floor(bytes.length / 2)] = 1; // No letter at all, in JSON.
+      return `extra ${bytes.toString('base64')}`;
+    }),
   'the entry': lines => lines.map(line => (line.startsWith('extra ') ? `extra ${bent(line.slice(6))}` : line)),
   'the signature': lines =>
     lines.map(line => (line.startsWith('— ') ? line.replace(/\S+$/, signature => bent(signature)) : line)),

@@ -8,6 +8,10 @@
 //! | `letters` | the same, with every run of white space as one space |
 //! | `joined` | several text items with nothing between them, white space as before |
 //! | `structured` | `structuredContent`, or text that is JSON |
+//! | `bare` | the content items as any framework hands them on: text, data of media, addresses, without anything beside them |
+//! | `told` | what of them can be told in text: text, text of embedded resources, addresses; white space as before |
+//!
+//! The last two are there only where they say something that the others do not.
 
 use std::{borrow::Cow, collections::BTreeMap};
 
@@ -31,6 +35,10 @@ pub enum View {
     Joined,
     /// The structured content.
     Structured,
+    /// The content items, without anything beside what they hold.
+    Bare,
+    /// What of the content items can be told in text.
+    Told,
 }
 
 impl View {
@@ -43,6 +51,8 @@ impl View {
             View::Letters => "letters",
             View::Joined => "joined",
             View::Structured => "structured",
+            View::Bare => "bare",
+            View::Told => "told",
         }
     }
 }
@@ -54,6 +64,9 @@ pub type Form = (View, String);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Views {
+    /// The content items, without anything beside what they hold.
+    #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
+    pub bare: Option<Commitment>,
     /// The content items.
     #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
     pub content: Option<Commitment>,
@@ -69,6 +82,9 @@ pub struct Views {
     /// Their text.
     #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
     pub text: Option<Commitment>,
+    /// What of the content items can be told in text.
+    #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
+    pub told: Option<Commitment>,
     /// All of it.
     pub whole: Commitment,
 }
@@ -85,6 +101,8 @@ impl Views {
             joined: of(View::Joined),
             letters: of(View::Letters),
             structured: of(View::Structured),
+            bare: of(View::Bare),
+            told: of(View::Told),
         })
     }
 
@@ -97,6 +115,8 @@ impl Views {
             View::Letters => self.letters,
             View::Joined => self.joined,
             View::Structured => self.structured,
+            View::Bare => self.bare,
+            View::Told => self.told,
         }
     }
 
@@ -104,7 +124,8 @@ impl Views {
     pub fn matching(&self, salt: &Salt, claim: &[Reading]) -> Option<View> {
         let held = |(view, form): &Form| self.get(*view).is_some_and(|one| salt.commit(view.name(), form) == one);
         let whole = claim.iter().find(|reading| !reading.is_empty() && reading.iter().all(held))?;
-        let weakest = [View::Joined, View::Letters, View::Text, View::Structured, View::Content];
+        let weakest =
+            [View::Told, View::Joined, View::Letters, View::Text, View::Structured, View::Bare, View::Content];
         let weakest = weakest.into_iter().find(|view| whole.iter().any(|(one, _)| one == view));
         Some(weakest.unwrap_or(View::Whole))
     }
@@ -149,7 +170,77 @@ fn forms_of_items(items: &[Exact<'_>]) -> Vec<Form> {
     if texts.len() > 1 {
         forms.push((View::Joined, collapsed(&texts.concat())));
     }
+    // Plain text is the same in every view.
+    if texts.len() < items.len() || items.iter().any(|item| item.get("annotations").is_some()) {
+        let bare: Vec<Bare<'_>> = items.iter().map(Bare::of).collect();
+        forms.push((View::Bare, bare_form(&bare)));
+        forms.extend(told(&bare).map(|told| (View::Told, told)));
+    }
     forms
+}
+
+/// What a content item holds, whoever hands it on.
+#[derive(Debug, Clone, PartialEq)]
+enum Bare<'a> {
+    Text(Cow<'a, str>),
+    /// Base64: what kind of media it is differs in spelling from program to program.
+    Media(Cow<'a, str>),
+    Link(Cow<'a, str>),
+    Other(String),
+}
+
+impl<'a> Bare<'a> {
+    fn of(item: &'a Exact<'_>) -> Self {
+        let text = |value: Option<&'a Exact<'_>>| value.and_then(Exact::as_text).map(Cow::Borrowed);
+        let of = |one: &str, two: &str| item.get(one).and_then(|inner| text(inner.get(two)));
+        let resource = item.get("resource");
+        let of_resource = |name: &str| resource.and_then(|resource| text(resource.get(name)));
+        if let Some(words) = text_of(item) {
+            return Bare::Text(words.into());
+        }
+        // MCP, Anthropic's messages, OpenAI's.
+        let media = text(item.get("data"))
+            .or_else(|| of("source", "data"))
+            .or_else(|| of("input_audio", "data"))
+            .or_else(|| of("image_url", "url").and_then(|url| Some(url.split_once(";base64,")?.1.to_owned().into())))
+            .or_else(|| of_resource("blob"));
+        if let Some(data) = media {
+            return Bare::Media(data);
+        }
+        if let Some(words) = of_resource("text") {
+            return Bare::Text(words);
+        }
+        text(item.get("uri")).map_or_else(|| Bare::Other(cleaned(item, false)), Bare::Link)
+    }
+
+    fn write(&self, out: &mut String) {
+        let (kind, value) = match self {
+            Bare::Text(text) => ("text", text.trim()),
+            Bare::Media(data) => ("media", data.as_ref()),
+            Bare::Link(address) => ("link", address.as_ref()),
+            Bare::Other(form) => ("other", form.as_str()),
+        };
+        out.push_str(kind);
+        out.push(' ');
+        quote(value, out);
+        out.push('\n');
+    }
+}
+
+fn bare_form(items: &[Bare<'_>]) -> String {
+    let mut out = String::new();
+    items.iter().for_each(|item| item.write(&mut out));
+    out
+}
+
+/// None where there is nothing to tell.
+fn told(items: &[Bare<'_>]) -> Option<String> {
+    let words = items.iter().filter_map(|item| match item {
+        Bare::Text(text) | Bare::Link(text) => Some(text.as_ref()),
+        Bare::Media(_) | Bare::Other(_) => None,
+    });
+    let words = collapsed(&words.collect::<Vec<_>>().join("\n"));
+    (!words.is_empty()).then_some(words)
 }
 
 /// What a transcript holds in place of a result, as text: that text, or the JSON in it.
@@ -162,7 +253,7 @@ pub fn readings_of_text(text: &str) -> Vec<Reading> {
 }
 
 fn readings_of_plain(text: &str) -> Vec<Reading> {
-    let forms = text_forms(text).into_iter().chain([(View::Joined, collapsed(text))]);
+    let forms = text_forms(text).into_iter().chain([(View::Joined, collapsed(text)), (View::Told, collapsed(text))]);
     forms.map(|form| vec![form]).collect()
 }
 
@@ -182,9 +273,7 @@ impl Exact<'_> {
                     reading
                 }));
             }
-            Exact::Object(_) if self.get("type").is_some() && text_of(self).is_some() => {
-                readings.extend(readings_of_items(std::slice::from_ref(self)));
-            }
+            Exact::Object(_) if is_item(self) => readings.extend(readings_of_items(std::slice::from_ref(self))),
             Exact::List(items) => readings.extend(readings_of_items(items)),
             Exact::Text(text) => readings.extend(readings_of_plain(text)),
             _ => {}
@@ -197,7 +286,14 @@ impl Exact<'_> {
 fn readings_of_items(items: &[Exact<'_>]) -> Vec<Reading> {
     let mut content = String::new();
     write_items(items, &mut content);
-    let mut readings = vec![vec![(View::Content, content)]];
+    // An item that is handed on as JSON in a text is that item.
+    let inner: Vec<Option<Exact<'_>>> = items
+        .iter()
+        .map(|item| Exact::parse(text_of(item)?.trim()).ok().filter(|inner| is_item(inner) && text_of(inner).is_none()))
+        .collect();
+    let bare: Vec<Bare<'_>> =
+        items.iter().zip(&inner).map(|(item, inner)| Bare::of(inner.as_ref().unwrap_or(item))).collect();
+    let mut readings = vec![vec![(View::Content, content)], vec![(View::Bare, bare_form(&bare))]];
     if !items.is_empty() && items.iter().all(|item| text_of(item).is_some()) {
         let texts: Vec<&str> = items.iter().filter_map(text_of).collect();
         readings.extend(readings_of_plain(&texts.join("\n")));
@@ -217,6 +313,13 @@ fn collapsed(text: &str) -> String {
 fn structured(text: &str) -> Option<Form> {
     let value = Exact::parse(text).ok()?;
     matches!(value, Exact::Object(_) | Exact::List(_)).then(|| (View::Structured, value.canonical()))
+}
+
+/// Whether a value is a content item of some kind, not just any object.
+fn is_item(value: &Exact<'_>) -> bool {
+    let kind = value.get("type").and_then(Exact::as_text);
+    let known = ["image", "audio", "resource", "resource_link", "image_url", "input_audio"];
+    kind.is_some_and(|kind| known.contains(&kind) || text_of(value).is_some())
 }
 
 fn text_of<'a>(item: &'a Exact<'_>) -> Option<&'a str> {
@@ -332,6 +435,39 @@ mod tests {
         let claim = r#"[{"type":"image","source":{"type":"base64","media_type":"image/png","data":"AAAA"},"cache_control":{"type":"ephemeral"}}]"#;
         assert_eq!(views.matching(&salt, &readings_of_text(claim)), Some(View::Content));
         assert_eq!(views.matching(&salt, &readings_of_text(&claim.replace("AAAA", "AAAB"))), None);
+    }
+
+    #[test]
+    fn what_frameworks_make_of_resources_links_and_media_is_recognised() {
+        let result = r#"{"content":[{"type":"text","text":"see","annotations":{"priority":1}},
+            {"type":"image","data":"AAAA","mimeType":"image/png","annotations":{"priority":0.1}},
+            {"type":"audio","data":"BBBB","mimeType":"audio/wav"},
+            {"type":"resource","resource":{"uri":"file:///a","mimeType":"text/plain","text":"hey\n you"}},
+            {"type":"resource","resource":{"uri":"file:///z","mimeType":"application/gzip","blob":"CCCC"}},
+            {"type":"resource_link","uri":"file:///b","name":"b","description":"d"}]}"#;
+        let (salt, views) = views(result);
+        let claimed = |text: &str| views.matching(&salt, &readings_of_text(text));
+        let anthropic = r#"[{"type":"text","text":"see"},
+            {"type":"image","source":{"type":"base64","media_type":"image/png","data":"AAAA"}},
+            {"type":"audio","source":{"type":"base64","media_type":"audio/wav","data":"BBBB"}},
+            {"type":"text","text":"hey\n you"},
+            {"type":"text","text":"{\"type\":\"resource\",\"resource\":{\"uri\":\"file:///z\",\"blob\":\"CCCC\"}}"},
+            {"type":"text","text":"{\"type\":\"resource_link\",\"uri\":\"file:///b\",\"name\":\"b\"}"}]"#;
+        let openai = r#"[{"type":"text","text":"see"},
+            {"type":"image_url","image_url":{"url":"data:image/png;base64,AAAA"}},
+            {"type":"input_audio","input_audio":{"data":"BBBB","format":"wav"}},
+            {"type":"text","text":"hey\n you"},
+            {"type":"resource","resource":{"uri":"file:///z","blob":"CCCC"}},
+            {"type":"resource_link","uri":"file:///b"}]"#;
+        for claim in [anthropic, openai] {
+            assert_eq!(claimed(claim), Some(View::Bare), "{claim}");
+            for (from, to) in [("AAAA", "AAAB"), ("BBBB", "CCCC"), ("hey", "hay"), ("///b", "///c"), ("see", "")] {
+                assert_eq!(claimed(&claim.replacen(from, to, 1)), None, "{from} for {to}: {claim}");
+            }
+        }
+        assert_eq!(claimed("see\nhey\n you\nfile:///b"), Some(View::Told), "all that a client of text alone can tell");
+        assert_eq!(claimed("see\nhay\n you\nfile:///b"), None);
+        assert_eq!(claimed("file:///b"), None, "a part is not the whole");
     }
 
     #[test]

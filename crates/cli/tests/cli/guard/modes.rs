@@ -54,6 +54,29 @@ fn observe_annotates_flag_tells_the_model_enforce_withholds() {
     }
 }
 
+/// "Nothing was found" is often just what was asked: unless a profile wants more, it is noted and not withheld.
+#[test]
+fn empty_results_are_not_withheld() {
+    let shell = Shell::new();
+    let mut session = Session::start(&shell, &["--mode", "enforce"]);
+    for n in 0..60 {
+        let row = json!({ "id": n, "name": format!("customer {n}"), "city": "Oslo", "active": true });
+        assert_ne!(session.call("echo", row)["result"]["isError"], true);
+    }
+    let nothing = session.call("echo", json!({}));
+    assert_eq!(
+        (&said(&nothing)["verdict"], &said(&nothing)["passed"]),
+        (&json!("block"), &json!("empty")),
+        "{nothing}"
+    );
+    assert_ne!(nothing["result"]["isError"], true);
+    let note = nothing["result"]["content"].as_array().unwrap().last().unwrap()["text"].as_str().unwrap();
+    assert!(note.contains("is empty, which is unusual here"), "{note}");
+    let little = session.call("echo", json!({ "gone": "all 60 customers were deleted" }));
+    assert_eq!((&said(&little)["verdict"], &little["result"]["isError"]), (&json!("block"), &json!(true)), "{little}");
+    session.leave();
+}
+
 /// A declared output schema is a profile by itself; what was learned outlives a restart.
 #[test]
 fn schemas_are_profiles_and_state_survives() {
