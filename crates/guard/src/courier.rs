@@ -30,7 +30,8 @@ use url::Url;
 
 use crate::{
     Error, Guard, folder,
-    receipts::{PRIVATE, Private, now, origin, segment_origin, segments},
+    receipts::Private,
+    segments::{PRIVATE, now, open_segment, origin, segment_origin, segments, visit},
     warn,
 };
 
@@ -275,7 +276,7 @@ impl Round {
             if !self.route.receipts && Some(number) != newest {
                 continue;
             }
-            let ledger = crate::receipts::open_segment(&folder, number, &log, &key, true).map_err(|e| words(&e))?;
+            let ledger = open_segment(&folder, number, &log, &key, true).map_err(|e| words(&e))?;
             let log = segment_origin(&log, number);
             let mut url = self.url("/v1/receipts")?;
             url.query_pairs_mut().append_pair("log", &log);
@@ -326,7 +327,7 @@ impl Round {
         let mut receipts = Vec::new();
         let mut more = false;
         if self.route.receipts {
-            crate::receipts::visit(view, next, &mut |seq, bytes, entry| {
+            visit(view, next, &mut |seq, bytes, entry| {
                 if seq >= checkpoint.size || entry.kind != Kind::Receipt || more {
                     return Ok(());
                 }

@@ -78,7 +78,7 @@ impl Journal {
 
     /// Puts a copy aside, for people to look at: as long as it is there, nobody is accused for want of a receipt.
     pub fn put_aside(&self) -> Result<PathBuf, Error> {
-        let aside = self.path.with_extension(format!("{}.{DAMAGED}", crate::receipts::now().micros()));
+        let aside = self.path.with_extension(format!("{}.{DAMAGED}", crate::segments::now().micros()));
         fs::copy(&self.path, &aside).map_err(|e| Error::Io(aside.clone(), e))?;
         Ok(aside)
     }
@@ -156,7 +156,8 @@ mod tests {
     use super::*;
     use crate::{
         reading::{Archive, Filter, Found},
-        receipts::{Beside, Private, Recorder, now, origin},
+        receipts::{Beside, Private, Recorder},
+        segments::{now, origin},
     };
 
     struct Place {

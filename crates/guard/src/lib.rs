@@ -30,6 +30,7 @@ pub mod proxy;
 pub mod reading;
 pub mod receipts;
 pub mod rollup;
+pub mod segments;
 pub mod settings;
 pub mod stdio;
 pub mod transcript;

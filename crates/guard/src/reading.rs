@@ -15,11 +15,9 @@ use credence_protocol::{EntityId, PublicKey, Timestamp, Uuid, receipt::Receipt};
 
 use crate::{
     Error, folder, journal,
-    receipts::{
-        CanaryRecord, Kept, NewReceipt, PARTS, PRIVATE, Parts, Private, SegmentRecord, kept, open_segment, origin,
-        segments, visit,
-    },
+    receipts::{CanaryRecord, NewReceipt, Parts, Private},
     rollup::Tally,
+    segments::{Kept, PARTS, PRIVATE, SegmentRecord, kept, open_segment, origin, segments, visit},
 };
 
 /// How long a receipt may wait for the checkpoint over it.

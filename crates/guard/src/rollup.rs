@@ -15,7 +15,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     Error, folder,
-    receipts::{CanaryRecord, Recorder, visit},
+    receipts::{CanaryRecord, Recorder},
+    segments::visit,
     warn,
 };
 

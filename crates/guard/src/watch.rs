@@ -18,7 +18,7 @@ use serde_json::value::RawValue;
 
 use crate::{
     message::{Message, id_key},
-    receipts::now,
+    segments::now,
     settings::Caller,
     warn,
 };
