@@ -77,6 +77,25 @@ fn empty_results_are_not_withheld() {
     session.leave();
 }
 
+/// What comes again and again, whatever the arguments, is how the tool is now.
+#[test]
+fn a_tool_that_has_changed_is_believed_again_without_anyone_saying_so() {
+    let shell = Shell::new();
+    let mut session = Session::start(&shell, &["--mode", "observe"]);
+    for n in 0..60 {
+        session.call("echo", json!({ "id": n, "name": format!("customer {n}"), "city": "Oslo", "active": true }));
+    }
+    let mut verdicts = Vec::new();
+    for n in 0..80 {
+        let row =
+            json!({ "key": format!("k-{n}"), "label": format!("Customer No. {n}"), "tags": ["new"], "score": 0.5 });
+        verdicts.push(said(&session.call("echo", row))["verdict"].as_str().unwrap().to_owned());
+    }
+    session.leave();
+    assert_ne!(verdicts[0], "accept", "{verdicts:?}");
+    assert!(verdicts[60..].iter().all(|verdict| verdict == "accept"), "{verdicts:?}");
+}
+
 /// A declared output schema is a profile by itself; what was learned outlives a restart.
 #[test]
 fn schemas_are_profiles_and_state_survives() {
