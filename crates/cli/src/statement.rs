@@ -155,7 +155,7 @@ pub fn refused(rejection: &Rejection) -> anyhow::Error {
 
 /// Makes the authority's own signals and scores that follow, and warns where it cannot.
 pub fn settle(authority: &Authority, out: &Output) -> anyhow::Result<()> {
-    authority.settle_scores()?;
+    authority.score_now()?;
     authority.flush()?;
     if let Some(rejection) = authority.own_signals_refused() {
         out.note(&format!("warning: signals of the authority's own wait: {rejection}"));

@@ -8,7 +8,7 @@ use std::{
     time::{SystemTime, UNIX_EPOCH},
 };
 
-use credence_ledger::sqlite::Clock;
+use credence_ledger::Clock;
 use credence_protocol::Timestamp;
 
 /// No point in time: the clock is released.

@@ -89,7 +89,7 @@ impl World {
             self.publish()?;
             self.settle_outcomes(day)?;
             self.decide(day)?;
-            self.authority().settle_scores()?;
+            self.authority().score_now()?;
             lived(number + 1);
         }
         Ok(self.authority().flush()?)

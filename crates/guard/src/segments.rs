@@ -212,7 +212,7 @@ pub(crate) fn folder_bytes(folder: &Path) -> u64 {
 }
 
 /// What the ledger goes by.
-pub(crate) fn clock() -> credence_ledger::sqlite::Clock {
+pub(crate) fn clock() -> credence_ledger::Clock {
     Arc::new(now)
 }
 

@@ -15,16 +15,18 @@ use crate::{Error, Result};
 /// The log format prefixes each entry with a 16-bit length (C2SP tlog-tiles).
 pub const MAX_ENTRY_BYTES: usize = 65_535;
 
-/// What an entry records.
+/// What an entry records. One kind has one form of body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {
-    /// A key and the source it belongs to.
+    /// A key and the source or agent it belongs to.
     Key,
     /// A source and its weight, from then on.
     Source,
-    /// An agent and its aliases.
+    /// An agent and its aliases, as the operator describes it.
     Agent,
+    /// What an agent declares of itself.
+    Identity,
     /// A signed signal.
     Signal,
     /// A score with its inputs.
@@ -43,10 +45,18 @@ pub enum Kind {
     Review,
     /// What really happened after someone relied on an agent.
     Outcome,
-    /// A calibration of the score or the engine.
-    Calibration,
+    /// How far the ledger of a guard has grown, as it was seen here.
+    Checkpoint,
     /// A verifiable credential that was issued.
     Credential,
+    /// A key stops counting, from a given seq on.
+    KeyRevocation,
+    /// A credential was taken back.
+    CredentialRevocation,
+    /// A signal of the authority's own that it no longer stands by.
+    Withdrawal,
+    /// An agent's standing was taken back, or given back.
+    Standing,
     /// Hashes of signed responses that left.
     Responses,
     /// A tool call that happened, in a guard's own ledger.
@@ -55,19 +65,43 @@ pub enum Kind {
     Canary,
     /// Where a guard's ledger begins, and which one it follows.
     Segment,
-    /// How far the ledger of a guard has grown, as it was seen here.
-    Checkpoint,
-    /// What stops counting: a key from a given seq on, a signal of the authority's own, a credential, an agent's standing.
-    Revocation,
 }
 
 impl Kind {
+    /// All of them.
+    pub const ALL: [Kind; 23] = [
+        Kind::Key,
+        Kind::Source,
+        Kind::Agent,
+        Kind::Identity,
+        Kind::Signal,
+        Kind::Score,
+        Kind::Summary,
+        Kind::Contract,
+        Kind::Verification,
+        Kind::Challenge,
+        Kind::Resolution,
+        Kind::Review,
+        Kind::Outcome,
+        Kind::Checkpoint,
+        Kind::Credential,
+        Kind::KeyRevocation,
+        Kind::CredentialRevocation,
+        Kind::Withdrawal,
+        Kind::Standing,
+        Kind::Responses,
+        Kind::Receipt,
+        Kind::Canary,
+        Kind::Segment,
+    ];
+
     /// As in JSON.
     pub fn key(self) -> &'static str {
         match self {
             Kind::Key => "key",
             Kind::Source => "source",
             Kind::Agent => "agent",
+            Kind::Identity => "identity",
             Kind::Signal => "signal",
             Kind::Score => "score",
             Kind::Summary => "summary",
@@ -77,14 +111,16 @@ impl Kind {
             Kind::Resolution => "resolution",
             Kind::Review => "review",
             Kind::Outcome => "outcome",
-            Kind::Calibration => "calibration",
+            Kind::Checkpoint => "checkpoint",
             Kind::Credential => "credential",
+            Kind::KeyRevocation => "key_revocation",
+            Kind::CredentialRevocation => "credential_revocation",
+            Kind::Withdrawal => "withdrawal",
+            Kind::Standing => "standing",
             Kind::Responses => "responses",
             Kind::Receipt => "receipt",
             Kind::Canary => "canary",
             Kind::Segment => "segment",
-            Kind::Checkpoint => "checkpoint",
-            Kind::Revocation => "revocation",
         }
     }
 }
@@ -103,6 +139,12 @@ pub struct NewEntry {
 }
 
 impl NewEntry {
+    /// Refuses an entry that would be over the log format's limit when recorded at `at`.
+    pub(crate) fn check_size(&self, at: Timestamp) -> Result<()> {
+        // The rest of an entry is short: names of members, a time, an id, a weight.
+        if self.body.as_bytes().len() < MAX_ENTRY_BYTES - 1024 { Ok(()) } else { self.encode(at).map(drop) }
+    }
+
     /// The entry's bytes when recorded at `at`.
     ///
     /// JCS sorts members recursively, so an object whose members are canonical and stand in order is canonical: the body
@@ -184,7 +226,7 @@ mod tests {
 
     #[test]
     fn kinds_are_written_as_they_are_read() {
-        for kind in [Kind::Key, Kind::Score, Kind::Responses, Kind::Revocation, Kind::Calibration] {
+        for kind in Kind::ALL {
             assert_eq!(serde_json::to_value(kind).unwrap(), kind.key());
         }
     }

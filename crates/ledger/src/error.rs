@@ -1,43 +1,56 @@
 //! What can go wrong with a ledger, and what to do about it.
 
-use std::path::PathBuf;
+use std::{path::Path, sync::Arc};
 
-/// A ledger error. Each message says what was wrong, where, and what to do.
-#[derive(Debug, thiserror::Error)]
+/// A ledger error. Each message says what was wrong, where, and what to do. `place` names the database: a path, or an address.
+#[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// There is no ledger at the path.
+    /// There is no ledger at the place.
     #[error("no ledger at {0}: create one with `credence init`, or name another with --data")]
-    Missing(PathBuf),
-    /// The file exists and is something else.
+    Missing(String),
+    /// There is something else.
     #[error("{0} is not a Credence ledger ({1}): name another file, nothing was changed")]
-    NotOurs(PathBuf, String),
+    NotOurs(String, String),
     /// Creating over an existing ledger.
     #[error("{0} exists already: nothing was changed")]
-    Exists(PathBuf),
+    Exists(String),
     /// Written by a newer version.
-    #[error("{path} has schema version {found}, this program knows versions up to {known}: use a newer `credence`")]
+    #[error("{place} has schema version {found}, this program knows versions up to {known}: use a newer `credence`")]
     Newer {
         /// The database.
-        path: PathBuf,
+        place: String,
         /// Its version.
         found: i64,
         /// The newest version known here.
         known: i64,
     },
+    /// Written by a version before formats settled.
+    #[error(
+        "{place} was made by an earlier `credence` (format {found}, this program reads {known}) and was not touched: keep it \
+         for that program, and start a new ledger in another folder, with `credence init --data FOLDER` for an authority"
+    )]
+    Older {
+        /// The database.
+        place: String,
+        /// Its version.
+        found: i64,
+        /// The version known here.
+        known: i64,
+    },
     /// Another process holds the write lock.
     #[error(
-        "another process (pid {pid}) is writing to {path}: wait for it or stop it, then try again; nothing was written"
+        "another process (pid {pid}) is writing to {place}: wait for it or stop it, then try again; nothing was written"
     )]
     Locked {
         /// The database.
-        path: PathBuf,
+        place: String,
         /// The other process, as far as it said.
         pid: String,
     },
     /// The disk or the size limit is full.
     #[error("no space left for {0}: what was not acknowledged was not written; free some space and try again")]
-    Full(PathBuf),
+    Full(String),
     /// A projection's table is gone.
     #[error("table {0} is missing: rebuild the projections with `credence replay --rebuild`")]
     MissingTable(String),
@@ -45,7 +58,7 @@ pub enum Error {
     #[error(
         "{0} cannot be written (even readers need to, beside the database): check the permissions of the file and its folder"
     )]
-    ReadOnly(PathBuf),
+    ReadOnly(String),
     /// An entry over the log format's limit.
     #[error("an entry of {bytes} bytes, the limit is {limit}: nothing was written")]
     EntryTooLarge {
@@ -85,11 +98,18 @@ pub enum Error {
     NoWriter(String),
     /// From the operating system.
     #[error("{0}: {1}")]
-    Io(PathBuf, std::io::Error),
-    /// From SQLite.
-    #[error("SQLite: {0}")]
-    Sqlite(#[from] rusqlite::Error),
+    Io(String, Arc<std::io::Error>),
+    /// From the database, in its own words.
+    #[error("the database: {0}")]
+    Database(String),
     /// From the protocol.
     #[error(transparent)]
     Protocol(#[from] credence_protocol::Error),
+}
+
+impl Error {
+    /// An error of the operating system at `path`.
+    pub(crate) fn io(path: &Path, error: std::io::Error) -> Self {
+        Self::Io(path.display().to_string(), Arc::new(error))
+    }
 }

@@ -35,15 +35,15 @@ impl OutsideCheckpoint {
         match File::open(&self.0).and_then(|file| file.take(MAX_NOTE_BYTES).read_to_string(&mut note)) {
             Ok(_) => Checkpoint::open(&note, log).map_err(|e| unusable(&format_args!("cannot be used ({e})"))),
             Err(e) if e.kind() == ErrorKind::NotFound => Err(unusable(&"is missing")),
-            Err(e) => Err(Error::Io(self.0.clone(), e)),
+            Err(e) => Err(Error::io(&self.0, e)),
         }
     }
 
     /// Replaces it atomically and durably.
     pub(crate) fn write(&self, note: &str) -> Result<()> {
         let io = |e: std::io::Error| match e.kind() {
-            ErrorKind::StorageFull => Error::Full(self.0.clone()),
-            _ => Error::Io(self.0.clone(), e),
+            ErrorKind::StorageFull => Error::Full(self.0.display().to_string()),
+            _ => Error::io(&self.0, e),
         };
         let next = self.0.with_extension("next");
         let mut file = File::create(&next).map_err(io)?;

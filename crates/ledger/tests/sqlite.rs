@@ -11,9 +11,9 @@ use std::{
 };
 
 use credence_ledger::{
-    Checkpoint, Entry, Error, Kind, Ledger, LogKey, NewEntry, OutsideCheckpoint, Restored, Scan, SqliteLedger, Table,
-    merkle, proof,
-    sqlite::{Clock, Options, Sealing},
+    Checkpoint, Clock, Entry, Error, Kind, Ledger, LogKey, NewEntry, OutsideCheckpoint, Restored, Scan, SqliteLedger,
+    Table, merkle, proof,
+    sqlite::{Options, Sealing},
     tiles::Resource,
     write,
 };
@@ -210,6 +210,44 @@ fn a_newer_schema_is_refused() {
     raw.execute_batch("PRAGMA user_version = 99").unwrap();
     let refused = SqliteLedger::open(options(folder.path()), key(), clock()).map(|_| ()).unwrap_err();
     assert!(matches!(refused, Error::Newer { found: 99, .. }), "{refused}");
+}
+
+/// A folder made before formats settled: refused with words that say what to do, and not one byte of it changes.
+#[test]
+fn an_older_format_is_refused_and_never_touched() {
+    let folder = tempfile::tempdir().unwrap();
+    create(folder.path()).close().unwrap();
+    let raw = rusqlite::Connection::open(folder.path().join("ledger.db")).unwrap();
+    raw.execute_batch("PRAGMA user_version = 1; PRAGMA wal_checkpoint(TRUNCATE)").unwrap();
+    drop(raw);
+    let files = || {
+        let read = |file: std::fs::DirEntry| (file.file_name(), std::fs::read(file.path()).unwrap());
+        let mut files: Vec<_> = std::fs::read_dir(folder.path()).unwrap().map(|file| read(file.unwrap())).collect();
+        files.sort();
+        files
+    };
+    let before = files();
+    let writing = SqliteLedger::open(options(folder.path()), key(), clock()).map(drop);
+    let reading = SqliteLedger::open_read_only(options(folder.path()), key().verifier().clone()).map(drop);
+    let restoring = SqliteLedger::accept_restore(&options(folder.path()), &key()).map(drop);
+    for refused in [writing, reading, restoring] {
+        let refused = refused.unwrap_err();
+        assert!(matches!(refused, Error::Older { found: 1, known: 2, .. }), "{refused}");
+        assert!(refused.to_string().contains("credence init --data"), "{refused}");
+    }
+    assert!(files() == before, "something was touched");
+}
+
+/// Entries that something else put into the database under no checkpoint are not continued from.
+#[test]
+fn foreign_entries_without_a_checkpoint_stop_the_writer() {
+    let folder = tempfile::tempdir().unwrap();
+    let ledger = create(folder.path());
+    append(&ledger, 3).unwrap();
+    let raw = rusqlite::Connection::open(folder.path().join("ledger.db")).unwrap();
+    raw.execute("INSERT INTO entries VALUES (3, '{}')", []).unwrap();
+    let refused = append(&ledger, 1).unwrap_err();
+    assert!(refused.to_string().contains("4 entries, but the checkpoint is of 3"), "{refused}");
 }
 
 #[test]

@@ -106,7 +106,7 @@ fn main() {
                         .authority
                         .submit_all(lines, &mut |_, verdict| admitted += usize::from(verdict.is_ok()))
                         .unwrap();
-                    house.authority.settle_scores().unwrap();
+                    house.authority.score_now().unwrap();
                     let took = began.elapsed();
                     assert_eq!(admitted, SIGNALS);
                     ingesting.borrow_mut().push(took);

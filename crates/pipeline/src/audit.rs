@@ -9,22 +9,22 @@ use credence_ledger::{
     Checkpoint, Entry, Hash, Kind, LogVerifier, Scan, Table, View,
     merkle::{self, ChangedTile, Edge, TILE_WIDTH},
 };
-use credence_protocol::{
-    Canonical, EntityId, KeyId, PublicKey, Signal, TagRegistry, Timestamp, limits::MAX_CLOCK_SKEW_SECONDS, verify_batch,
-};
+use credence_protocol::{Canonical, EntityId, KeyId, PublicKey, Signal, TagRegistry, Timestamp, verify_batch};
 use rayon::prelude::*;
 use serde::{Serialize, de::DeserializeOwned};
 
 use crate::{
-    Result, credentials,
+    Result,
+    admit::rules as admission,
+    credentials, due,
     filter::{self, Weights},
     outcomes,
     receipts::GuardLogRow,
-    record::{AgentRecord, CheckpointRecord, KeyRecord, Record, RevocationRecord},
+    record::{AgentRecord, CheckpointRecord, KeyRecord, KeyRevocationRecord, Record},
     replay::{Findings, Fold, for_each_chunk},
     schema,
     statements::{Stated, rules},
-    tables::{self, AgentRow, CurrentRow, KeyRow, SignalPlace, SourceRow},
+    tables::{self, AgentRow, CurrentRow, KeyRow, SourceRow},
 };
 
 /// Signatures checked together in a quick audit.
@@ -203,7 +203,7 @@ impl Audit<'_> {
             Record::Agent(agent) => Some(&agent.agent),
             Record::Source(source) => Some(&source.source),
             Record::Key(key) => Some(&key.source),
-            Record::Revocation(revocation) => self.keys.get(&revocation.key_id).map(|key| &key.source),
+            Record::KeyRevocation(revocation) => self.keys.get(&revocation.key_id).map(|key| &key.source),
             Record::Withdrawal(withdrawal) => Some(&withdrawal.agent),
             Record::Standing(standing) => Some(&standing.agent),
             Record::Credential(credential) => Some(&credential.agent),
@@ -219,7 +219,7 @@ impl Audit<'_> {
             Record::Signal(signal) => self.signal(entry, signal)?,
             Record::Key(key) => self.key(key)?,
             Record::Source(source) if !is_weight(source.weight) => vec![format!("{} is no weight", source.weight)],
-            Record::Revocation(revocation) => self.revocation(one.seq, revocation)?,
+            Record::KeyRevocation(revocation) => self.revocation(one.seq, revocation)?,
             Record::Agent(agent) => self.aliases(agent)?,
             Record::Statement(stated) => self.statement(entry, stated)?,
             Record::Standing(_) | Record::Credential(_) | Record::CredentialRevocation(_) | Record::Outcome(_) => {
@@ -296,7 +296,7 @@ impl Audit<'_> {
         Ok(wrong)
     }
 
-    fn revocation(&self, seq: u64, revocation: &RevocationRecord) -> Result<Vec<String>> {
+    fn revocation(&self, seq: u64, revocation: &KeyRevocationRecord) -> Result<Vec<String>> {
         let mut wrong = Vec::new();
         if self.row::<KeyRow>(tables::KEYS, &revocation.key_id.to_string())?.is_none() {
             wrong.push(format!("it revokes key {}, which was not registered", revocation.key_id));
@@ -375,49 +375,19 @@ impl Audit<'_> {
         tables::get(&self.fold.scratch, table, key)
     }
 
+    /// The rules of admission, as they were when the entry was written.
     fn signal(&self, entry: &Entry, signal: &Signal) -> Result<Vec<String>> {
-        let draft = signal.draft();
-        let key: Option<KeyRow> = self.row(tables::KEYS, &signal.key_id().to_string())?;
-        let source: Option<SourceRow> = self.row(tables::SOURCES, draft.source.as_str())?;
-        let mut wrong = Vec::new();
-        match &key {
-            None => wrong.push(format!("signed by key {}, which was not registered", signal.key_id())),
-            Some(key) if key.source != draft.source => {
-                wrong.push(format!("signed by a key of source '{}'", key.source))
+        let mut wrong: Vec<String> = Vec::new();
+        if let Some(key) = self.row::<KeyRow>(tables::KEYS, &signal.key_id().to_string())? {
+            let formed = admission::form(self.scope.tags, signal, &key.source, entry.recorded_at);
+            wrong.extend(formed.err().map(|rejection| rejection.to_string()));
+        }
+        match admission::state(&self.fold.scratch, signal)? {
+            Err(rejection) => wrong.push(rejection.to_string()),
+            Ok(weight) if Some(weight) != entry.weight => {
+                wrong.push(format!("stamped with weight {:?}, the source had {weight}", entry.weight));
             }
-            Some(key) if key.revoked_from.is_some() => wrong.push("signed by a key that was revoked".into()),
-            Some(_) => {}
-        }
-        match source.map(|source| source.weight) {
-            None => wrong.push(format!("source '{}' was not registered", draft.source)),
-            weight if weight != entry.weight => {
-                wrong.push(format!("stamped with weight {:?}, the source had {weight:?}", entry.weight));
-            }
-            Some(_) => {}
-        }
-        if self.row::<AgentRow>(tables::AGENTS, draft.agent.as_str())?.is_none() {
-            wrong.push(format!("agent '{}' was not registered", draft.agent));
-        }
-        for tag in &draft.tags {
-            match self.scope.tags.find(tag.as_str()) {
-                None => wrong.push(format!("tag '{tag}' is not registered")),
-                Some(definition) if !definition.may_be_emitted_by(&draft.source) => {
-                    wrong.push(format!("tag '{tag}' is not for '{}' to emit", draft.source));
-                }
-                Some(_) => {}
-            }
-        }
-        if draft.observed_at.at() > entry.recorded_at.plus_seconds(MAX_CLOCK_SKEW_SECONDS) {
-            wrong.push("observed after it was recorded".into());
-        }
-        if let Some(id) = draft.supersedes {
-            let place: Option<SignalPlace> = self.row(tables::SIGNAL_IDS, &id.to_string())?;
-            if !place.is_some_and(|place| place.source == draft.source && place.agent == draft.agent) {
-                wrong.push(format!("supersedes {id}, which is no earlier signal of its source about its agent"));
-            }
-        }
-        if self.row::<SignalPlace>(tables::SIGNAL_IDS, &draft.id.to_string())?.is_some() {
-            wrong.push(format!("id {} was used before", draft.id));
+            Ok(_) => {}
         }
         Ok(wrong)
     }
@@ -484,7 +454,7 @@ impl Audit<'_> {
 
     /// Agents whose signals count, that have no score and wait for none: someone emptied the queue.
     fn never_scored(&mut self) -> Result<()> {
-        if tables::get::<u64>(self.view, tables::PENDING, tables::EVERYONE)?.is_some() {
+        if self.view.job(due::RECOMPUTE, due::EVERYONE)?.is_some() {
             return Ok(());
         }
         // Slots come in the order of agents: only the name before is kept, not a million of them.
@@ -494,7 +464,7 @@ impl Audit<'_> {
             let agent = tables::split_slot(slot).map_or("", |(agent, ..)| agent);
             if agent != last {
                 agent.clone_into(&mut last);
-                let known = view.get(tables::SCORES, agent)?.is_some() || view.get(tables::PENDING, agent)?.is_some();
+                let known = view.get(tables::SCORES, agent)?.is_some() || view.job(due::RESCORE, agent)?.is_some();
                 unscored.extend((!known).then(|| agent.to_owned()));
             }
             Ok(ControlFlow::Continue(()))

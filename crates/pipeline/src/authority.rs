@@ -8,20 +8,22 @@ use std::{
 };
 
 use credence_engine::{certification::Requirements, universal::DEFAULT_COVERAGE_FLOOR};
-use credence_ledger::{Ledger, Ticket, sqlite::Clock};
+use credence_ledger::{Clock, Ledger, PendingWrite};
 use credence_protocol::{SecretKey, TagRegistry, Timestamp};
 use rayon::prelude::*;
 
 use crate::{
-    Rejection, Result,
+    Error, Rejection, Result,
     admit::{self, Admitted, Checked, Gate, Verdict},
-    derive,
+    derive, due,
     recompute::{self, Recomputed},
     score::{self, SCORE_WITHIN, Scoring},
 };
 
 /// Signals checked and settled together at most. Large, because signals that come together often touch the same pages.
 pub const SIGNALS_PER_BATCH: usize = 4_096;
+/// How often to look whether something lapsed without anything being recorded.
+const LOOK_EVERY: Duration = Duration::from_secs(30);
 /// Batches that may be on their way to the disk while the next is checked.
 const BATCHES_IN_FLIGHT: usize = 3;
 
@@ -68,8 +70,8 @@ impl Authority {
         let tags = TagRegistry::standard()?;
         let scoring = Scoring::new(tags.clone(), settings.coverage_floor);
         let maker = Maker { scoring: scoring.clone(), signer: settings.signer.clone(), refused: Arc::default() };
-        maker.make_all(&*ledger)?;
-        let scorer = Scorer::start(Arc::clone(&ledger), maker.clone());
+        maker.make_all(&*ledger, true)?;
+        let scorer = Scorer::start(Arc::clone(&ledger), maker.clone(), clock.clone());
         let requirements = Requirements::standard()?;
         Ok(Self { ledger, gate: Gate::new(tags), scoring, requirements, clock, maker, scorer })
     }
@@ -175,23 +177,16 @@ impl Authority {
                 Err(rejection) => verdicts.push(Some(rejection)),
             }
         }
-        let settled = Arc::new(Mutex::new(None));
-        let slot = Arc::clone(&settled);
-        let ticket = self.ledger.submit(Box::new(move |tx| {
-            let outcome = admit::settle(tx, passed);
-            let keep = outcome.is_ok();
-            *slot.lock().unwrap_or_else(PoisonError::into_inner) = Some(outcome);
-            keep
-        }))?;
-        Ok(InFlight { rejected: verdicts, settled, ticket })
+        let pending = PendingWrite::submit(self.ledger(), move |tx| admit::record_batch(tx, &passed))?;
+        Ok(InFlight { rejected: verdicts, pending })
     }
 
     /// Scores every waiting agent now instead of within a second.
-    pub fn settle_scores(&self) -> Result<()> {
-        self.maker.make_all(self.ledger())
+    pub fn score_now(&self) -> Result<()> {
+        self.maker.make_all(self.ledger(), true)
     }
 
-    /// While held, scores are made by [`settle_scores`](Self::settle_scores) alone: for whoever puts a past together and decides
+    /// While held, scores are made by [`score_now`](Self::score_now) alone: for whoever puts a past together and decides
     /// itself when in it scores were made.
     pub fn hold_scores(&self, held: bool) {
         self.scorer.hold(held);
@@ -199,7 +194,6 @@ impl Authority {
 
     /// Scores every agent again; those with nothing new get no new event.
     pub fn recompute(&self, progress: &mut dyn FnMut(usize)) -> Result<Recomputed> {
-        let _turn = self.scoring.turn.lock().unwrap_or_else(PoisonError::into_inner);
         recompute::recompute(self.ledger(), &self.scoring, progress)
     }
 
@@ -222,20 +216,26 @@ struct Maker {
 }
 
 impl Maker {
-    /// Own signals first, because scores follow from them; then both kinds of waiting: agents by name, and everyone.
-    fn make_all(&self, ledger: &dyn Ledger) -> Result<()> {
-        let scoring = &self.scoring;
-        let _turn = scoring.turn.lock().unwrap_or_else(PoisonError::into_inner);
+    /// Own signals first, because scores follow from them; then everyone's scores, where that is due, and those of agents whose
+    /// signals changed.
+    fn make_all(&self, ledger: &dyn Ledger, at_once: bool) -> Result<()> {
         if let Some(key) = &self.signer {
             let emitted = derive::emit(ledger, key)?;
             *self.refused.lock().unwrap_or_else(PoisonError::into_inner) = emitted.refused;
         }
-        let everyone = recompute::asked_by(&*ledger.view()?)?.is_some();
-        if everyone {
-            recompute::recompute(ledger, scoring, &mut |_| {})?;
-        }
-        score::score_pending(ledger, scoring)?;
+        recompute::recompute_if_due(ledger, &self.scoring, at_once)?;
+        score::score_due(ledger, &self.scoring)?;
         Ok(())
+    }
+
+    /// When the next of it is due, as far as that is known by now.
+    fn next_due(&self, ledger: &dyn Ledger) -> Result<Option<Timestamp>> {
+        let mut next: Option<Timestamp> = None;
+        for queue in [due::RESCORE, due::RECOMPUTE, due::DERIVE] {
+            let due = ledger.jobs().next_due(queue)?.filter(|_| queue != due::DERIVE || self.signer.is_some());
+            next = [next, due].into_iter().flatten().min();
+        }
+        Ok(next)
     }
 }
 
@@ -243,76 +243,86 @@ impl Maker {
 struct InFlight {
     /// In the order submitted; `None` where the writer decides.
     rejected: Vec<Option<Rejection>>,
-    settled: Arc<Mutex<Option<Result<Vec<Verdict>>>>>,
-    ticket: Ticket,
+    pending: PendingWrite<Vec<Verdict>, Error>,
 }
 
 impl InFlight {
     fn wait(self) -> Result<Vec<Verdict>> {
-        let durable = self.ticket.wait();
-        let settled = self.settled.lock().unwrap_or_else(PoisonError::into_inner).take();
-        // The ledger's own error says more than what the work made of it.
-        durable?;
-        let mut settled = settled.transpose()?.unwrap_or_default().into_iter();
+        let mut recorded = self.pending.wait()?.into_iter();
         let decided = self.rejected.into_iter().map(|rejected| match rejected {
             Some(rejection) => Some(Err(rejection)),
-            None => settled.next(),
+            None => recorded.next(),
         });
         Ok(decided.flatten().collect())
     }
 }
 
-/// Scores waiting agents in the background, together, within a second.
+/// Makes what is due in the background: within a second of a change, and when something lapses.
 struct Scorer {
-    shared: Arc<(Mutex<Waiting>, Condvar)>,
+    shared: Arc<(Mutex<Wakeup>, Condvar)>,
     thread: Option<JoinHandle<()>>,
 }
 
 #[derive(Default)]
-struct Waiting {
+struct Wakeup {
+    /// When the first change happened that nothing was made of yet.
     since: Option<Instant>,
     held: bool,
     stop: bool,
 }
 
+impl Wakeup {
+    /// How long to wait yet. Without a change, the time for another look at what lapses by itself.
+    fn wait(&self, looked: Instant) -> Duration {
+        if self.held {
+            return LOOK_EVERY;
+        }
+        match self.since {
+            Some(since) => SCORE_WITHIN.saturating_sub(since.elapsed()),
+            None => LOOK_EVERY.saturating_sub(looked.elapsed()),
+        }
+    }
+}
+
 impl Scorer {
-    fn start(ledger: Arc<dyn Ledger>, maker: Maker) -> Self {
-        let shared: Arc<(Mutex<Waiting>, Condvar)> = Arc::default();
+    fn start(ledger: Arc<dyn Ledger>, maker: Maker, clock: Clock) -> Self {
+        let shared: Arc<(Mutex<Wakeup>, Condvar)> = Arc::default();
         let theirs = Arc::clone(&shared);
         let thread = std::thread::Builder::new().name("scorer".into()).spawn(move || {
-            let (waiting, woken) = &*theirs;
+            let (wakeup, woken) = &*theirs;
+            let mut looked = Instant::now();
             loop {
-                let mut state = waiting.lock().unwrap_or_else(PoisonError::into_inner);
-                loop {
+                let mut state = wakeup.lock().unwrap_or_else(PoisonError::into_inner);
+                let changed = loop {
                     if state.stop {
                         return;
                     }
-                    let waits = state.since.filter(|_| !state.held);
-                    let left = waits.map(|since| SCORE_WITHIN.saturating_sub(since.elapsed()));
-                    state = match left {
-                        Some(Duration::ZERO) => break,
-                        Some(left) => woken.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0,
-                        None => woken.wait(state).unwrap_or_else(PoisonError::into_inner),
-                    };
-                }
-                state.since = None;
+                    match state.wait(looked) {
+                        Duration::ZERO => break state.since.take().is_some(),
+                        left => state = woken.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0,
+                    }
+                };
                 drop(state);
-                // What fails here (a full disk) stays pending and is tried again with the next signal or start.
-                let _ = maker.make_all(&*ledger);
+                looked = Instant::now();
+                let lapsed = || maker.next_due(&*ledger).is_ok_and(|due| due.is_some_and(|due| due <= clock()));
+                if changed || lapsed() {
+                    // What fails here (a full disk) stays due, and is tried again at the next look.
+                    let _ = maker.make_all(&*ledger, false);
+                }
             }
         });
         Self { shared, thread: thread.ok() }
     }
 
     fn hold(&self, held: bool) {
-        let (waiting, woken) = &*self.shared;
-        waiting.lock().unwrap_or_else(PoisonError::into_inner).held = held;
+        let (wakeup, woken) = &*self.shared;
+        wakeup.lock().unwrap_or_else(PoisonError::into_inner).held = held;
         woken.notify_one();
     }
 
     fn wake(&self) {
-        let (waiting, woken) = &*self.shared;
-        let mut state = waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        let (wakeup, woken) = &*self.shared;
+        let mut state = wakeup.lock().unwrap_or_else(PoisonError::into_inner);
         if state.since.is_none() {
             state.since = Some(Instant::now());
             woken.notify_one();
@@ -322,8 +332,8 @@ impl Scorer {
 
 impl Drop for Scorer {
     fn drop(&mut self) {
-        let (waiting, woken) = &*self.shared;
-        waiting.lock().unwrap_or_else(PoisonError::into_inner).stop = true;
+        let (wakeup, woken) = &*self.shared;
+        wakeup.lock().unwrap_or_else(PoisonError::into_inner).stop = true;
         woken.notify_one();
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();

@@ -6,7 +6,7 @@
 
 use std::ops::ControlFlow;
 
-use credence_ledger::{Appended, Kind, Scan, Transaction, View, write};
+use credence_ledger::{Appended, Scan, Transaction, View, write};
 use credence_output::{
     credential::{self, Claim},
     did::Issuer,
@@ -93,7 +93,7 @@ impl Authority {
                 Reading { tags: &scoring.tags, requirements: &requirements, coverage_floor: scoring.coverage_floor };
             let row: AgentRow = require(tx, &agent)?;
             if row.revoked.is_some() {
-                return Err(Error::AgentRevoked(agent));
+                return Err(Error::AgentRevoked(agent.clone()));
             }
             let live = reading.live(&*tx, &agent)?;
             let id = Uuid::new_v4();
@@ -113,7 +113,7 @@ impl Authority {
             let issued = credential::issue(claim, &office.key, &method)?;
             let record =
                 CredentialRecord { credential: id, agent: agent.clone(), index, digest: digest(&issued)?, valid_until };
-            append(tx, Kind::Credential, &agent, Record::Credential(record))?;
+            append(tx, &agent, &Record::Credential(record))?;
             Ok(issued)
         })
     }
@@ -127,8 +127,9 @@ impl Authority {
             if let Some(seq) = row.revoked {
                 return Err(Error::CredentialRevoked { credential: id, seq });
             }
-            let record = CredentialRevocationRecord { credential: id, agent: row.agent.clone(), reason };
-            append(tx, Kind::Revocation, &row.agent, Record::CredentialRevocation(record))
+            let record =
+                CredentialRevocationRecord { credential: id, agent: row.agent.clone(), reason: reason.clone() };
+            append(tx, &row.agent, &Record::CredentialRevocation(record))
         })
     }
 
@@ -138,12 +139,12 @@ impl Authority {
         write(self.ledger(), move |tx| {
             let row: AgentRow = require(tx, &agent)?;
             match (row.revoked.is_some(), revoked) {
-                (true, true) => return Err(Error::AgentRevoked(agent)),
-                (false, false) => return Err(Error::NotRevoked(agent)),
+                (true, true) => return Err(Error::AgentRevoked(agent.clone())),
+                (false, false) => return Err(Error::NotRevoked(agent.clone())),
                 _ => {}
             }
-            let record = StandingRecord { agent: agent.clone(), revoked, reason };
-            append(tx, Kind::Revocation, &agent, Record::Standing(record))
+            let record = StandingRecord { agent: agent.clone(), revoked, reason: reason.clone() };
+            append(tx, &agent, &Record::Standing(record))
         })
     }
 }

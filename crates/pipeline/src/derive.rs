@@ -11,13 +11,13 @@
 //!
 //! Coverage is bounded by quality: how much was checked speaks for an agent only as far as what was checked was good.
 
-use std::ops::ControlFlow;
+use std::collections::BTreeSet;
 
 use credence_engine::{
     hcs25::output_verification::{Parameters, signal},
     reputation::{self as model, PROTOCOL_VERSION, Tier},
 };
-use credence_ledger::{Appended, Entry, Kind, Ledger, Scan, Transaction, View, write};
+use credence_ledger::{Appended, Entry, Ledger, Transaction, View, write};
 use credence_protocol::{
     AUTHORITY_SOURCE, EntityId, SecretKey, Signal, SignalDraft, Tag, Timestamp, strict::StrictValue,
 };
@@ -26,6 +26,7 @@ use serde_json::{Value, json};
 use crate::{
     Rejection, Result,
     admit::{self, Checked},
+    due,
     record::{Record, WithdrawalRecord},
     registry,
     reputation::{self, rows::ReputationRow},
@@ -44,6 +45,8 @@ const REPUTATION: &str = "peer_reputation";
 pub const OWN_TAGS: [&str; 3] = [QUALITY, COVERAGE, REPUTATION];
 /// Between looking and recording lies a batch at most.
 const MAX_DELAY_SECONDS: i64 = 600;
+/// When an agent whose signals were refused is looked at again.
+const RETRY_SECONDS: i64 = 60;
 /// Agents looked at in one unit of work.
 const AGENTS_PER_WORK: usize = 100;
 /// Decimals that make a change: less is not worth an entry.
@@ -131,37 +134,35 @@ pub struct Emitted {
 /// Emits what is due, signed by `key`. What goes wrong with one agent, or with the key, is told and stops nothing else.
 pub fn emit(ledger: &dyn Ledger, key: &SecretKey) -> Result<Emitted> {
     let mut emitted = Emitted::default();
-    let mut after: Option<String> = None;
     loop {
-        let (key, from) = (key.clone(), after.clone());
-        let (agents, signals, refused) = write(ledger, move |tx| {
+        let key = key.clone();
+        let (taken, signals, refused) = write(ledger, move |tx| {
             let now = tx.stamp()?;
-            now_due(tx, now)?;
-            let agents = waiting(tx, from.as_deref())?;
-            if agents.is_empty() {
-                return Ok((agents, 0, None));
-            }
             if let Some(why) = unusable(tx, &key)? {
-                return Ok((Vec::new(), 0, Some(why)));
+                return Ok((0, 0, Some(why)));
             }
+            let jobs = tx.take_jobs(due::DERIVE, AGENTS_PER_WORK)?;
+            let agents: BTreeSet<EntityId> = jobs.iter().map(|job| due::agent_of(&job.key)).collect::<Result<_>>()?;
             let (mut signals, mut refused) = (0, None);
             for agent in &agents {
-                match emit_one(tx, agent, &key, now) {
+                let why = match emit_one(tx, agent, &key, now) {
                     Ok(Ok(recorded)) => {
                         signals += recorded;
-                        tx.delete(tables::DERIVE, agent.as_str())?;
+                        continue;
                     }
-                    Ok(Err(rejection)) => refused = Some(rejection.to_string()),
+                    Ok(Err(rejection)) => rejection.to_string(),
                     Err(crate::Error::Ledger(error)) => return Err(crate::Error::Ledger(error)),
-                    Err(error) => refused = Some(format!("agent '{agent}': {error}")),
-                }
+                    Err(error) => format!("agent '{agent}': {error}"),
+                };
+                let asked_by = tx.size()?;
+                due::derive_at(tx, agent, "refused", now.plus_seconds(RETRY_SECONDS), asked_by)?;
+                refused = Some(why);
             }
-            Ok::<_, crate::Error>((agents, signals, refused))
+            Ok::<_, crate::Error>((jobs.len(), signals, refused))
         })?;
         emitted.signals += signals;
         emitted.refused = refused.or(emitted.refused);
-        after = agents.last().map(ToString::to_string);
-        if agents.len() < AGENTS_PER_WORK {
+        if taken < AGENTS_PER_WORK {
             return Ok(emitted);
         }
     }
@@ -183,34 +184,6 @@ pub fn unusable(view: &(impl View + ?Sized), key: &SecretKey) -> Result<Option<S
     })
 }
 
-/// Agents whose time has come to be looked at again join those that wait.
-fn now_due(tx: &mut dyn Transaction, now: Timestamp) -> Result<()> {
-    let (mut due, until) = (Vec::new(), tables::sortable(now));
-    tables::scan(tx, tables::DUE, Scan::all(), |key, seq: u64| {
-        let mut parts = key.split('/');
-        let (Some(time), Some(agent)) = (parts.next(), parts.next()) else { return Ok(ControlFlow::Continue(())) };
-        if *time > *until {
-            return Ok(ControlFlow::Break(()));
-        }
-        due.push((key.to_owned(), agent.to_owned(), seq));
-        Ok(ControlFlow::Continue(()))
-    })?;
-    for (key, agent, seq) in due {
-        tx.delete(tables::DUE, &key)?;
-        tables::put(tx, tables::DERIVE, &agent, &seq)?;
-    }
-    Ok(())
-}
-
-fn waiting(view: &(impl View + ?Sized), after: Option<&str>) -> Result<Vec<EntityId>> {
-    let mut agents = Vec::new();
-    tables::scan(view, tables::DERIVE, Scan { after, ..Scan::all() }, |key, _: u64| {
-        agents.push(EntityId::new(key)?);
-        Ok(if agents.len() == AGENTS_PER_WORK { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
-    })?;
-    Ok(agents)
-}
-
 fn emit_one(
     tx: &mut dyn Transaction,
     agent: &EntityId,
@@ -226,7 +199,7 @@ fn emit_one(
         if let Some(current) = current {
             let signal = signal_at(tx, current.seq)?.draft().id;
             let record = WithdrawalRecord { signal, agent: agent.clone(), tag };
-            registry::append(tx, Kind::Revocation, agent, Record::Withdrawal(record))?;
+            registry::append(tx, agent, &Record::Withdrawal(record))?;
             recorded += 1;
         }
     }
@@ -242,7 +215,7 @@ fn emit_one(
         evidence["as_of"] = json!(tx.size()?);
         draft.evidence = Some(StrictValue(evidence));
         let checked = Checked::own(draft.sign(key)?);
-        for verdict in admit::settle(tx, vec![checked])? {
+        for verdict in admit::record_batch(tx, &[checked])? {
             if let Err(rejection) = verdict {
                 return Ok(Err(rejection));
             }

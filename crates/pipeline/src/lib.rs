@@ -20,6 +20,7 @@ mod authority;
 pub mod credentials;
 pub mod derive;
 pub mod domains;
+pub mod due;
 mod error;
 pub mod filter;
 pub mod outcomes;

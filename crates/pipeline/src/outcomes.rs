@@ -7,7 +7,7 @@
 use std::ops::ControlFlow;
 
 use credence_engine::reliability::{self, Curve, Rated};
-use credence_ledger::{Appended, Entry, Kind, Scan, Transaction, View, write};
+use credence_ledger::{Appended, Entry, Scan, Transaction, View, write};
 use credence_protocol::{EntityId, Timestamp, Uuid, limits::MAX_CLOCK_SKEW_SECONDS};
 use serde::{Deserialize, Serialize};
 
@@ -57,12 +57,12 @@ pub struct NewOutcome {
 impl Authority {
     /// Records an outcome. The same again is the same entry.
     pub fn record_outcome(&self, new: NewOutcome) -> Result<Admitted> {
-        write(self.ledger(), move |tx| record(tx, new))
+        write(self.ledger(), move |tx| record(tx, new.clone()))
     }
 
     /// Records outcomes that are all at hand, in order: all of them, or none.
     pub fn record_outcomes(&self, all: Vec<NewOutcome>) -> Result<Vec<Admitted>> {
-        write(self.ledger(), move |tx| all.into_iter().map(|new| record(tx, new)).collect())
+        write(self.ledger(), move |tx| all.iter().map(|new| record(tx, new.clone())).collect())
     }
 }
 
@@ -85,7 +85,7 @@ fn record(tx: &mut dyn Transaction, new: NewOutcome) -> Result<Admitted> {
         return Err(Error::Outcome(why));
     }
     let agent = record.agent.clone();
-    let seq = append(tx, Kind::Outcome, &agent, Record::Outcome(record))?;
+    let seq = append(tx, &agent, &Record::Outcome(record))?;
     Ok(Admitted { seq, known: false })
 }
 

@@ -10,8 +10,8 @@ use credence_ledger::{Appended, Entry, Kind, Scan, Transaction};
 use credence_protocol::{AUTHORITY_SOURCE, EntityId, KeyId, Signal, Tag, Uuid};
 
 use crate::{
-    Result, credentials, outcomes, receipts,
-    record::{AgentRecord, Record, RecordedScore, RevocationRecord, WithdrawalRecord},
+    Result, credentials, due, outcomes, receipts,
+    record::{AgentRecord, KeyRevocationRecord, Record, RecordedScore, WithdrawalRecord},
     reputation,
     statements::{Said, Stated},
     summaries,
@@ -34,7 +34,7 @@ pub fn apply(tx: &mut dyn Transaction, at: Appended, subject: &EntityId, record:
             tables::put(tx, tables::SOURCES, record.source.as_str(), &row)?;
             let Some(former) = former else { return Ok(()) };
             if former.weight != row.weight || former.owner != row.owner {
-                tables::put(tx, tables::PENDING, tables::EVERYONE, &seq)?;
+                due::rescore_everyone(tx, seq)?;
             }
             if (former.weight > 0.0) != (row.weight > 0.0)
                 || former.owner != row.owner
@@ -58,7 +58,7 @@ pub fn apply(tx: &mut dyn Transaction, at: Appended, subject: &EntityId, record:
             };
             Ok(tables::put(tx, tables::KEYS, &record.key_id.to_string(), &row)?)
         }
-        Record::Revocation(record) => revocation(tx, at, record),
+        Record::KeyRevocation(record) => key_revocation(tx, at, record),
         Record::Withdrawal(record) => withdrawal(tx, at, record),
         Record::Standing(record) => credentials::standing(tx, at, record),
         Record::Credential(record) => credentials::issued(tx, at, record),
@@ -108,8 +108,8 @@ fn agent(tx: &mut dyn Transaction, at: Appended, record: &AgentRecord) -> Result
     if record.owner.is_some() && record.owner != row.owner {
         row.owner = record.owner.clone();
         // Who may speak of it has changed.
-        tables::put(tx, tables::PENDING, record.agent.as_str(), &at.seq)?;
-        tables::put(tx, tables::DERIVE, record.agent.as_str(), &at.seq)?;
+        due::rescore(tx, &record.agent, at.seq)?;
+        due::derive(tx, record.agent.as_str(), at.seq)?;
     }
     for alias in &record.aliases {
         // Whoever had the alias first keeps it.
@@ -121,7 +121,8 @@ fn agent(tx: &mut dyn Transaction, at: Appended, record: &AgentRecord) -> Result
     Ok(tables::put(tx, tables::AGENTS, record.agent.as_str(), &row)?)
 }
 
-fn signal(tx: &mut dyn Transaction, at: Appended, signal: &Signal) -> Result<()> {
+/// Folds a signal in.
+pub(crate) fn signal(tx: &mut dyn Transaction, at: Appended, signal: &Signal) -> Result<()> {
     let draft = signal.draft();
     let (agent, source, seq) = (&draft.agent, &draft.source, at.seq);
     let place = SignalPlace { seq, agent: agent.clone(), source: source.clone(), tags: draft.tags.clone() };
@@ -132,7 +133,7 @@ fn signal(tx: &mut dyn Transaction, at: Appended, signal: &Signal) -> Result<()>
         let slot = tables::slot(agent, source, tag);
         tables::put(tx, tables::SLOTS, &tables::slot_place(&slot, observed_at, seq), &row)?;
     }
-    tables::put(tx, tables::PENDING, agent.as_str(), &seq)?;
+    due::rescore(tx, agent, seq)?;
     if let Some(id) = draft.supersedes {
         tables::put(tx, tables::SUPERSEDED, &format!("{id}/{seq:016}"), &row.key)?;
         let mut slots: BTreeSet<Tag> = draft.tags.iter().cloned().collect();
@@ -151,7 +152,7 @@ fn signal(tx: &mut dyn Transaction, at: Appended, signal: &Signal) -> Result<()>
     Ok(())
 }
 
-fn revocation(tx: &mut dyn Transaction, at: Appended, record: &RevocationRecord) -> Result<()> {
+fn key_revocation(tx: &mut dyn Transaction, at: Appended, record: &KeyRevocationRecord) -> Result<()> {
     let key = record.key_id.to_string();
     if let Some(mut row) = tables::get::<KeyRow>(tx, tables::KEYS, &key)? {
         row.revoked_from = Some(row.revoked_from.map_or(record.from_seq, |from| from.min(record.from_seq)));
@@ -160,10 +161,10 @@ fn revocation(tx: &mut dyn Transaction, at: Appended, record: &RevocationRecord)
     let Touched { slots, said } = touched_by(tx, record.key_id, record.from_seq, at.seq)?;
     for (agent, slot) in slots {
         refill(tx, &slot)?;
-        tables::put(tx, tables::PENDING, agent.as_str(), &at.seq)?;
+        due::rescore(tx, &agent, at.seq)?;
         if tables::split_slot(&slot).is_some_and(|(_, source, _)| source == AUTHORITY_SOURCE) {
             // The authority says it again under the key that counts.
-            tables::put(tx, tables::DERIVE, agent.as_str(), &at.seq)?;
+            due::derive(tx, agent.as_str(), at.seq)?;
         }
     }
     reputation::unsay(tx, at, &said)
@@ -174,7 +175,7 @@ fn withdrawal(tx: &mut dyn Transaction, at: Appended, record: &WithdrawalRecord)
     // Not only the current one: those before it would come back.
     tables::put(tx, tables::WITHDRAWN, &slot, &at.seq)?;
     refill(tx, &slot)?;
-    Ok(tables::put(tx, tables::PENDING, record.agent.as_str(), &at.seq)?)
+    due::rescore(tx, &record.agent, at.seq)
 }
 
 /// What a key did.

@@ -7,10 +7,10 @@
 use std::path::Path;
 
 use credence_ledger::{
-    Appended, Checkpoint, Entry, Hash, Kind, Ledger, LogKey, LogVerifier, NewEntry, OutsideCheckpoint, SqliteLedger,
-    Table, Transaction, View,
+    Appended, Checkpoint, Clock, Entry, Hash, Kind, Ledger, LogKey, LogVerifier, NewEntry, OutsideCheckpoint,
+    SqliteLedger, Table, Transaction, View,
     proof::{self, InclusionProof},
-    sqlite::{Clock, Options, Sealing},
+    sqlite::{Options, Sealing},
     write,
 };
 use credence_protocol::{
@@ -227,8 +227,7 @@ impl Authority {
                     return Ok::<_, crate::Error>(Err(rejection));
                 }
             }
-            let provider = record.provider.clone();
-            registry::append(tx, Kind::Checkpoint, &provider, Record::Checkpoint(record)).map(Ok)
+            registry::append(tx, &record.provider, &Record::Checkpoint(record.clone())).map(Ok)
         })?;
         match recorded {
             Err(rejection) => Ok(Err(rejection)),

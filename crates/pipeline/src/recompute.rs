@@ -3,21 +3,23 @@
 //!
 //! Agents go through in key order, a chunk at a time; memory does not grow with their number.
 
-use std::ops::ControlFlow;
+use std::{ops::ControlFlow, time::Duration};
 
-use credence_ledger::{Entry, Ledger, Scan, View, write};
+use credence_ledger::{Claim, Entry, Ledger, Scan, View, write};
 use credence_protocol::{Canonical, EntityId};
 use rayon::prelude::*;
 use serde::Serialize;
 
 use crate::{
-    Result,
+    Result, due,
     filter::{self, Weights},
     record::{Input, ScoreRecord},
     score::{self, Scoring},
     tables::{self, AgentRow, ScoreRow},
 };
 
+/// How long whoever scores everyone keeps others from doing the same. Longer work is done twice at worst, and recorded once.
+const LEASE: Duration = Duration::from_secs(600);
 /// Agents written together.
 const AGENTS_PER_CHUNK: usize = 2_000;
 /// Agents read and computed by one thread at a time.
@@ -36,12 +38,45 @@ pub struct Recomputed {
 
 /// Scores every agent; `progress` is told how many are done.
 pub fn recompute(ledger: &dyn Ledger, scoring: &Scoring, progress: &mut dyn FnMut(usize)) -> Result<Recomputed> {
-    let asked = asked_by(&*ledger.view()?)?;
+    let claim = ledger.jobs().claim(due::RECOMPUTE, 1, LEASE)?.pop();
+    recompute_claimed(ledger, scoring, claim, progress)
+}
+
+fn recompute_claimed(
+    ledger: &dyn Ledger,
+    scoring: &Scoring,
+    claim: Option<Claim>,
+    progress: &mut dyn FnMut(usize),
+) -> Result<Recomputed> {
+    let done = recompute_all(ledger, scoring, progress);
+    if let Some(claim) = claim {
+        match &done {
+            // A weight that changed meanwhile asks again.
+            Ok(_) => ledger.jobs().complete(&claim)?,
+            Err(error) => ledger.jobs().fail(&claim, claim.job.due, &error.to_string())?,
+        };
+    }
+    done
+}
+
+/// Scores every agent if that is due and nobody else is at it; at once, if it is due at all and the caller cannot wait.
+pub(crate) fn recompute_if_due(ledger: &dyn Ledger, scoring: &Scoring, at_once: bool) -> Result<()> {
+    if ledger.view()?.job(due::RECOMPUTE, due::EVERYONE)?.is_none() {
+        return Ok(());
+    }
+    let claim = ledger.jobs().claim(due::RECOMPUTE, 1, LEASE)?.pop();
+    if claim.is_some() || at_once {
+        recompute_claimed(ledger, scoring, claim, &mut |_| {})?;
+    }
+    Ok(())
+}
+
+fn recompute_all(ledger: &dyn Ledger, scoring: &Scoring, progress: &mut dyn FnMut(usize)) -> Result<Recomputed> {
     let mut done = Recomputed::default();
     let mut after: Option<String> = None;
     loop {
         let agents = next_agents(&*ledger.view()?, after.as_deref())?;
-        let Some(last) = agents.last() else { break };
+        let Some(last) = agents.last() else { return Ok(done) };
         after = Some(last.to_string());
         let tasks: Vec<Task> = agents
             .par_chunks(AGENTS_PER_TASK)
@@ -52,21 +87,6 @@ pub fn recompute(ledger: &dyn Ledger, scoring: &Scoring, progress: &mut dyn FnMu
         done.events += record(ledger, scoring, tasks)?;
         progress(done.agents);
     }
-    if let Some(asked) = asked {
-        write(ledger, move |tx| {
-            // A weight that changed meanwhile asks again.
-            if asked_by(tx)? == Some(asked) {
-                tx.delete(tables::PENDING, tables::EVERYONE)?;
-            }
-            Ok::<_, crate::Error>(())
-        })?;
-    }
-    Ok(done)
-}
-
-/// The entry after which everyone is to be scored again, if there is one.
-pub(crate) fn asked_by(view: &(impl View + ?Sized)) -> Result<Option<u64>> {
-    tables::get(view, tables::PENDING, tables::EVERYONE)
 }
 
 fn next_agents(view: &dyn View, after: Option<&str>) -> Result<Vec<EntityId>> {
@@ -130,26 +150,25 @@ fn record(ledger: &dyn Ledger, scoring: &Scoring, tasks: Vec<Task>) -> Result<us
     let scoring = scoring.clone();
     write(ledger, move |tx| {
         let now = tx.size()?;
-        let mut events = 0;
-        for task in tasks {
+        let mut weights = None;
+        let mut scores = Vec::new();
+        for task in &tasks {
             if task.as_of == now {
-                for (agent, body) in &task.changed {
-                    score::append(tx, agent, body)?;
-                    tx.delete(tables::PENDING, agent.as_str())?;
-                }
-                events += task.changed.len();
-            } else {
-                let weights = Weights::read(tx)?;
-                for (agent, _) in &task.changed {
-                    let inputs = filter::inputs(tx, agent, &weights, &scoring.tags)?;
-                    if let Some(body) = changed(tx, agent, tx.size()?, &inputs, &scoring)? {
-                        score::append(tx, agent, &body)?;
-                        events += 1;
-                    }
-                    tx.delete(tables::PENDING, agent.as_str())?;
-                }
+                scores.extend(task.changed.iter().cloned());
+                continue;
+            }
+            let weights = match &weights {
+                Some(weights) => weights,
+                None => weights.insert(Weights::read(tx)?),
+            };
+            for (agent, _) in &task.changed {
+                let inputs = filter::inputs(tx, agent, weights, &scoring.tags)?;
+                scores.extend(changed(tx, agent, now, &inputs, &scoring)?.map(|body| (agent.clone(), body)));
             }
         }
-        Ok::<_, crate::Error>(events)
+        score::record_scores(tx, &scores)?;
+        let scored: Vec<&str> = tasks.iter().flat_map(|task| &task.changed).map(|(agent, _)| agent.as_str()).collect();
+        tx.delete_jobs(due::RESCORE, &scored)?;
+        Ok::<_, crate::Error>(scores.len())
     })
 }

@@ -92,7 +92,7 @@ impl KeyRecord {
 /// From `from_seq` on, what the key signed stops counting.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct RevocationRecord {
+pub struct KeyRevocationRecord {
     /// The key.
     pub key_id: KeyId,
     /// The first entry that no longer counts.
@@ -324,8 +324,8 @@ pub enum Record {
     Signal(Box<Signal>),
     /// A score.
     Score(RecordedScore),
-    /// A revocation.
-    Revocation(RevocationRecord),
+    /// A key revoked.
+    KeyRevocation(KeyRevocationRecord),
     /// A signal withdrawn.
     Withdrawal(WithdrawalRecord),
     /// An agent's standing.
@@ -352,15 +352,14 @@ impl Record {
         Ok(match entry.kind {
             Kind::Key => Record::Key(entry.record(seq)?),
             Kind::Source => Record::Source(entry.record(seq)?),
-            // An agent is described by the operator, or by itself.
-            Kind::Agent => match entry.record(seq) {
-                Ok(agent) => Record::Agent(agent),
-                Err(error) => match Stated::parse(entry.body().as_bytes()) {
-                    Ok(stated) => Record::Statement(Box::new(stated)),
-                    Err(_) => return Err(error),
-                },
-            },
-            Kind::Summary | Kind::Contract | Kind::Verification | Kind::Challenge | Kind::Resolution | Kind::Review => {
+            Kind::Agent => Record::Agent(entry.record(seq)?),
+            Kind::Identity
+            | Kind::Summary
+            | Kind::Contract
+            | Kind::Verification
+            | Kind::Challenge
+            | Kind::Resolution
+            | Kind::Review => {
                 let damaged = |e: Rejection| credence_ledger::Error::Entry { seq, why: e.to_string() };
                 Record::Statement(Box::new(Stated::parse(entry.body().as_bytes()).map_err(damaged)?))
             }
@@ -373,20 +372,37 @@ impl Record {
             Kind::Responses => Record::Responses(entry.record(seq)?),
             Kind::Credential => Record::Credential(entry.record(seq)?),
             Kind::Outcome => Record::Outcome(entry.record(seq)?),
-            // What is revoked tells the forms apart: no two share their required fields.
-            Kind::Revocation => match entry.record(seq) {
-                Ok(revocation) => Record::Revocation(revocation),
-                Err(error) => (entry.record(seq).map(Record::Withdrawal))
-                    .or_else(|_| entry.record(seq).map(Record::Standing))
-                    .or_else(|_| entry.record(seq).map(Record::CredentialRevocation))
-                    .map_err(|_| error)?,
-            },
-            other => Record::Other(other),
+            Kind::KeyRevocation => Record::KeyRevocation(entry.record(seq)?),
+            Kind::CredentialRevocation => Record::CredentialRevocation(entry.record(seq)?),
+            Kind::Withdrawal => Record::Withdrawal(entry.record(seq)?),
+            Kind::Standing => Record::Standing(entry.record(seq)?),
+            // Of a guard's own ledger.
+            other @ (Kind::Receipt | Kind::Canary | Kind::Segment) => Record::Other(other),
         })
     }
 }
 
-/// An entry of `kind` about `subject`.
-pub(crate) fn entry(kind: Kind, subject: &EntityId, body: &impl Serialize) -> Result<NewEntry> {
-    Ok(NewEntry { kind, subject: subject.clone(), body: Canonical::of(body)?, weight: None })
+impl Record {
+    /// The entry that records this about `subject`. Signals, statements and scores have their own way in: their bytes are those
+    /// that were signed or computed.
+    pub(crate) fn entry(&self, subject: &EntityId) -> Result<NewEntry> {
+        let (kind, body) = match self {
+            Record::Agent(body) => (Kind::Agent, Canonical::of(body)?),
+            Record::Source(body) => (Kind::Source, Canonical::of(body)?),
+            Record::Key(body) => (Kind::Key, Canonical::of(body)?),
+            Record::KeyRevocation(body) => (Kind::KeyRevocation, Canonical::of(body)?),
+            Record::Withdrawal(body) => (Kind::Withdrawal, Canonical::of(body)?),
+            Record::Standing(body) => (Kind::Standing, Canonical::of(body)?),
+            Record::Credential(body) => (Kind::Credential, Canonical::of(body)?),
+            Record::CredentialRevocation(body) => (Kind::CredentialRevocation, Canonical::of(body)?),
+            Record::Outcome(body) => (Kind::Outcome, Canonical::of(body)?),
+            Record::Checkpoint(body) => (Kind::Checkpoint, Canonical::of(body)?),
+            Record::Responses(body) => (Kind::Responses, Canonical::of(body)?),
+            Record::Statement(stated) => (stated.entry_kind(), stated.statement.canonical().clone()),
+            Record::Signal(_) | Record::Score(_) | Record::Other(_) => {
+                return Err(credence_ledger::Error::Log("this record is not appended by itself".into()).into());
+            }
+        };
+        Ok(NewEntry { kind, subject: subject.clone(), body, weight: None })
+    }
 }

@@ -1,12 +1,12 @@
 //! Agents, sources and keys: who is spoken of, who may speak and how much it counts. Every change is an entry.
 
 use credence_engine::mixture::is_weight;
-use credence_ledger::{Kind, Transaction, write};
+use credence_ledger::{Transaction, write};
 use credence_protocol::{AUTHORITY_SOURCE, Alias, EntityId, KeyId, PublicKey, SecretKey};
 
 use crate::{
     Authority, Error, Result, projection,
-    record::{self, AgentRecord, KeyRecord, Record, ResponsesRecord, RevocationRecord, SourceRecord},
+    record::{AgentRecord, KeyRecord, KeyRevocationRecord, Record, ResponsesRecord, SourceRecord},
     tables::{self, AgentRow, KeyRow, SourceRow},
 };
 
@@ -70,12 +70,12 @@ impl Authority {
                 let renamed =
                     new.name.is_some() && new.name != former.name || new.owner.is_some() && new.owner != former.owner;
                 if !renamed && new.aliases.iter().all(|alias| former.aliases.contains(alias)) {
-                    return Err(Error::NothingNew(new.agent));
+                    return Err(Error::NothingNew(new.agent.clone()));
                 }
             }
-            let record =
-                AgentRecord { agent: new.agent.clone(), name: new.name, aliases: new.aliases, owner: new.owner };
-            append(tx, Kind::Agent, &new.agent, Record::Agent(record))
+            let NewAgent { agent, name, aliases, owner } = new.clone();
+            let record = AgentRecord { agent, name, aliases, owner };
+            append(tx, &new.agent, &Record::Agent(record))
         })?;
         // Who may speak of it may have changed.
         self.wake_scorer();
@@ -89,11 +89,11 @@ impl Authority {
         check_weight(new.weight)?;
         write(self.ledger(), move |tx| {
             if tables::get::<SourceRow>(tx, tables::SOURCES, new.source.as_str())?.is_some() {
-                return Err(Error::SourceExists(new.source));
+                return Err(Error::SourceExists(new.source.clone()));
             }
-            let NewSource { source, weight, description, owner, methodology } = new;
+            let NewSource { source, weight, description, owner, methodology } = new.clone();
             let record = SourceRecord { source: source.clone(), weight, description, owner, methodology };
-            append(tx, Kind::Source, &source, Record::Source(record))
+            append(tx, &source, &Record::Source(record))
         })
     }
 
@@ -103,11 +103,11 @@ impl Authority {
         let seq = write(self.ledger(), move |tx| {
             let row = require_source(tx, &source)?;
             if row.weight == weight {
-                return Err(Error::SameWeight { source_id: source, weight });
+                return Err(Error::SameWeight { source_id: source.clone(), weight });
             }
             let record =
                 SourceRecord { source: source.clone(), weight, description: None, owner: None, methodology: None };
-            append(tx, Kind::Source, &source, Record::Source(record))
+            append(tx, &source, &Record::Source(record))
         })?;
         self.wake_scorer();
         Ok(seq)
@@ -129,11 +129,12 @@ impl Authority {
                 || methodology.as_deref().is_some_and(|text| text != row.methodology.as_deref().unwrap_or_default())
                 || owner.is_some() && owner != row.owner;
             if !differs {
-                return Err(Error::NothingNew(source));
+                return Err(Error::NothingNew(source.clone()));
             }
             let weight = weight.unwrap_or(row.weight);
+            let (owner, methodology) = (owner.clone(), methodology.clone());
             let record = SourceRecord { source: source.clone(), weight, description: None, owner, methodology };
-            append(tx, Kind::Source, &source, Record::Source(record))
+            append(tx, &source, &Record::Source(record))
         })?;
         self.wake_scorer();
         Ok(seq)
@@ -150,9 +151,9 @@ impl Authority {
         check_methodology(methodology.as_deref().filter(|text| !text.is_empty()))?;
         let seq = write(self.ledger(), move |tx| {
             let row = require_source(tx, &source)?;
-            let record =
-                SourceRecord { source: source.clone(), weight: row.weight, description: None, owner, methodology };
-            append(tx, Kind::Source, &source, Record::Source(record))
+            let (weight, owner, methodology) = (row.weight, owner.clone(), methodology.clone());
+            let record = SourceRecord { source: source.clone(), weight, description: None, owner, methodology };
+            append(tx, &source, &Record::Source(record))
         })?;
         self.wake_scorer();
         Ok(seq)
@@ -163,14 +164,14 @@ impl Authority {
         let rest = hashes.len().saturating_sub(MAX_RESPONSES) as u64;
         let hashes = hashes.into_iter().take(MAX_RESPONSES).collect();
         let authority = EntityId::new(AUTHORITY_SOURCE)?;
-        let record = ResponsesRecord { hashes, unlisted: unlisted + rest };
-        write(self.ledger(), move |tx| append(tx, Kind::Responses, &authority, Record::Responses(record)))
+        let record = Record::Responses(ResponsesRecord { hashes, unlisted: unlisted + rest });
+        write(self.ledger(), move |tx| append(tx, &authority, &record))
     }
 
     /// Registers a key for a source or an agent.
     pub fn add_key(&self, key: &PublicKey, source: EntityId) -> Result<u64> {
         let record = KeyRecord::new(key, source);
-        write(self.ledger(), move |tx| add_key(tx, record))
+        write(self.ledger(), move |tx| add_key(tx, record.clone()))
     }
 
     /// Hands `source` over from `former` to `key`: the new key is endorsed by the former, which is revoked from then on.
@@ -181,7 +182,7 @@ impl Authority {
         write(self.ledger(), move |tx| {
             let row = require_key(tx, former_id)?;
             if row.source != source {
-                return Err(Error::KeyOfAnother { key: former_id, owner: row.source, claimed: source });
+                return Err(Error::KeyOfAnother { key: former_id, owner: row.source, claimed: source.clone() });
             }
             if row.revoked_from.is_some() {
                 return Err(Error::RevokedKey(former_id));
@@ -195,7 +196,7 @@ impl Authority {
     /// Revokes a key from entry `from` on (from now on when not given). What it signed from there on stops counting.
     pub fn revoke_key(&self, key: KeyId, from: Option<u64>, reason: Option<String>) -> Result<u64> {
         check_text("reason", reason.as_deref())?;
-        let seq = write(self.ledger(), move |tx| revoke(tx, key, from, reason))?;
+        let seq = write(self.ledger(), move |tx| revoke(tx, key, from, reason.clone()))?;
         self.wake_scorer();
         Ok(seq)
     }
@@ -240,7 +241,7 @@ fn add_key(tx: &mut dyn Transaction, record: KeyRecord) -> Result<u64> {
         return Err(Error::KeyExists { key: record.key_id, source_id: row.source });
     }
     let source = record.source.clone();
-    append(tx, Kind::Key, &source, Record::Key(record))
+    append(tx, &source, &Record::Key(record))
 }
 
 fn revoke(tx: &mut dyn Transaction, key: KeyId, from: Option<u64>, reason: Option<String>) -> Result<u64> {
@@ -254,30 +255,13 @@ fn revoke(tx: &mut dyn Transaction, key: KeyId, from: Option<u64>, reason: Optio
         Some(from) if from <= from_seq => return Err(Error::AlreadyRevoked { key, from }),
         _ => {}
     }
-    let record = RevocationRecord { key_id: key, from_seq, reason };
-    append(tx, Kind::Revocation, &row.source, Record::Revocation(record))
+    let record = KeyRevocationRecord { key_id: key, from_seq, reason };
+    append(tx, &row.source, &Record::KeyRevocation(record))
 }
 
-pub(crate) fn append(tx: &mut dyn Transaction, kind: Kind, subject: &EntityId, record: Record) -> Result<u64> {
-    let entry = match &record {
-        Record::Agent(body) => record::entry(kind, subject, body)?,
-        Record::Source(body) => record::entry(kind, subject, body)?,
-        Record::Key(body) => record::entry(kind, subject, body)?,
-        Record::Revocation(body) => record::entry(kind, subject, body)?,
-        Record::Withdrawal(body) => record::entry(kind, subject, body)?,
-        Record::Responses(body) => record::entry(kind, subject, body)?,
-        Record::Standing(body) => record::entry(kind, subject, body)?,
-        Record::Credential(body) => record::entry(kind, subject, body)?,
-        Record::CredentialRevocation(body) => record::entry(kind, subject, body)?,
-        Record::Outcome(body) => record::entry(kind, subject, body)?,
-        Record::Checkpoint(body) => record::entry(kind, subject, body)?,
-        Record::Signal(_) | Record::Score(_) | Record::Statement(_) | Record::Other(_) => {
-            return Err(
-                credence_ledger::Error::Log("signals, statements and scores have their own way in".into()).into()
-            );
-        }
-    };
-    let at = tx.append(&entry)?;
-    projection::apply(tx, at, subject, &record)?;
+/// Appends a record and folds it in.
+pub(crate) fn append(tx: &mut dyn Transaction, subject: &EntityId, record: &Record) -> Result<u64> {
+    let at = tx.append(&record.entry(subject)?)?;
+    projection::apply(tx, at, subject, record)?;
     Ok(at.seq)
 }

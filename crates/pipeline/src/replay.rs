@@ -5,18 +5,12 @@
 
 use std::ops::ControlFlow;
 
-use credence_ledger::{Appended, Entry, Ledger, Scan, Transaction, View, sqlite::Scratch, write};
+use credence_ledger::{Appended, Entry, Ledger, Scan, View, sqlite::Scratch, write};
 use credence_protocol::TagRegistry;
 use serde::Serialize;
 
 use crate::{
-    Result, derive,
-    filter::Weights,
-    projection,
-    record::Record,
-    score,
-    statements::Said,
-    tables::{self, TABLES},
+    Result, derive, due, filter::Weights, projection, record::Record, score, statements::Said, tables::TABLES,
 };
 
 /// Entries read at a time.
@@ -125,7 +119,7 @@ impl<'a> Fold<'a> {
     /// Folds one entry in; a score event is made again first.
     pub(crate) fn step(&mut self, seq: u64, entry: &Entry, record: &Record) -> Result<()> {
         match record {
-            Record::Source(_) | Record::Revocation(_) => self.weights = None,
+            Record::Source(_) | Record::KeyRevocation(_) => self.weights = None,
             Record::Statement(stated) if matches!(stated.said, Said::Summary(..)) => self.weights = None,
             Record::Signal(signal) => {
                 let moment = Appended { seq, recorded_at: entry.recorded_at };
@@ -169,7 +163,7 @@ impl<'a> Fold<'a> {
 
     /// Compares every table, row by row.
     pub(crate) fn finish(mut self) -> Result<Replayed> {
-        for table in TABLES.iter().filter(|table| !tables::QUEUES.contains(table)) {
+        for table in TABLES {
             let mut failed = None;
             let mut rebuilt = 0_u64;
             let (live, report) = (self.live, &mut self.report);
@@ -237,16 +231,9 @@ pub fn rebuild(ledger: &dyn Ledger) -> Result<u64> {
             let record = Record::of(seq, &entry)?;
             projection::apply(tx, Appended { seq, recorded_at: entry.recorded_at }, &entry.subject, &record)?;
         }
-        // The queue cannot be rebuilt: look at everyone, and record only what is new.
-        clear_queue(tx)?;
-        tables::put(tx, tables::PENDING, tables::EVERYONE, &size)?;
+        // Which scores were due cannot be told from the entries: look at everyone, and record only what is new.
+        tx.take_jobs(due::RESCORE, usize::MAX)?;
+        due::rescore_everyone(tx, size)?;
         Ok(size)
     })
-}
-
-fn clear_queue(tx: &mut dyn Transaction) -> Result<()> {
-    for (agent, _) in tables::all::<u64>(tx, tables::PENDING)? {
-        tx.delete(tables::PENDING, &agent)?;
-    }
-    Ok(())
 }

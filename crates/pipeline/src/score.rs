@@ -1,20 +1,16 @@
 //! Score events: an agent's score recorded with everything it was made from, after its signals changed.
 //!
-//! Agents whose signals changed wait in the table `pending`; they are scored together at most [`SCORE_WITHIN`] later, one
-//! event each. The table is written with the signals and emptied with the events, so a crash in between loses nothing:
-//! whoever opens the ledger next finds the agents still waiting.
+//! Agents whose signals changed are jobs of [`due::RESCORE`]; they are scored together at most [`SCORE_WITHIN`] later, one event
+//! each. The jobs are put with the signals and taken with the events, so a crash in between loses nothing: whoever opens the
+//! ledger next finds them, and two who score at once never score the same change twice.
 
-use std::{
-    ops::ControlFlow,
-    sync::{Arc, Mutex},
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
-use credence_ledger::{Appended, Kind, Ledger, Scan, Transaction, View, write};
+use credence_ledger::{Appended, Kind, Ledger, Overlay, Transaction, View, write};
 use credence_protocol::{Canonical, EntityId, TagRegistry};
 
 use crate::{
-    Result,
+    Result, due,
     filter::{self, Weights},
     projection,
     record::{Record, RecordedScore, ScoreRecord},
@@ -33,67 +29,61 @@ pub struct Scoring {
     pub tags: Arc<TagRegistry>,
     /// Coverage below which a score is not published.
     pub coverage_floor: f64,
-    /// Held by whoever scores what is pending: two at once would record the same scores twice.
-    pub(crate) turn: Arc<Mutex<()>>,
 }
 
 impl Scoring {
     /// With these tags and this floor.
     pub fn new(tags: TagRegistry, coverage_floor: f64) -> Self {
-        Self { tags: Arc::new(tags), coverage_floor, turn: Arc::default() }
+        Self { tags: Arc::new(tags), coverage_floor }
     }
 }
 
-/// Scores every agent that waits by name; gives how many events were recorded. Agents that wait because a weight changed
-/// are [`crate::recompute`]'s.
-pub fn score_pending(ledger: &dyn Ledger, scoring: &Scoring) -> Result<usize> {
+/// Scores every agent whose score is due; gives how many events were recorded. When everyone's is due, that is
+/// [`crate::recompute`]'s.
+pub fn score_due(ledger: &dyn Ledger, scoring: &Scoring) -> Result<usize> {
     let mut events = 0;
     loop {
         let scoring = scoring.clone();
-        let (agents, recorded) = write(ledger, move |tx| {
-            let agents = pending(tx, AGENTS_PER_WORK)?;
+        let (taken, recorded) = write(ledger, move |tx| {
+            let jobs = tx.take_jobs(due::RESCORE, AGENTS_PER_WORK)?;
             let weights = Weights::read(tx)?;
-            let mut recorded = 0;
-            for agent in &agents {
-                recorded += usize::from(score_agent(tx, agent, &weights, &scoring)?);
-                tx.delete(tables::PENDING, agent.as_str())?;
+            let mut scores = Vec::new();
+            for job in &jobs {
+                let agent = EntityId::new(&job.key)?;
+                if let Some(body) = score_of(tx, &agent, &weights, &scoring)? {
+                    scores.push((agent, body));
+                }
             }
-            Ok::<_, crate::Error>((agents.len(), recorded))
+            record_scores(tx, &scores)?;
+            Ok::<_, crate::Error>((jobs.len(), scores.len()))
         })?;
         events += recorded;
-        if agents < AGENTS_PER_WORK {
+        if taken < AGENTS_PER_WORK {
             return Ok(events);
         }
     }
 }
 
-fn pending(view: &(impl View + ?Sized), limit: usize) -> Result<Vec<EntityId>> {
-    let mut agents = Vec::new();
-    tables::scan(view, tables::PENDING, Scan::all(), |key, _: u64| {
-        if key != tables::EVERYONE {
-            agents.push(EntityId::new(key)?);
-        }
-        Ok(if agents.len() == limit { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
-    })?;
-    Ok(agents)
-}
-
-/// Records the agent's score as of now. Nothing is recorded for an agent that was never rated and still is not.
-fn score_agent(tx: &mut dyn Transaction, agent: &EntityId, weights: &Weights, scoring: &Scoring) -> Result<bool> {
+/// The agent's score as of now. None for an agent that was never rated and still is not.
+fn score_of(tx: &dyn Transaction, agent: &EntityId, weights: &Weights, scoring: &Scoring) -> Result<Option<Canonical>> {
     let inputs = filter::inputs(tx, agent, weights, &scoring.tags)?;
     if inputs.is_empty() {
         let last: Option<ScoreRow> = tables::get(tx, tables::SCORES, agent.as_str())?;
         if last.is_none_or(|last| last.recorded.status == "unrated") {
-            return Ok(false);
+            return Ok(None);
         }
     }
     let record = ScoreRecord::compute(agent.clone(), tx.size()?, &inputs, scoring.coverage_floor)?;
-    append(tx, agent, &Canonical::of(&record)?)?;
-    Ok(true)
+    Ok(Some(Canonical::of(&record)?))
+}
+
+/// Appends score events and projects them, together.
+pub(crate) fn record_scores(tx: &mut dyn Transaction, scores: &[(EntityId, Canonical)]) -> Result<()> {
+    Overlay::run(tx, |tx| scores.iter().try_for_each(|(agent, body)| append(tx, agent, body).map(drop)))
 }
 
 /// Appends a score event and projects it.
-pub(crate) fn append(tx: &mut dyn Transaction, agent: &EntityId, body: &Canonical) -> Result<Appended> {
+fn append(tx: &mut dyn Transaction, agent: &EntityId, body: &Canonical) -> Result<Appended> {
     let entry =
         credence_ledger::NewEntry { kind: Kind::Score, subject: agent.clone(), body: body.clone(), weight: None };
     let at = tx.append(&entry)?;

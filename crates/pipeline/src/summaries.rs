@@ -12,7 +12,7 @@ use credence_protocol::{AUTHORITY_SOURCE, EntityId, Timestamp, records::SummaryR
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Result, reputation,
+    Result, due, reputation,
     tables::{self, AgentRow, SourceRow},
 };
 
@@ -48,19 +48,15 @@ pub(crate) fn apply(
     report: &Report,
 ) -> Result<()> {
     let place = place(&record.agent, &record.window, provider);
-    let former: Option<SummaryRow> = tables::get(tx, tables::SUMMARIES, &place)?;
     // From now on the agent's praise does not carry its provider, wherever that is an agent too.
     let vouched = vouches(tx, provider, &record.agent)?;
     if !vouched && counts_as_report(report) && tables::get::<AgentRow>(tx, tables::AGENTS, provider.as_str())?.is_some()
     {
         reputation::unpraise(tx, provider, &record.agent)?;
-        tables::put(tx, tables::PENDING, provider.as_str(), &at.seq)?;
+        due::rescore(tx, provider, at.seq)?;
     }
     let window = Window::parse(&record.window).unwrap_or(SIGNAL_WINDOW);
     let due_to = format!("{}/{provider}", window.key());
-    if let Some(former) = &former {
-        tx.delete(tables::DUE, &tables::due(lapses(former.updated_at, window), &record.agent, &due_to))?;
-    }
     // What is usual for the provider, over all agents it reports on.
     let usual = format!("{provider}/{}", record.window);
     let stakes_before: (u64, u64) = tables::get(tx, tables::STAKES, &usual)?.unwrap_or_default();
@@ -79,17 +75,17 @@ pub(crate) fn apply(
         stakes_before,
     };
     tables::put(tx, tables::SUMMARIES, &place, &row)?;
-    tables::put(tx, tables::DUE, &tables::due(lapses(row.updated_at, window), &record.agent, &due_to), &at.seq)?;
+    due::derive_at(tx, &record.agent, &due_to, lapses(row.updated_at, window), at.seq)?;
     if vouched && !vouches(tx, provider, &record.agent)? {
         vouching_changed(tx, provider, at.seq)?;
     }
-    Ok(tables::put(tx, tables::DERIVE, record.agent.as_str(), &at.seq)?)
+    due::derive(tx, record.agent.as_str(), at.seq)
 }
 
 /// Whose praise counts for a provider has changed: where it is an agent too, it is scored again.
 pub(crate) fn vouching_changed(tx: &mut dyn Transaction, provider: &EntityId, seq: u64) -> Result<()> {
     if tables::get::<AgentRow>(tx, tables::AGENTS, provider.as_str())?.is_some() {
-        tables::put(tx, tables::PENDING, provider.as_str(), &seq)?;
+        due::rescore(tx, provider, seq)?;
     }
     Ok(())
 }
@@ -114,7 +110,7 @@ pub(crate) fn reconsider(tx: &mut dyn Transaction, provider: &EntityId, seq: u64
         }
         ControlFlow::Continue(())
     })?;
-    agents.iter().try_for_each(|agent| Ok(tables::put(tx, tables::DERIVE, agent, &seq)?))
+    agents.iter().try_for_each(|agent| due::derive(tx, agent, seq))
 }
 
 /// The end of the window that a summary names.

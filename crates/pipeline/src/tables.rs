@@ -39,9 +39,6 @@
 //! | `outcome_ids` | id | the entry |
 //! | `guard_logs` | log | how far a guard's log has grown |
 //! | `responses` | hash | the entry that records that a signed response left |
-//! | `due` | time/agent/why | when those signals may have to be withdrawn: a queue |
-//! | `derive` | agent | agents of whom the authority's own signals are to be emitted: a queue, like `pending` |
-//! | `pending` | agent, or `*` for all | agents to be scored: a queue, not a projection, and not compared by replay |
 
 use std::ops::ControlFlow;
 
@@ -123,15 +120,6 @@ pub const OUTCOME_IDS: Table = Table("outcome_ids");
 pub const GUARD_LOGS: Table = Table("guard_logs");
 /// hash → seq
 pub const RESPONSES: Table = Table("responses");
-/// time/agent/why → the seq that asked: when the authority's own signals are to be looked at again
-pub const DUE: Table = Table("due");
-/// agent → the seq that asked
-pub const DERIVE: Table = Table("derive");
-/// agent or [`EVERYONE`] → the seq that asked
-pub const PENDING: Table = Table("pending");
-/// In [`PENDING`]: every agent is to be scored.
-pub const EVERYONE: &str = "*";
-
 /// Every table.
 pub const TABLES: &[Table] = &[
     AGENTS,
@@ -170,13 +158,7 @@ pub const TABLES: &[Table] = &[
     OUTCOME_IDS,
     GUARD_LOGS,
     RESPONSES,
-    DUE,
-    DERIVE,
-    PENDING,
 ];
-
-/// Queues are not derivable from the entries, and not compared by replay.
-pub const QUEUES: [Table; 3] = [DUE, DERIVE, PENDING];
 
 /// An agent.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -295,16 +277,6 @@ pub fn agent_seq(agent: &EntityId, seq: u64) -> String {
 /// `agent/source/tag`.
 pub fn slot(agent: &EntityId, source: &EntityId, tag: &Tag) -> String {
     format!("{agent}/{source}/{tag}")
-}
-
-/// `time/agent/why`, with the time in a form that sorts.
-pub fn due(at: Timestamp, agent: &EntityId, why: &str) -> String {
-    format!("{}/{agent}/{why}", sortable(at))
-}
-
-/// A time as text that sorts.
-pub fn sortable(at: Timestamp) -> String {
-    format!("{:020}", at.micros() as u64 ^ (1 << 63))
 }
 
 /// A signal's place in a slot: times and seqs in a form that sorts, times before 1970 included.

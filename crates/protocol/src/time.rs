@@ -24,6 +24,12 @@ impl Timestamp {
         self.0
     }
 
+    /// This time plus `duration`, staying within what can be written.
+    pub fn plus(self, duration: std::time::Duration) -> Self {
+        let micros = i64::try_from(duration.as_micros()).unwrap_or(i64::MAX);
+        Self::from_micros(self.0.saturating_add(micros)).unwrap_or(self)
+    }
+
     /// This time plus `seconds`, staying within what can be written.
     pub fn plus_seconds(self, seconds: i64) -> Self {
         let micros = self.0.saturating_add(seconds.saturating_mul(1_000_000));

@@ -55,7 +55,7 @@ fn authority(folder: &Path, log: LogKey, key: &SecretKey, clock: &Clock) -> Auth
         let draft = SignalDraft::new(id("shop"), source, vec![Tag::new(tag).unwrap()], 95.0, 2.0, now());
         authority.submit(draft.sign(&key).unwrap().canonical().as_bytes()).unwrap().unwrap();
     }
-    authority.settle_scores().unwrap();
+    authority.score_now().unwrap();
     authority
 }
 

@@ -97,10 +97,10 @@ fn authority(folder: &Path, log: LogKey, key: &SecretKey, clock: &Clock, agents:
         let signal = sign("busy", &keys[n % SOURCES], tag, 60.0 + random.f64() * 30.0);
         authority.submit(&signal).unwrap().unwrap();
         if n % 10 == 0 {
-            authority.settle_scores().unwrap();
+            authority.score_now().unwrap();
         }
     }
-    authority.settle_scores().unwrap();
+    authority.score_now().unwrap();
     eprintln!(
         "{agents} agents, {} entries, made in {:.0} s",
         authority.ledger().committed().unwrap(),

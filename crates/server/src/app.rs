@@ -12,7 +12,7 @@ use std::{
 use arc_swap::ArcSwapOption;
 use axum::http::StatusCode;
 use credence_engine::assessment::Rules;
-use credence_ledger::{Kind, LogKey, LogVerifier, View, sqlite::Clock};
+use credence_ledger::{Clock, Kind, LogKey, LogVerifier, View};
 use credence_output::did::Issuer;
 use credence_pipeline::{
     Authority, credentials::Office, derive, outcomes::Reliability, query::Reading, receipts::ReceiptStore,
@@ -280,7 +280,7 @@ impl App {
     pub(crate) fn follow(&self) -> credence_ledger::Result<()> {
         let mut keys_changed = false;
         let followed = self.tail.follow(self.authority.ledger(), &mut |seq, entry| {
-            keys_changed |= matches!(entry.kind, Kind::Key | Kind::Revocation);
+            keys_changed |= matches!(entry.kind, Kind::Key | Kind::KeyRevocation);
             if self.scores.receiver_count() > 0
                 && let Some(event) = events::of_entry(seq, entry)
             {

@@ -18,14 +18,13 @@ pub(crate) struct Event {
 /// What an entry tells listeners.
 pub(crate) fn of_entry(seq: u64, entry: &Entry) -> Option<Event> {
     let body: Value = match entry.kind {
-        Kind::Score | Kind::Revocation => entry.record(seq).ok()?,
+        Kind::Score | Kind::Standing => entry.record(seq).ok()?,
         _ => return None,
     };
-    if entry.kind == Kind::Revocation {
-        // Of the forms of a revocation, only the one of an agent's standing says so.
-        let revoked = body.get("revoked")?;
+    if entry.kind == Kind::Standing {
         let data = json!({
-            "agent": entry.subject, "seq": seq, "recorded_at": entry.recorded_at, "revoked": revoked, "reason": body["reason"],
+            "agent": entry.subject, "seq": seq, "recorded_at": entry.recorded_at, "revoked": body["revoked"],
+            "reason": body["reason"],
         });
         return Some(Event { seq: Some(seq), name: "standing", namespace: None, data });
     }

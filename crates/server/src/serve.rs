@@ -230,7 +230,7 @@ impl Background {
             Ok(())
         });
         every(RECORD_EVERY, "reading the tokens", |app| app.tokens.reload().map_err(|e| e.to_string()));
-        every(SETTLE_EVERY, "scoring", |app| app.authority.settle_scores().map_err(|e| e.to_string()));
+        every(SETTLE_EVERY, "scoring", |app| app.authority.score_now().map_err(|e| e.to_string()));
         every(FORGET_EVERY, "forgetting callers", |app| {
             app.limiter.forget();
             Ok(())
@@ -265,7 +265,7 @@ async fn finish(app: &Arc<App>) -> Result<(), String> {
         }
         first
             .and(app.engines.save().map_err(|e| format!("what was learned: {e}")))
-            .and(app.authority.settle_scores().map_err(|e| format!("scores: {e}")))
+            .and(app.authority.score_now().map_err(|e| format!("scores: {e}")))
             .and(app.authority.flush().map_err(|e| format!("the checkpoint: {e}")))
     });
     let done = done.await.unwrap_or_else(|e| Err(e.to_string()));

@@ -46,16 +46,20 @@ fn concerns(kind: Kind) -> Concerns {
         | Kind::Responses
         | Kind::Credential
         | Kind::Outcome
-        | Kind::Calibration
         | Kind::Key
         | Kind::Receipt
         | Kind::Canary
         | Kind::Segment
         | Kind::Checkpoint => Concerns::Nobody,
-        Kind::Signal | Kind::Agent => Concerns::Subject,
+        Kind::Signal
+        | Kind::Agent
+        | Kind::Identity
+        | Kind::Withdrawal
+        | Kind::Standing
+        | Kind::CredentialRevocation => Concerns::Subject,
         // Weights, keys, and words that reach further than whom they are about.
         Kind::Source
-        | Kind::Revocation
+        | Kind::KeyRevocation
         | Kind::Summary
         | Kind::Contract
         | Kind::Verification

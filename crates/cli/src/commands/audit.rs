@@ -37,7 +37,7 @@ pub fn recompute(home: &Home, out: &Output) -> Done {
     let authority = home.authority()?;
     let bar = out.progress(None, "agents scored");
     let done = authority.recompute(&mut |agents| bar.set_position(agents as u64))?;
-    authority.settle_scores()?;
+    authority.score_now()?;
     authority.flush()?;
     bar.finish_and_clear();
     out.show(&done, || {

@@ -101,7 +101,7 @@ pub fn run(home: &Home, out: &Output, command: Command) -> Done {
         Command::Revoke { key, from, reason } => {
             let authority = home.authority()?;
             let seq = authority.revoke_key(key, from, reason)?;
-            authority.settle_scores()?;
+            authority.score_now()?;
             authority.flush()?;
             out.show(&json!({ "key_id": key, "seq": seq }), || {
                 let from = from.map_or("now on".to_owned(), |from| format!("entry {from} on"));

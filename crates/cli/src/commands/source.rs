@@ -79,7 +79,7 @@ pub fn run(home: &Home, out: &Output, command: Command) -> Done {
         Command::Weight { source, weight } => {
             let authority = home.authority()?;
             let seq = authority.set_weight(source.clone(), weight)?;
-            authority.settle_scores()?;
+            authority.score_now()?;
             authority.flush()?;
             out.show(&json!({ "source": source, "weight": weight, "seq": seq }), || {
                 format!("Source {source} has weight {weight} from entry {seq} on. Agents were scored again.")

@@ -1,6 +1,11 @@
 //! Connections and the schema.
 
-use std::{fs, path::Path};
+use std::{
+    fs::{self, File},
+    io::{ErrorKind, Read},
+    path::Path,
+    sync::Arc,
+};
 
 use rusqlite::{Connection, OpenFlags};
 
@@ -9,8 +14,10 @@ use crate::{Error, Result, Table};
 
 /// "CRED", in the database header: tells our files from others'.
 const APPLICATION_ID: i64 = 0x4352_4544;
-/// Each step takes a database from version n to n + 1. Never edit one that was released; add the next.
-const MIGRATIONS: [&str; 1] = ["
+/// The format of the database and of the entries in it. A change that an older program cannot read, or whose entries an older
+/// program would write differently, is a new number; a database of another number is refused, untouched.
+const FORMAT: i64 = 2;
+const SCHEMA: &str = "
     CREATE TABLE entries (seq INTEGER PRIMARY KEY, entry TEXT NOT NULL) STRICT;
     CREATE TRIGGER entries_are_never_changed BEFORE UPDATE ON entries
         BEGIN SELECT RAISE(ABORT, 'entries are append-only: a correction is a new entry'); END;
@@ -21,7 +28,13 @@ const MIGRATIONS: [&str; 1] = ["
         BEGIN SELECT RAISE(ABORT, 'entries are append-only: only the next seq can be inserted'); END;
     CREATE TABLE tiles (level INTEGER NOT NULL, idx INTEGER NOT NULL, hashes BLOB NOT NULL, PRIMARY KEY (level, idx)) STRICT, WITHOUT ROWID;
     CREATE TABLE checkpoint (id INTEGER PRIMARY KEY CHECK (id = 0), note TEXT NOT NULL) STRICT;
-"];
+    CREATE TABLE jobs (
+        queue TEXT NOT NULL, key TEXT NOT NULL, due INTEGER NOT NULL, payload TEXT NOT NULL,
+        version INTEGER NOT NULL, lease INTEGER NOT NULL, leased_until INTEGER, attempts INTEGER NOT NULL, last_error TEXT,
+        PRIMARY KEY (queue, key)
+    ) STRICT, WITHOUT ROWID;
+    CREATE INDEX jobs_due ON jobs (queue, due);
+";
 /// The triggers among these, which an audit looks for.
 pub(super) const TRIGGERS: [&str; 3] = ["entries_are_never_changed", "entries_are_never_deleted", "entries_are_dense"];
 /// Pages in the write-ahead log before they are moved into the database: 64 MiB. A page that many transactions touch is
@@ -44,7 +57,7 @@ pub(super) fn create(options: &Options) -> Result<()> {
     let made = (|| {
         connection.pragma_update(None, "journal_mode", "WAL")?;
         connection.pragma_update(None, "application_id", APPLICATION_ID)?;
-        migrate(&connection, options)
+        create_tables(&connection, options, &format!("{SCHEMA} PRAGMA user_version = {FORMAT};"))
     })();
     if made.is_err() {
         // Nothing half-made stays behind.
@@ -61,7 +74,7 @@ pub(super) fn open_writer(options: &Options, repair: bool) -> Result<Connection>
         if !repair {
             check_tables(&connection, options)?;
         }
-        migrate(&connection, options)?;
+        create_tables(&connection, options, "")?;
         let synchronous = match options.sealing {
             Sealing::EveryCommit => "FULL",
             Sealing::Batched => "NORMAL",
@@ -132,26 +145,44 @@ fn open(path: &Path, flags: OpenFlags) -> Result<Connection> {
 fn check_ours(connection: &Connection, path: &Path) -> Result<()> {
     let id: i64 = connection.pragma_query_value(None, "application_id", |row| row.get(0))?;
     if id != APPLICATION_ID {
-        return Err(Error::NotOurs(path.to_owned(), "a SQLite database of another program".into()));
+        return Err(Error::NotOurs(path.display().to_string(), "a SQLite database of another program".into()));
     }
-    let found: i64 = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
-    let known = MIGRATIONS.len() as i64;
-    if found > known {
-        return Err(Error::Newer { path: path.to_owned(), found, known });
-    }
-    Ok(())
+    check_format(path, connection.pragma_query_value(None, "user_version", |row| row.get(0))?)
 }
 
-fn migrate(connection: &Connection, options: &Options) -> Result<()> {
-    let version: i64 = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
-    let mut steps = String::new();
-    for (step, sql) in MIGRATIONS.iter().enumerate().skip(version as usize) {
-        steps += &format!("{sql}; PRAGMA user_version = {};", step + 1);
+/// Refuses a database of another format.
+fn check_format(path: &Path, found: i64) -> Result<()> {
+    let place = path.display().to_string();
+    match found.cmp(&FORMAT) {
+        std::cmp::Ordering::Equal => Ok(()),
+        std::cmp::Ordering::Greater => Err(Error::Newer { place, found, known: FORMAT }),
+        std::cmp::Ordering::Less => Err(Error::Older { place, found, known: FORMAT }),
     }
-    for table in options.tables {
-        steps += &table_sql(*table);
+}
+
+/// Refuses a file of another format by its header, before SQLite opens it: opening would already create files beside it. A file
+/// that says nothing yet (its first page is still in the write-ahead log) is left to SQLite.
+pub(super) fn check_header(path: &Path) -> Result<()> {
+    let mut header = [0; 72];
+    match File::open(path).and_then(|mut file| file.read_exact(&mut header)) {
+        Ok(()) => {}
+        Err(e) if e.kind() == ErrorKind::NotFound => return Err(Error::Missing(path.display().to_string())),
+        Err(e) if e.kind() == ErrorKind::UnexpectedEof => return Ok(()),
+        Err(e) => return Err(Error::io(path, e)),
     }
-    connection.execute_batch(&format!("BEGIN IMMEDIATE; {steps} COMMIT;")).inspect_err(|_| {
+    // The SQLite file format, 1.3: user version at 60, application id at 68, both big-endian.
+    let number =
+        |at: usize| i64::from(u32::from_be_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]]));
+    match (number(68), number(60)) {
+        (APPLICATION_ID, format) if format != 0 => check_format(path, format),
+        _ => Ok(()),
+    }
+}
+
+/// Creates the projections' tables that are missing.
+fn create_tables(connection: &Connection, options: &Options, before: &str) -> Result<()> {
+    let tables: String = options.tables.iter().map(|table| table_sql(*table)).collect();
+    connection.execute_batch(&format!("BEGIN IMMEDIATE; {before} {tables} COMMIT;")).inspect_err(|_| {
         let _ = connection.execute_batch("ROLLBACK");
     })?;
     Ok(())
@@ -162,31 +193,47 @@ pub(super) fn table_sql(table: Table) -> String {
     format!("CREATE TABLE IF NOT EXISTS {name} (key TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT, WITHOUT ROWID;")
 }
 
+/// Where an error happened, before anybody said where the database is.
+const SOMEWHERE: &str = "the database";
+
 /// Gives SQLite's errors their meaning here.
-pub(super) fn translate(path: &Path, error: Error) -> Error {
-    use rusqlite::ErrorCode::{
-        CannotOpen, DatabaseBusy, DatabaseCorrupt, DiskFull, NotADatabase, ReadOnly, SystemIoFailure,
-    };
-    let Error::Sqlite(sqlite) = error else { return error };
-    let code = sqlite.sqlite_error_code();
-    match code {
-        Some(DiskFull) => Error::Full(path.to_owned()),
-        Some(NotADatabase) => Error::NotOurs(path.to_owned(), "not a database".into()),
-        Some(ReadOnly) => Error::ReadOnly(path.to_owned()),
-        Some(DatabaseCorrupt) => {
-            Error::Log(format!("{} is damaged as a file ({sqlite}): restore a copy", path.display()))
+impl From<rusqlite::Error> for Error {
+    fn from(error: rusqlite::Error) -> Self {
+        use rusqlite::ErrorCode::{
+            CannotOpen, DatabaseBusy, DatabaseCorrupt, DiskFull, NotADatabase, ReadOnly, SystemIoFailure,
+        };
+        let place = SOMEWHERE.to_owned();
+        match error.sqlite_error_code() {
+            Some(DiskFull) => Error::Full(place),
+            Some(NotADatabase) => Error::NotOurs(place, "not a database".into()),
+            Some(ReadOnly) => Error::ReadOnly(place),
+            Some(DatabaseCorrupt) => Error::Log(format!("{place} is damaged as a file ({error}): restore a copy")),
+            Some(DatabaseBusy) => Error::Locked { place, pid: "unknown".into() },
+            Some(CannotOpen | SystemIoFailure) => Error::Io(place, Arc::new(std::io::Error::other(error.to_string()))),
+            _ => Error::Database(error.to_string()),
         }
-        Some(CannotOpen) => Error::Io(path.to_owned(), std::io::Error::other(sqlite.to_string())),
-        Some(DatabaseBusy) => Error::Locked { path: path.to_owned(), pid: "unknown".into() },
-        Some(SystemIoFailure) if out_of_space(path) => Error::Full(path.to_owned()),
-        _ => Error::Sqlite(sqlite),
+    }
+}
+
+/// Says where an error happened, and finds a full disk behind an I/O error.
+pub(super) fn translate(path: &Path, error: Error) -> Error {
+    let place = path.display().to_string();
+    match error {
+        Error::Full(at) if at == SOMEWHERE => Error::Full(place),
+        Error::NotOurs(at, why) if at == SOMEWHERE => Error::NotOurs(place, why),
+        Error::ReadOnly(at) if at == SOMEWHERE => Error::ReadOnly(place),
+        Error::Locked { place: at, pid } if at == SOMEWHERE => Error::Locked { place, pid },
+        Error::Log(why) => Error::Log(why.replacen(SOMEWHERE, &place, usize::from(why.starts_with(SOMEWHERE)))),
+        Error::Io(at, _) if at == SOMEWHERE && out_of_space(path) => Error::Full(place),
+        Error::Io(at, error) if at == SOMEWHERE => Error::Io(place, error),
+        other => other,
     }
 }
 
 /// SQLite reports a failed write to its shared-memory file as an I/O error even when the disk is merely full.
 fn out_of_space(path: &Path) -> bool {
     let probe = path.with_extension("probe");
-    let full = fs::write(&probe, [0; 8192]).is_err_and(|e| e.kind() == std::io::ErrorKind::StorageFull);
+    let full = fs::write(&probe, [0; 8192]).is_err_and(|e| e.kind() == ErrorKind::StorageFull);
     let _ = fs::remove_file(probe);
     full
 }

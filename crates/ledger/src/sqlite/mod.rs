@@ -10,6 +10,8 @@
 //! file.
 
 mod connection;
+mod jobs;
+mod rows;
 mod scratch;
 mod view;
 mod writer;
@@ -18,25 +20,21 @@ use std::{
     fs::{self, File, OpenOptions, TryLockError},
     io::{Read, Seek, Write},
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Mutex, PoisonError},
     time::{Duration, Instant},
 };
 
-use credence_protocol::Timestamp;
 use rusqlite::Connection;
 
 pub use scratch::Scratch;
 
 use crate::{
-    Checkpoint, Error, Ledger, LogKey, LogVerifier, OutsideCheckpoint, Result, Table, Ticket, View, Work,
+    Checkpoint, Clock, Error, Jobs, Ledger, LogKey, LogVerifier, OutsideCheckpoint, Result, Table, Ticket, View, Work,
     merkle::{self, Edge},
     outside,
 };
 use view::{Pooled, SqliteView};
 use writer::Writer;
-
-/// Where the time of day comes from.
-pub type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
 
 /// How long a second writer waits for the first: a command that follows another should not fail, a service should.
 const LOCK_PATIENCE: Duration = Duration::from_secs(2);
@@ -113,7 +111,7 @@ impl SqliteLedger {
     /// Creates a new, empty ledger.
     pub fn create(options: Options, key: LogKey, clock: Clock) -> Result<Self> {
         if options.path.exists() {
-            return Err(Error::Exists(options.path));
+            return Err(Error::Exists(options.path.display().to_string()));
         }
         let lock = lock(&options.path)?;
         connection::create(&options)?;
@@ -218,6 +216,16 @@ impl SqliteLedger {
         Ok(restored)
     }
 
+    fn reader(&self) -> Result<Pooled<'_>> {
+        let idle = self.idle_readers.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        let connection = idle.map_or_else(|| connection::open_reader(&self.options), Ok)?;
+        Ok(Pooled::new(connection, &self.idle_readers))
+    }
+
+    fn writer(&self) -> Result<&Writer> {
+        self.writer.as_ref().ok_or_else(|| Error::NoWriter("the ledger is open for reading only".into()))
+    }
+
     /// The key that verifies this log's checkpoints.
     pub fn verifier(&self) -> &LogVerifier {
         &self.log
@@ -245,16 +253,15 @@ impl Drop for SqliteLedger {
 
 impl Ledger for SqliteLedger {
     fn view(&self) -> Result<Box<dyn View + '_>> {
-        let idle = self.idle_readers.lock().unwrap_or_else(PoisonError::into_inner).pop();
-        let connection = idle.map_or_else(|| connection::open_reader(&self.options), Ok)?;
-        Ok(Box::new(SqliteView::begin(Pooled::new(connection, &self.idle_readers))?))
+        Ok(Box::new(SqliteView::begin(self.reader()?)?))
     }
 
     fn submit(&self, work: Work) -> Result<Ticket> {
-        match &self.writer {
-            Some(writer) => writer.submit(Some(work)),
-            None => Err(Error::NoWriter("the ledger is open for reading only".into())),
-        }
+        self.writer()?.submit(work)
+    }
+
+    fn jobs(&self) -> &dyn Jobs {
+        self
     }
 
     fn committed(&self) -> Result<u64> {
@@ -265,12 +272,13 @@ impl Ledger for SqliteLedger {
     }
 
     fn flush(&self) -> Result<()> {
-        self.writer.as_ref().map_or(Ok(()), |writer| writer.submit(None)?.wait())
+        self.writer.as_ref().map_or(Ok(()), Writer::flush)
     }
 }
 
+/// Refuses a path without a ledger, and one of another format, before anything is touched.
 fn require(path: &Path) -> Result<()> {
-    if path.exists() { Ok(()) } else { Err(Error::Missing(path.to_owned())) }
+    connection::check_header(path)
 }
 
 /// Takes the write lock: an advisory lock on `<database>.lock`, which the system releases when the process ends,
@@ -279,7 +287,7 @@ fn lock(database: &Path) -> Result<File> {
     let mut path = database.as_os_str().to_owned();
     path.push(".lock");
     let path = PathBuf::from(path);
-    let io = |e| Error::Io(path.clone(), e);
+    let io = |e| Error::io(&path, e);
     if let Some(folder) = database.parent() {
         fs::create_dir_all(folder).map_err(io)?;
     }
@@ -295,7 +303,7 @@ fn lock(database: &Path) -> Result<File> {
                 let mut pid = String::new();
                 file.read_to_string(&mut pid).map_err(io)?;
                 let pid = if pid.is_empty() { "unknown".into() } else { pid.trim().to_owned() };
-                return Err(Error::Locked { path: database.to_owned(), pid });
+                return Err(Error::Locked { place: database.display().to_string(), pid });
             }
             Err(TryLockError::Error(e)) => return Err(io(e)),
         }

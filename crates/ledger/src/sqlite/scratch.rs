@@ -4,9 +4,9 @@
 use credence_protocol::Timestamp;
 use rusqlite::Connection;
 
-use super::{connection, view};
+use super::{connection, rows, view};
 use crate::{
-    Appended, Error, NewEntry, Result, Scan, Table, Transaction, View,
+    Appended, Error, Job, NewEntry, NewJob, Queue, Result, RowChange, Scan, Table, Transaction, View,
     store::{EntryVisitor, RowVisitor},
 };
 
@@ -30,11 +30,6 @@ impl<'a> Scratch<'a> {
         connection.execute_batch("BEGIN")?;
         Ok(Self { entries, tables: connection })
     }
-
-    fn execute(&self, sql: &str, params: impl rusqlite::Params) -> Result<()> {
-        self.tables.prepare_cached(sql)?.execute(params)?;
-        Ok(())
-    }
 }
 
 impl View for Scratch<'_> {
@@ -47,8 +42,8 @@ impl View for Scratch<'_> {
     fn entries(&self, from: u64, visit: EntryVisitor<'_>) -> Result<()> {
         self.entries.entries(from, visit)
     }
-    fn get(&self, table: Table, key: &str) -> Result<Option<Vec<u8>>> {
-        view::get(&self.tables, table, key)
+    fn get_many(&self, table: Table, keys: &[&str]) -> Result<Vec<Option<Vec<u8>>>> {
+        view::get_many(&self.tables, table, keys)
     }
     fn scan(&self, table: Table, scan: Scan<'_>, visit: RowVisitor<'_>) -> Result<()> {
         view::scan(&self.tables, table, scan, visit)
@@ -59,6 +54,9 @@ impl View for Scratch<'_> {
     fn checkpoint(&self) -> Result<Option<String>> {
         self.entries.checkpoint()
     }
+    fn job(&self, queue: Queue, key: &str) -> Result<Option<Job>> {
+        self.entries.job(queue, key)
+    }
     fn missing_protections(&self) -> Result<Vec<String>> {
         self.entries.missing_protections()
     }
@@ -68,17 +66,20 @@ impl Transaction for Scratch<'_> {
     fn stamp(&self) -> Result<Timestamp> {
         Err(Error::NoWriter("a replay records nothing".into()))
     }
-    fn append(&mut self, _: &NewEntry) -> Result<Appended> {
+    fn append_many(&mut self, _: &[NewEntry]) -> Result<Vec<Appended>> {
         Err(Error::NoWriter("a replay appends nothing".into()))
     }
-    fn put(&mut self, table: Table, key: &str, value: &str) -> Result<()> {
-        let name = connection::sql_name(table);
-        self.execute(
-            &format!("INSERT INTO {name} VALUES (?1, ?2) ON CONFLICT DO UPDATE SET value = excluded.value"),
-            (key, value),
-        )
+    fn put_many(&mut self, changes: &[RowChange<'_>]) -> Result<()> {
+        rows::change(&self.tables, changes).map_err(Error::from)
     }
-    fn delete(&mut self, table: Table, key: &str) -> Result<()> {
-        self.execute(&format!("DELETE FROM {} WHERE key = ?1", connection::sql_name(table)), [key])
+    /// Jobs follow from no entry: a replay makes none.
+    fn put_jobs(&mut self, _: &[NewJob]) -> Result<()> {
+        Ok(())
+    }
+    fn take_jobs(&mut self, _: Queue, _: usize) -> Result<Vec<Job>> {
+        Ok(Vec::new())
+    }
+    fn delete_jobs(&mut self, _: Queue, _: &[&str]) -> Result<()> {
+        Ok(())
     }
 }

@@ -7,14 +7,14 @@ use std::{
 
 use rusqlite::{Connection, OptionalExtension, Params, Row, types::ValueRef};
 
-use super::connection::{TRIGGERS, sql_name};
+use super::{
+    connection::{TRIGGERS, sql_name},
+    jobs,
+};
 use crate::{
-    Result, Scan, Table, View,
+    Job, Queue, Result, Scan, Table, View,
     store::{EntryVisitor, RowVisitor},
 };
-
-/// Sorts after every key that starts with the same prefix.
-const LAST: char = char::MAX;
 
 /// A reader connection that returns to the idle ones when dropped. Connections of an embedded database are file
 /// handles: they neither time out nor break, so a list of idle ones is all the pool there is.
@@ -69,8 +69,8 @@ impl View for SqliteView<'_> {
     fn entries(&self, from: u64, visit: EntryVisitor<'_>) -> Result<()> {
         entries(&self.0, from, visit)
     }
-    fn get(&self, table: Table, key: &str) -> Result<Option<Vec<u8>>> {
-        get(&self.0, table, key)
+    fn get_many(&self, table: Table, keys: &[&str]) -> Result<Vec<Option<Vec<u8>>>> {
+        get_many(&self.0, table, keys)
     }
     fn scan(&self, table: Table, range: Scan<'_>, visit: RowVisitor<'_>) -> Result<()> {
         scan(&self.0, table, range, visit)
@@ -80,6 +80,9 @@ impl View for SqliteView<'_> {
     }
     fn checkpoint(&self) -> Result<Option<String>> {
         checkpoint(&self.0)
+    }
+    fn job(&self, queue: Queue, key: &str) -> Result<Option<Job>> {
+        jobs::read(&self.0, queue, key)
     }
     fn missing_protections(&self) -> Result<Vec<String>> {
         missing_protections(&self.0)
@@ -106,41 +109,54 @@ pub(super) fn entries(connection: &Connection, from: u64, visit: EntryVisitor<'_
     Ok(())
 }
 
-pub(super) fn get(connection: &Connection, table: Table, key: &str) -> Result<Option<Vec<u8>>> {
-    one(connection, &format!("SELECT value FROM {} WHERE key = ?1", sql_name(table)), [key])
+pub(super) fn get_many(connection: &Connection, table: Table, keys: &[&str]) -> Result<Vec<Option<Vec<u8>>>> {
+    let sql = format!("SELECT value FROM {} WHERE key = ?1", sql_name(table));
+    let mut statement = connection.prepare_cached(&sql)?;
+    let rows = keys.iter().map(|key| statement.query_row([key], |row| bytes(row, 0).map(<[u8]>::to_vec)).optional());
+    Ok(rows.collect::<rusqlite::Result<_>>()?)
+}
+
+/// The first text after every text that starts with `prefix`; `None` when there is none.
+fn after_prefix(prefix: &str) -> Option<String> {
+    let mut rest = prefix.to_owned();
+    while let Some(last) = rest.pop() {
+        // Characters sort as their UTF-8 bytes do; the range steps over what is no character.
+        if let Some(next) = (last..=char::MAX).nth(1) {
+            rest.push(next);
+            return Some(rest);
+        }
+    }
+    None
 }
 
 pub(super) fn scan(connection: &Connection, table: Table, range: Scan<'_>, visit: RowVisitor<'_>) -> Result<()> {
     let Scan { prefix, after, reverse } = range;
-    let name = sql_name(table);
-    let last = format!("{prefix}{LAST}");
-    let mut run = |sql: String, params: [&str; 2]| -> Result<()> {
-        let mut statement = connection.prepare_cached(&sql)?;
-        let mut rows = statement.query(params)?;
-        while let Some(row) = rows.next()? {
-            let key = row.get_ref(0)?.as_str().map_err(rusqlite::Error::from)?;
-            if let ControlFlow::Break(()) = visit(key, bytes(row, 1)?) {
-                break;
-            }
-        }
-        Ok(())
+    let end = after_prefix(prefix);
+    let (from, from_op) = match after.filter(|_| !reverse) {
+        Some(after) if after >= prefix => (after, ">"),
+        _ => (prefix, ">="),
     };
-    match (reverse, after) {
-        (false, None) => {
-            run(format!("SELECT key, value FROM {name} WHERE key >= ?1 AND key <= ?2 ORDER BY key"), [prefix, &last])
-        }
-        (false, Some(after)) => {
-            let from = after.max(prefix);
-            run(format!("SELECT key, value FROM {name} WHERE key > ?1 AND key <= ?2 ORDER BY key"), [from, &last])
-        }
-        (true, after) => {
-            let until = after.unwrap_or(&last).min(&last);
-            run(
-                format!("SELECT key, value FROM {name} WHERE key >= ?1 AND key < ?2 ORDER BY key DESC"),
-                [prefix, until],
-            )
+    let until = match (after.filter(|_| reverse), &end) {
+        (Some(after), Some(end)) => Some(after.min(end)),
+        (Some(after), None) => Some(after),
+        (None, end) => end.as_deref(),
+    };
+    let name = sql_name(table);
+    let upper = if until.is_some() { " AND key < ?2" } else { "" };
+    let order = if reverse { " DESC" } else { "" };
+    let sql = format!("SELECT key, value FROM {name} WHERE key {from_op} ?1{upper} ORDER BY key{order}");
+    let mut statement = connection.prepare_cached(&sql)?;
+    let mut rows = match until {
+        Some(until) => statement.query([from, until])?,
+        None => statement.query([from])?,
+    };
+    while let Some(row) = rows.next()? {
+        let key = row.get_ref(0)?.as_str().map_err(rusqlite::Error::from)?;
+        if let ControlFlow::Break(()) = visit(key, bytes(row, 1)?) {
+            break;
         }
     }
+    Ok(())
 }
 
 pub(super) fn tile(connection: &Connection, level: u8, index: u64) -> Result<Option<Vec<u8>>> {

@@ -16,10 +16,10 @@ use credence_protocol::Timestamp;
 use rusqlite::Connection;
 use tlog_tiles::Hash;
 
-use super::{Clock, Options, SEAL_EVERY, Sealing, connection, view};
+use super::{Options, SEAL_EVERY, Sealing, connection, jobs, rows, view};
 use crate::{
-    Appended, Checkpoint, Entry, Error, LogKey, NewEntry, OutsideCheckpoint, Result, Scan, Table, Ticket, Transaction,
-    View, Work,
+    Appended, Checkpoint, Clock, Completion, Entry, Error, Job, LogKey, NewEntry, NewJob, OutsideCheckpoint, Queue,
+    Result, RowChange, Scan, Table, Ticket, Transaction, View, Work,
     merkle::{self, Edge},
     store::{EntryVisitor, RowVisitor},
 };
@@ -31,40 +31,62 @@ const OUTSIDE_EVERY: Duration = Duration::from_secs(1);
 /// Works that may wait before submitters do.
 const QUEUE: usize = 1024;
 
-type Done = SyncSender<Result<()>>;
-/// A unit of work, or `None` to bring the checkpoint outside up to date.
-type Job = (Option<Work>, Done);
+/// A change of jobs, given the connection and the time.
+type JobChange = Box<dyn FnMut(&Connection, Timestamp) -> rusqlite::Result<()> + Send>;
+
+/// What the writer is asked for.
+enum Task {
+    /// A unit of work.
+    Work(Work),
+    /// A change of jobs that belongs to no unit of work.
+    Jobs(JobChange),
+    /// Bring the checkpoint outside up to date.
+    Flush,
+}
+
+type Submission = (Task, Completion);
 
 pub(super) struct Writer {
-    route: Route,
+    way: Way,
     thread: JoinHandle<Result<()>>,
     /// Entries that are durable.
     committed: Arc<AtomicU64>,
 }
 
-/// How works reach the connection.
-enum Route {
+/// How tasks reach the connection.
+enum Way {
     /// Through the thread that owns it: works that wait together for the disk share one wait.
-    Queue(SyncSender<Job>),
+    Queue(SyncSender<Submission>),
     /// On the submitter's own thread: nothing waits for the disk, and another thread only seals.
     ///
     /// Dropping `_stop` ends that thread.
     Inline { state: Arc<Mutex<State>>, _stop: SyncSender<()> },
 }
 
-impl Writer {
-    pub(super) fn start(connection: Connection, options: &Options, key: LogKey, clock: Clock) -> Result<Self> {
-        let size = view::size(&connection)?;
-        let sealed = match options.sealing {
-            Sealing::EveryCommit | Sealing::Volatile => size,
-            Sealing::Batched => view::checkpoint(&connection)?
-                .map_or(Ok(0), |note| Checkpoint::open(&note, key.verifier()).map(|sealed| sealed.size))?,
-        };
-        let edge = Edge::load(sealed, &Tiles(&connection))?;
-        // What was appended and not sealed when the process ended.
+/// The end of the log as it is in the database: what an append continues from.
+#[derive(Clone)]
+struct LogEnd {
+    /// The tree under the newest checkpoint.
+    edge: Edge,
+    /// Leaves of entries that are in the database and under no checkpoint yet.
+    unsealed: Vec<Hash>,
+    /// When the last entry was recorded.
+    last_recorded: Option<Timestamp>,
+}
+
+impl LogEnd {
+    fn load(connection: &Connection, sealing: Sealing, key: &LogKey) -> Result<Self> {
+        let size = view::size(connection)?;
+        let note = view::checkpoint(connection)?;
+        let sealed = note.map_or(Ok(0), |note| Checkpoint::open(&note, key.verifier()).map(|sealed| sealed.size))?;
+        if sealed > size || (sealed < size && sealing != Sealing::Batched) {
+            return Err(Error::Log(format!("{size} entries, but the checkpoint is of {sealed}")));
+        }
+        let edge = Edge::load(sealed, &Tiles(connection))?;
+        // What was appended and not sealed when a process ended.
         let mut unsealed = Vec::new();
         if sealed < size {
-            view::entries(&connection, sealed, &mut |_, entry| {
+            view::entries(connection, sealed, &mut |_, entry| {
                 unsealed.push(merkle::leaf(entry));
                 std::ops::ControlFlow::Continue(())
             })?;
@@ -72,12 +94,22 @@ impl Writer {
         let last_recorded = match size.checked_sub(1) {
             None => None,
             Some(seq) => {
-                let bytes = view::entry(&connection, seq)?.unwrap_or_default();
+                let bytes = view::entry(connection, seq)?.unwrap_or_default();
                 Some(Entry::parse(seq, &bytes)?.recorded_at)
             }
         };
-        let committed = Arc::new(AtomicU64::new(size));
-        #[allow(unused_mut, reason = "moved into one of two threads")]
+        Ok(Self { edge, unsealed, last_recorded })
+    }
+
+    fn size(&self) -> u64 {
+        self.edge.size() + self.unsealed.len() as u64
+    }
+}
+
+impl Writer {
+    pub(super) fn start(connection: Connection, options: &Options, key: LogKey, clock: Clock) -> Result<Self> {
+        let end = LogEnd::load(&connection, options.sealing, &key)?;
+        let committed = Arc::new(AtomicU64::new(end.size()));
         let mut state = State {
             committed: Arc::clone(&committed),
             connection,
@@ -88,43 +120,66 @@ impl Writer {
             outside_written: Instant::now(),
             key,
             clock,
-            edge,
             sealing: options.sealing,
-            seal_due: (!unsealed.is_empty()).then(Instant::now),
-            unsealed,
-            last_recorded,
+            seal_due: (!end.unsealed.is_empty()).then(Instant::now),
+            end,
         };
         let named = || std::thread::Builder::new().name("ledger-writer".into());
-        let (route, thread) = match options.sealing {
+        let (way, thread) = match options.sealing {
             Sealing::EveryCommit | Sealing::Volatile => {
-                let (jobs, queue) = mpsc::sync_channel(QUEUE);
-                (Route::Queue(jobs), named().spawn(move || state.run(&queue)))
+                let (tasks, queue) = mpsc::sync_channel(QUEUE);
+                (Way::Queue(tasks), named().spawn(move || state.run(&queue)))
             }
             Sealing::Batched => {
                 let state = Arc::new(Mutex::new(state));
                 let (stop, stopped) = mpsc::sync_channel(1);
                 let sealed = Arc::clone(&state);
-                (Route::Inline { state, _stop: stop }, named().spawn(move || keep_sealing(&sealed, &stopped)))
+                (Way::Inline { state, _stop: stop }, named().spawn(move || keep_sealing(&sealed, &stopped)))
             }
         };
-        Ok(Self { route, thread: thread.map_err(|e| Error::NoWriter(e.to_string()))?, committed })
+        Ok(Self { way, thread: thread.map_err(|e| Error::NoWriter(e.to_string()))?, committed })
     }
 
     pub(super) fn committed(&self) -> u64 {
         self.committed.load(Ordering::Acquire)
     }
 
-    pub(super) fn submit(&self, work: Option<Work>) -> Result<Ticket> {
-        let (done, ticket) = mpsc::sync_channel(1);
-        match &self.route {
-            Route::Queue(jobs) => jobs.send((work, done)).map_err(|_| Error::NoWriter("it stopped".into()))?,
-            Route::Inline { state, .. } => lock(state).group((work, done), &mut || None),
+    pub(super) fn submit(&self, work: Work) -> Result<Ticket> {
+        self.send(Task::Work(work))
+    }
+
+    pub(super) fn flush(&self) -> Result<()> {
+        self.send(Task::Flush)?.wait()
+    }
+
+    /// Changes jobs, in a transaction; gives what the change gave.
+    pub(super) fn change_jobs<T: Send + 'static>(
+        &self,
+        mut change: impl FnMut(&Connection, Timestamp) -> rusqlite::Result<T> + Send + 'static,
+    ) -> Result<T> {
+        let given = Arc::new(Mutex::new(None));
+        let slot = Arc::clone(&given);
+        let change: JobChange = Box::new(move |connection, now| {
+            let value = change(connection, now)?;
+            *slot.lock().unwrap_or_else(PoisonError::into_inner) = Some(value);
+            Ok(())
+        });
+        self.send(Task::Jobs(change))?.wait()?;
+        let given = given.lock().unwrap_or_else(PoisonError::into_inner).take();
+        given.ok_or_else(|| Error::NoWriter("it did not run this change".into()))
+    }
+
+    fn send(&self, task: Task) -> Result<Ticket> {
+        let (done, ticket) = Ticket::pair();
+        match &self.way {
+            Way::Queue(tasks) => tasks.send((task, done)).map_err(|_| Error::NoWriter("it stopped".into()))?,
+            Way::Inline { state, .. } => lock(state).group((task, done), &mut || None),
         }
-        Ok(Ticket(ticket))
+        Ok(ticket)
     }
 
     pub(super) fn stop(self) -> Result<()> {
-        drop(self.route);
+        drop(self.way);
         self.thread.join().unwrap_or_else(|_| Err(Error::NoWriter("it panicked".into())))
     }
 }
@@ -140,17 +195,15 @@ struct State {
     outside_written: Instant,
     key: LogKey,
     clock: Clock,
-    edge: Edge,
     sealing: Sealing,
-    /// Leaves of entries that are in the database and under no checkpoint yet.
-    unsealed: Vec<Hash>,
     seal_due: Option<Instant>,
-    last_recorded: Option<Timestamp>,
+    /// As this process left it. Another writer may have gone on from there.
+    end: LogEnd,
     committed: Arc<AtomicU64>,
 }
 
 impl State {
-    fn run(&mut self, queue: &Receiver<Job>) -> Result<()> {
+    fn run(&mut self, queue: &Receiver<Submission>) -> Result<()> {
         loop {
             let outside = self.outside_due.as_ref().map(|_| self.outside_written + OUTSIDE_EVERY);
             let first = match outside.into_iter().chain(self.seal_due).min() {
@@ -182,61 +235,62 @@ impl State {
     }
 
     /// Runs `first` and whatever else is waiting in one transaction, then tells everyone.
-    fn group(&mut self, first: Job, more: &mut dyn FnMut() -> Option<Job>) {
-        let mut waiting = Waiting::default();
-        let outcome = self.transaction(first, more, &mut waiting);
+    fn group(&mut self, first: Submission, more: &mut dyn FnMut() -> Option<Submission>) {
+        let mut shared = Sharing::default();
+        let outcome = self.transaction(first, more, &mut shared);
         if outcome.is_err() && !self.connection.is_autocommit() {
             let _ = self.connection.execute_batch("ROLLBACK");
         }
-        // A submitter that no longer waits is no concern here.
-        let path = self.path.clone();
-        let tell = |all: Vec<Done>, outcome: &Result<()>| {
-            for done in all {
-                let _ = done.send(outcome.as_ref().map_err(|error| again(&path, error)).copied());
-            }
+        let tell = |all: Vec<Completion>, outcome: &Result<()>| {
+            all.into_iter().for_each(|done| done.resolve(outcome.clone()));
         };
-        tell(waiting.works, &outcome);
-        if !waiting.flushes.is_empty() {
+        tell(shared.works, &outcome);
+        if !shared.flushes.is_empty() {
             // What was committed stays committed, whatever becomes of the file.
             let outcome = outcome.and_then(|()| self.seal_now()).and_then(|()| self.write_outside());
-            tell(waiting.flushes, &outcome);
+            tell(shared.flushes, &outcome);
         }
     }
 
-    fn transaction(&mut self, first: Job, more: &mut dyn FnMut() -> Option<Job>, waiting: &mut Waiting) -> Result<()> {
+    fn transaction(
+        &mut self,
+        first: Submission,
+        more: &mut dyn FnMut() -> Option<Submission>,
+        shared: &mut Sharing,
+    ) -> Result<()> {
         let path = self.path.clone();
         let translate = |e: Error| connection::translate(&path, e);
         let mut next = Some(first);
         let since = Instant::now();
-        let begun = self.begin().map_err(translate);
-        let size = begun.and_then(|()| view::size(&self.connection));
-        let expected = self.edge.size() + self.unsealed.len() as u64;
-        let size = size.and_then(|size| {
-            let foreign =
-                format!("{size} entries where this process left {expected}: something else wrote to the database");
-            if size == expected { Ok(size) } else { Err(Error::Log(foreign)) }
-        });
+        let begun = self.begin().and_then(|()| self.continue_from_database()).map_err(translate);
         let mut tx = WriterTransaction {
             connection: &self.connection,
             clock: &self.clock,
-            size: expected,
+            size: self.end.size(),
             leaves: Vec::new(),
-            last_recorded: self.last_recorded,
+            last_recorded: self.end.last_recorded,
+            stamp: None,
             failed: None,
         };
-        while let Some((work, done)) = next {
-            match work {
-                None => waiting.flushes.push(done),
-                Some(work) => {
-                    waiting.works.push(done);
-                    if size.is_ok() {
+        while let Some((task, done)) = next {
+            match task {
+                Task::Flush => shared.flushes.push(done),
+                Task::Work(work) => {
+                    shared.works.push(done);
+                    if begun.is_ok() {
                         tx.run(work).map_err(translate)?;
+                    }
+                }
+                Task::Jobs(change) => {
+                    shared.works.push(done);
+                    if begun.is_ok() {
+                        tx.change_jobs(change).map_err(translate)?;
                     }
                 }
             }
             next = (since.elapsed() < GROUP_FOR).then(&mut *more).flatten();
         }
-        size?;
+        begun?;
         let WriterTransaction { leaves, last_recorded, size, .. } = tx;
         let sealed = match self.sealing {
             Sealing::EveryCommit | Sealing::Volatile if !leaves.is_empty() => {
@@ -245,21 +299,29 @@ impl State {
             _ => None,
         };
         self.connection.prepare_cached("COMMIT")?.execute([]).map_err(|e| translate(e.into()))?;
-        self.last_recorded = last_recorded;
+        self.end.last_recorded = last_recorded;
         if let Some((edge, note)) = sealed {
-            self.edge = edge;
+            self.end.edge = edge;
             self.outside_due = Some(note);
         } else if !leaves.is_empty() {
-            self.unsealed.extend(leaves);
+            self.end.unsealed.extend(leaves);
             self.seal_due.get_or_insert_with(|| Instant::now() + SEAL_EVERY);
         }
         self.committed.store(size, Ordering::Release);
         Ok(())
     }
 
+    /// In a transaction: continues from where the log ends now, also when another writer brought it there.
+    fn continue_from_database(&mut self) -> Result<()> {
+        if view::size(&self.connection)? != self.end.size() {
+            self.end = LogEnd::load(&self.connection, self.sealing, &self.key)?;
+        }
+        Ok(())
+    }
+
     /// Writes the tiles and the signed checkpoint that come of `leaves`, in the transaction that is open.
     fn seal(&self, leaves: &[Hash]) -> Result<(Edge, String)> {
-        let mut edge = self.edge.clone();
+        let mut edge = self.end.edge.clone();
         for tile in edge.extend(leaves) {
             let sql = "INSERT INTO tiles VALUES (?1, ?2, ?3) ON CONFLICT DO UPDATE SET hashes = excluded.hashes";
             let index = tile.index as i64; // Below 2^55: there are 256 leaves to a tile.
@@ -287,13 +349,14 @@ impl State {
 
     /// Writes tiles and checkpoint of what was appended since the last seal; gives the checkpoint.
     fn seal_unsealed(&mut self) -> Result<Option<String>> {
-        if self.unsealed.is_empty() {
+        if self.end.unsealed.is_empty() {
             self.seal_due = None;
             return Ok(None);
         }
         let sealed = (|| {
             self.begin()?;
-            let sealed = self.seal(&self.unsealed)?;
+            self.continue_from_database()?;
+            let sealed = self.seal(&self.end.unsealed)?;
             self.connection.prepare_cached("COMMIT")?.execute([])?;
             Ok(sealed)
         })();
@@ -301,8 +364,8 @@ impl State {
             let _ = self.connection.execute_batch("ROLLBACK");
         }
         let (edge, note) = sealed.map_err(|e| connection::translate(&self.path, e))?;
-        self.edge = edge;
-        self.unsealed.clear();
+        self.end.edge = edge;
+        self.end.unsealed.clear();
         self.seal_due = None;
         Ok(Some(note))
     }
@@ -314,7 +377,7 @@ pub(super) fn sync_wal(database: &Path) -> Result<()> {
     match File::open(&wal).and_then(|file| file.sync_data()) {
         // Everything was moved into the database, which waits for the disk.
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(()),
-        outcome => outcome.map_err(|e| Error::Io(wal, e)),
+        outcome => outcome.map_err(|e| Error::io(&wal, e)),
     }
 }
 
@@ -361,9 +424,9 @@ fn keep_sealing(state: &Mutex<State>, stopped: &Receiver<()>) -> Result<()> {
 
 /// Who shared a transaction.
 #[derive(Default)]
-struct Waiting {
-    works: Vec<Done>,
-    flushes: Vec<Done>,
+struct Sharing {
+    works: Vec<Completion>,
+    flushes: Vec<Completion>,
 }
 
 /// Brings the checkpoint outside up to date, if one is due.
@@ -375,30 +438,23 @@ fn write_outside(outside: &OutsideCheckpoint, due: &mut Option<String>) -> Resul
     Ok(())
 }
 
-/// Says the same error again, to everyone who shared the transaction.
-fn again(path: &std::path::Path, error: &Error) -> Error {
-    match error {
-        Error::Full(path) => Error::Full(path.clone()),
-        Error::Locked { path, pid } => Error::Locked { path: path.clone(), pid: pid.clone() },
-        Error::Log(why) => Error::Log(why.clone()),
-        other => Error::Io(path.to_owned(), std::io::Error::other(other.to_string())),
-    }
-}
-
 struct WriterTransaction<'a> {
     connection: &'a Connection,
     clock: &'a Clock,
     size: u64,
     leaves: Vec<Hash>,
     last_recorded: Option<Timestamp>,
+    /// The time of the current unit of work, once it was asked for.
+    stamp: Option<Timestamp>,
     /// The first error that a statement of the current work met, whatever the work made of it.
     failed: Option<Error>,
 }
 
 impl WriterTransaction<'_> {
     /// Runs one work in a savepoint of its own. An error here fails the whole transaction.
-    fn run(&mut self, work: Work) -> Result<()> {
+    fn run(&mut self, mut work: Work) -> Result<()> {
         let before = (self.size, self.leaves.len(), self.last_recorded);
+        self.stamp = Some(self.now());
         self.connection.prepare_cached("SAVEPOINT work")?.execute([])?;
         let keep = work(self);
         if let Some(error) = self.failed.take() {
@@ -414,17 +470,23 @@ impl WriterTransaction<'_> {
         Ok(())
     }
 
-    fn execute(&mut self, sql: &str, params: impl rusqlite::Params) -> Result<()> {
-        let done = self.connection.prepare_cached(sql).and_then(|mut statement| statement.execute(params));
-        match done {
-            Ok(_) => Ok(()),
-            Err(error) => {
-                // A full disk may have rolled the transaction back already: no work may continue in it.
-                let text = error.to_string();
-                self.failed.get_or_insert(error.into());
-                Err(Error::NoWriter(text))
-            }
-        }
+    fn change_jobs(&mut self, mut change: JobChange) -> Result<()> {
+        Ok(change(self.connection, self.now())?)
+    }
+
+    /// A clock that jumps back must not reorder what was recorded.
+    fn now(&self) -> Timestamp {
+        let now = (self.clock)();
+        self.last_recorded.map_or(now, |last| last.max(now))
+    }
+
+    /// Remembers what went wrong: a full disk may have rolled the transaction back already, so no work may continue in it.
+    fn checked<T>(&mut self, done: rusqlite::Result<T>) -> Result<T> {
+        done.map_err(|error| {
+            let text = error.to_string();
+            self.failed.get_or_insert(error.into());
+            Error::NoWriter(text)
+        })
     }
 }
 
@@ -438,8 +500,8 @@ impl View for WriterTransaction<'_> {
     fn entries(&self, from: u64, visit: EntryVisitor<'_>) -> Result<()> {
         view::entries(self.connection, from, visit)
     }
-    fn get(&self, table: Table, key: &str) -> Result<Option<Vec<u8>>> {
-        view::get(self.connection, table, key)
+    fn get_many(&self, table: Table, keys: &[&str]) -> Result<Vec<Option<Vec<u8>>>> {
+        view::get_many(self.connection, table, keys)
     }
     fn scan(&self, table: Table, scan: Scan<'_>, visit: RowVisitor<'_>) -> Result<()> {
         view::scan(self.connection, table, scan, visit)
@@ -450,6 +512,9 @@ impl View for WriterTransaction<'_> {
     fn checkpoint(&self) -> Result<Option<String>> {
         view::checkpoint(self.connection)
     }
+    fn job(&self, queue: Queue, key: &str) -> Result<Option<Job>> {
+        jobs::read(self.connection, queue, key)
+    }
     fn missing_protections(&self) -> Result<Vec<String>> {
         view::missing_protections(self.connection)
     }
@@ -457,31 +522,45 @@ impl View for WriterTransaction<'_> {
 
 impl Transaction for WriterTransaction<'_> {
     fn stamp(&self) -> Result<Timestamp> {
-        // A clock that jumps back must not reorder what was recorded.
-        let now = (self.clock)();
-        Ok(self.last_recorded.map_or(now, |last| last.max(now)))
+        Ok(self.stamp.unwrap_or_else(|| self.now()))
     }
-    fn append(&mut self, entry: &NewEntry) -> Result<Appended> {
+
+    fn append_many(&mut self, entries: &[NewEntry]) -> Result<Vec<Appended>> {
         let recorded_at = self.stamp()?;
-        let bytes = entry.encode(recorded_at)?;
-        let leaf = merkle::leaf(&bytes);
-        let seq = self.size;
-        let text = std::str::from_utf8(&bytes).map_err(|e| Error::Entry { seq, why: e.to_string() })?;
-        self.execute("INSERT INTO entries VALUES (?1, ?2)", (seq, text))?;
-        self.leaves.push(leaf);
-        self.size += 1;
-        self.last_recorded = Some(recorded_at);
-        Ok(Appended { seq, recorded_at })
+        let mut appended = Vec::with_capacity(entries.len());
+        for entry in entries {
+            let bytes = entry.encode(recorded_at)?;
+            let seq = self.size;
+            let text = std::str::from_utf8(&bytes).map_err(|e| Error::Entry { seq, why: e.to_string() })?;
+            let statement = self.connection.prepare_cached("INSERT INTO entries VALUES (?1, ?2)");
+            let done = statement.and_then(|mut insert| insert.execute((seq, text)));
+            self.checked(done)?;
+            self.leaves.push(merkle::leaf(&bytes));
+            self.size += 1;
+            self.last_recorded = Some(recorded_at);
+            appended.push(Appended { seq, recorded_at });
+        }
+        Ok(appended)
     }
 
-    fn put(&mut self, table: Table, key: &str, value: &str) -> Result<()> {
-        let name = connection::sql_name(table);
-        let sql = format!("INSERT INTO {name} VALUES (?1, ?2) ON CONFLICT DO UPDATE SET value = excluded.value");
-        self.execute(&sql, (key, value))
+    fn put_many(&mut self, changes: &[RowChange<'_>]) -> Result<()> {
+        let done = rows::change(self.connection, changes);
+        self.checked(done)
     }
 
-    fn delete(&mut self, table: Table, key: &str) -> Result<()> {
-        self.execute(&format!("DELETE FROM {} WHERE key = ?1", connection::sql_name(table)), [key])
+    fn put_jobs(&mut self, jobs: &[NewJob]) -> Result<()> {
+        let done = jobs::put(self.connection, jobs, self.stamp()?);
+        self.checked(done)
+    }
+
+    fn take_jobs(&mut self, queue: Queue, limit: usize) -> Result<Vec<Job>> {
+        let done = jobs::take(self.connection, queue, limit, self.stamp()?);
+        self.checked(done)
+    }
+
+    fn delete_jobs(&mut self, queue: Queue, keys: &[&str]) -> Result<()> {
+        let done = jobs::delete(self.connection, queue, keys);
+        self.checked(done)
     }
 }
 

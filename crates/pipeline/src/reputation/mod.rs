@@ -38,7 +38,7 @@ use self::rows::{
     ChallengeRow, ChallengeState, ContractRow, DisputeRow, IdentityRow, ReputationRow, ReviewRow, SettledRow,
 };
 use crate::{
-    Result, summaries,
+    Result, due, summaries,
     tables::{self, AgentRow},
 };
 
@@ -373,9 +373,6 @@ fn touch(tx: &mut dyn Transaction, agent: &EntityId, event: Event<'_>) -> Result
     evidence::prune(tx, agent, event.at)?;
     let assessed = model::assess(&evidence(tx, agent, event.at)?, &parameters);
     let raw = assessed.factors.raw();
-    if let Some(former) = &former {
-        tx.delete(tables::DUE, &tables::due(lapses(former.at), agent, REPUTATION))?;
-    }
     let row = ReputationRow {
         seq: event.seq,
         at: event.at,
@@ -389,8 +386,8 @@ fn touch(tx: &mut dyn Transaction, agent: &EntityId, event: Event<'_>) -> Result
     tables::put(tx, tables::REPUTATIONS, agent.as_str(), &row)?;
     tables::put(tx, tables::REPUTATION_EVENTS, &tables::agent_seq(agent, event.seq), &row)?;
     if row.events >= parameters.established_events {
-        tables::put(tx, tables::DERIVE, agent.as_str(), &event.seq)?;
-        tables::put(tx, tables::DUE, &tables::due(lapses(row.at), agent, REPUTATION), &event.seq)?;
+        due::derive(tx, agent.as_str(), event.seq)?;
+        due::derive_at(tx, agent, REPUTATION, lapses(row.at), event.seq)?;
     }
     Ok(())
 }

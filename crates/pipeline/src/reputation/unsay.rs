@@ -59,7 +59,7 @@ pub(crate) fn unsay(tx: &mut dyn Transaction, at: Appended, said: &[(u64, Stated
                 let row = tables::get::<SummaryRow>(tx, tables::SUMMARIES, &place)?;
                 if row.is_some_and(|row| row.seq == *seq) {
                     tx.delete(tables::SUMMARIES, &place)?;
-                    tables::put(tx, tables::DERIVE, record.agent.as_str(), &at.seq)?;
+                    crate::due::derive(tx, record.agent.as_str(), at.seq)?;
                     summaries::vouching_changed(tx, stated.statement.author(), at.seq)?;
                 }
             }

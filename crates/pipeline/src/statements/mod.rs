@@ -8,7 +8,7 @@ pub(crate) mod rules;
 pub use rules::outcome_of;
 
 use credence_engine::hcs25::output_verification::{DEFAULT_MIN_CHECKS, Report, Summary};
-use credence_ledger::{Appended, Entry, Kind, NewEntry, Transaction, View, write};
+use credence_ledger::{Appended, Entry, Kind, Transaction, View, write};
 use credence_protocol::{
     EntityId, Statement, StatementKind, Timestamp,
     limits::MAX_CLOCK_SKEW_SECONDS,
@@ -137,7 +137,7 @@ impl Stated {
     /// The kind of its entry.
     pub(crate) fn entry_kind(&self) -> Kind {
         match self.statement.kind() {
-            StatementKind::Identity => Kind::Agent,
+            StatementKind::Identity => Kind::Identity,
             StatementKind::Contract => Kind::Contract,
             StatementKind::Verification => Kind::Verification,
             StatementKind::Challenge => Kind::Challenge,
@@ -184,7 +184,7 @@ impl Authority {
             Ok(stated) => stated,
             Err(rejection) => return Ok(Err(rejection)),
         };
-        let published = write(self.ledger(), move |tx| settle(tx, stated))?;
+        let published = write(self.ledger(), move |tx| record_statement(tx, &stated))?;
         self.wake_scorer();
         Ok(published)
     }
@@ -196,11 +196,11 @@ impl Authority {
         let examine = |bytes| self.examine_statement(AsRef::as_ref(bytes), now);
         let examined: Vec<_> = statements.par_iter().map(examine).collect::<Result<_>>()?;
         let published = write(self.ledger(), move |tx| {
-            let settled = examined.into_iter().map(|stated| match stated {
-                Ok(stated) => settle(tx, stated),
-                Err(rejection) => Ok(Err(rejection)),
+            let recorded = examined.iter().map(|stated| match stated {
+                Ok(stated) => record_statement(tx, stated),
+                Err(rejection) => Ok(Err(rejection.clone())),
             });
-            settled.collect::<Result<Vec<_>>>()
+            recorded.collect::<Result<Vec<_>>>()
         })?;
         self.wake_scorer();
         Ok(published)
@@ -233,8 +233,8 @@ impl Authority {
 }
 
 /// The second step, in the writer.
-fn settle(tx: &mut dyn Transaction, stated: Stated) -> Result<std::result::Result<Published, Rejection>> {
-    if let Some(seq) = known(tx, &stated)? {
+fn record_statement(tx: &mut dyn Transaction, stated: &Stated) -> Result<std::result::Result<Published, Rejection>> {
+    if let Some(seq) = known(tx, stated)? {
         return Ok(Ok(Published { seq, known: true, remark: None }));
     }
     let key: Option<KeyRow> = tables::get(tx, tables::KEYS, &stated.statement.key_id().to_string())?;
@@ -242,26 +242,21 @@ fn settle(tx: &mut dyn Transaction, stated: Stated) -> Result<std::result::Resul
         return Ok(Err(Rejection::RevokedKey { key: stated.statement.key_id(), from }));
     }
     let moment = rules::Moment::at_the_door(tx.stamp()?);
-    if let Err(rejection) = rules::examine(tx, &stated, moment)? {
+    if let Err(rejection) = rules::examine(tx, stated, moment)? {
         return Ok(Err(rejection));
     }
     let Some(subject) = stated.subject(tx)? else {
         return Ok(Err(Rejection::UnknownContract(stated.id().unwrap_or_default().to_owned())));
     };
-    let at = append(tx, &subject, &stated)?;
-    let remark = remark(tx, &stated)?;
+    let at = append(tx, &subject, stated)?;
+    let remark = remark(tx, stated)?;
     Ok(Ok(Published { seq: at.seq, known: false, remark }))
 }
 
 fn append(tx: &mut dyn Transaction, subject: &EntityId, stated: &Stated) -> Result<Appended> {
-    let entry = NewEntry {
-        kind: stated.entry_kind(),
-        subject: subject.clone(),
-        body: stated.statement.canonical().clone(),
-        weight: None,
-    };
-    let at = tx.append(&entry)?;
-    projection::apply(tx, at, subject, &Record::Statement(Box::new(stated.clone())))?;
+    let record = Record::Statement(Box::new(stated.clone()));
+    let at = tx.append(&record.entry(subject)?)?;
+    projection::apply(tx, at, subject, &record)?;
     Ok(at)
 }
 

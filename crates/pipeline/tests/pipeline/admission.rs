@@ -223,7 +223,7 @@ fn scores_are_coalesced_and_follow_within_a_second() {
         assert!(std::time::Instant::now() < deadline, "no score event came by itself");
         std::thread::sleep(std::time::Duration::from_millis(20));
     }
-    house.authority.settle_scores().unwrap();
+    house.authority.score_now().unwrap();
     let events = house.size() - before - 50;
     assert!((1..10).contains(&events), "{events} score events for 50 signals");
 }

@@ -20,12 +20,12 @@ fn documented(line: &str) {
 
 /// An agent's universal score by now: the mean, before rounding.
 fn universal(house: &House, agent: &str) -> f64 {
-    house.authority.settle_scores().unwrap();
+    house.authority.score_now().unwrap();
     house.live(agent).outcome.rated().map_or(0.0, |score| score.mean)
 }
 
 fn quality(house: &House, agent: &str) -> Option<f64> {
-    house.authority.settle_scores().unwrap();
+    house.authority.score_now().unwrap();
     let slot = format!("{agent}/credence/output_quality");
     house.current().into_iter().find(|(place, _)| *place == slot).map(|(_, row)| row.value)
 }

@@ -16,15 +16,15 @@ fn busy() -> House {
                 house.measure(agent, source, "rel_uptime", f64::from(round * 7 % 100));
             }
         }
-        house.authority.settle_scores().unwrap();
+        house.authority.score_now().unwrap();
         house.advance(600);
     }
     house.authority.set_weight(id("rival"), 0.9).unwrap();
     let from = house.size();
     house.measure("bot", "third", "user_feedback", 3.0);
-    house.authority.settle_scores().unwrap();
+    house.authority.score_now().unwrap();
     house.authority.revoke_key(key("third").public().id(), Some(from), None).unwrap();
-    house.authority.settle_scores().unwrap();
+    house.authority.score_now().unwrap();
     house
 }
 
@@ -127,7 +127,7 @@ fn a_tampered_projection_is_found_and_rebuilt() {
     assert_eq!(differences.count, 3, "{differences:#?}");
     let size = house.size();
     replay::rebuild(house.authority.ledger()).unwrap();
-    house.authority.settle_scores().unwrap();
+    house.authority.score_now().unwrap();
     assert_eq!(house.replay().differences.count, 0);
     assert_eq!(house.size(), size, "rebuilding appends nothing");
     house.assert_sound();
@@ -192,8 +192,8 @@ fn a_history_that_breaks_the_rules_is_found_though_the_log_is_signed() {
         (entry(Kind::Key, "rival", key_body(&lab, "rival")), "registered before"),
         (entry(Kind::Key, "nobody", key_body(&stranger, "nobody")), "was not registered"),
         (entry(Kind::Source, "lab", json!({"source": "lab", "weight": -5})), "is no weight"),
-        (entry(Kind::Revocation, "lab", json!({"key_id": stranger.id(), "from_seq": 3})), "was not registered"),
-        (entry(Kind::Revocation, "lab", json!({"key_id": lab.id(), "from_seq": 1_000_000})), "did not exist"),
+        (entry(Kind::KeyRevocation, "lab", json!({"key_id": stranger.id(), "from_seq": 3})), "was not registered"),
+        (entry(Kind::KeyRevocation, "lab", json!({"key_id": lab.id(), "from_seq": 1_000_000})), "did not exist"),
         (
             entry(Kind::Agent, "bot-2", json!({"agent": "bot-2", "aliases": ["did:web:bot.example"]})),
             "was an alias of 'bot'",
@@ -242,7 +242,7 @@ fn an_agent_that_was_never_scored_is_found() {
     house.measure("bot", "lab", "rel_uptime", 90.0);
     // Someone who does not want it scored takes it out of the queue before its turn comes.
     credence_ledger::write(house.authority.ledger(), |tx| {
-        tx.delete(credence_pipeline::tables::PENDING, "bot").map_err(credence_pipeline::Error::from)
+        tx.delete_jobs(credence_pipeline::due::RESCORE, &["bot"]).map_err(credence_pipeline::Error::from)
     })
     .unwrap();
     let audited = house.audit(false);

@@ -8,7 +8,9 @@ use std::{
     },
 };
 
-use credence_ledger::{Ledger, LogKey, OutsideCheckpoint, SqliteLedger, sqlite::Options};
+use credence_ledger::{
+    Checkpoint, Clock, Ledger, LogKey, OutsideCheckpoint, SqliteLedger, memory::MemoryLedger, sqlite::Options,
+};
 use credence_pipeline::{
     Authority, NewAgent, NewSource, Rejection, Settings, TABLES,
     admit::Admitted,
@@ -47,7 +49,13 @@ pub fn log_key() -> LogKey {
     LogKey::new("example.org/log", &SecretKey::from_seed(&[3; 32])).unwrap()
 }
 
-fn options(folder: &tempfile::TempDir) -> Options {
+/// A clock that moves on by a microsecond each time it is asked.
+pub fn ticking(clock: &Arc<AtomicI64>) -> Clock {
+    let read = Arc::clone(clock);
+    Arc::new(move || Timestamp::from_micros(read.fetch_add(1, Ordering::Relaxed)).unwrap())
+}
+
+pub fn options(folder: &tempfile::TempDir) -> Options {
     Options {
         path: folder.path().join("ledger.db"),
         tables: TABLES,
@@ -61,7 +69,24 @@ impl House {
         let folder = tempfile::tempdir().unwrap();
         let clock = Arc::new(AtomicI64::new(START.parse::<Timestamp>().unwrap().micros()));
         let authority = Self::start(&folder, &clock, true);
-        let house = Self { folder, authority, clock };
+        Self { folder, authority, clock }.furnished(sources, agents)
+    }
+
+    /// The same on a ledger in memory, which waits for no disk.
+    pub fn in_memory(sources: &[(&str, f64)], agents: &[&str]) -> Self {
+        let clock = Arc::new(AtomicI64::new(START.parse::<Timestamp>().unwrap().micros()));
+        Self::over(MemoryLedger::new(log_key(), ticking(&clock)), clock).furnished(sources, agents)
+    }
+
+    /// On any ledger whose time is `clock`'s.
+    pub fn over(ledger: impl Ledger + 'static, clock: Arc<AtomicI64>) -> Self {
+        let settings = Settings { signer: Some(key("credence")), ..Settings::default() };
+        let authority = Authority::open(Arc::new(ledger), &settings, ticking(&clock)).unwrap();
+        Self { folder: tempfile::tempdir().unwrap(), authority, clock }
+    }
+
+    fn furnished(self, sources: &[(&str, f64)], agents: &[&str]) -> Self {
+        let house = self;
         for (source, weight) in sources {
             house.add_source(source, *weight);
         }
@@ -72,9 +97,7 @@ impl House {
     }
 
     fn start(folder: &tempfile::TempDir, clock: &Arc<AtomicI64>, create: bool) -> Authority {
-        let read = Arc::clone(clock);
-        let clock: credence_ledger::sqlite::Clock =
-            Arc::new(move || Timestamp::from_micros(read.fetch_add(1, Ordering::Relaxed)).unwrap());
+        let clock = ticking(clock);
         let ledger = if create { SqliteLedger::create } else { SqliteLedger::open };
         let ledger = ledger(options(folder), log_key(), Arc::clone(&clock)).unwrap();
         let settings = Settings { signer: Some(key("credence")), ..Settings::default() };
@@ -139,7 +162,7 @@ impl House {
     }
 
     pub fn recorded(&self, agent: &str) -> Option<RecordedScore> {
-        self.authority.settle_scores().unwrap();
+        self.authority.score_now().unwrap();
         let view = self.authority.ledger().view().unwrap();
         tables::get::<ScoreRow>(&*view, tables::SCORES, agent).unwrap().map(|row| row.recorded)
     }
@@ -161,13 +184,16 @@ impl House {
     }
 
     pub fn audit(&self, quick: bool) -> Audited {
-        let outside = options(&self.folder).outside.read(log_key().verifier());
+        let kept = options(&self.folder).outside;
+        let outside = kept.path().exists().then(|| kept.read(log_key().verifier()));
         let view = self.authority.ledger().view().unwrap();
-        audit_view(&*view, &outside, quick)
+        // A ledger in memory keeps no checkpoint outside: its own stands in.
+        let inside = || Checkpoint::open(&view.checkpoint().unwrap().unwrap(), log_key().verifier());
+        audit_view(&*view, &outside.unwrap_or_else(inside), quick)
     }
 
     pub fn assert_sound(&self) {
-        self.authority.settle_scores().unwrap();
+        self.authority.score_now().unwrap();
         let audited = self.audit(false);
         assert_eq!(audited.findings.count, 0, "{:#?}", audited.findings);
     }

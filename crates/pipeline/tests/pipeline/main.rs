@@ -9,4 +9,5 @@ mod properties;
 mod revocations;
 mod scale;
 mod statements;
+mod store_calls;
 mod summaries;

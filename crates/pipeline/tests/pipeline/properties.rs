@@ -126,7 +126,7 @@ fn deal(house: &House, n: usize, (what, who, whom, number): (u8, usize, usize, f
             _ => house.authority.set_weight(id("judge"), if number < 0.5 { 0.0 } else { 1.0 }),
         };
         let _ = house.say("judge", StatementKind::Summary, house.summary(who, number, 1.0 - number, 100));
-        house.authority.settle_scores().unwrap();
+        house.authority.score_now().unwrap();
         return;
     }
     let _ = match what {

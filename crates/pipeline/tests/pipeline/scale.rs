@@ -30,7 +30,7 @@ fn a_hundred_thousand_signals_replay_to_the_same_bytes() {
     let mut admitted = 0;
     house.authority.submit_all(lines, &mut |_, verdict| admitted += usize::from(verdict.is_ok())).unwrap();
     assert_eq!(admitted, SIGNALS);
-    house.authority.settle_scores().unwrap();
+    house.authority.score_now().unwrap();
     let replayed = house.replay();
     assert_eq!(replayed.differences.count, 0, "{:#?}", replayed.differences);
     assert!(replayed.score_events >= AGENTS as u64);

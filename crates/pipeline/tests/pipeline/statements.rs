@@ -129,14 +129,14 @@ fn a_track_record_makes_a_reputation_and_a_signal() {
     let new = house.reputation("alice").unwrap();
     assert_eq!((new.events, new.score), (0, 8.0), "the first is limited to Δmax, and what it says itself is no event");
     assert!((new.raw - 11.25).abs() < 1e-9);
-    house.authority.settle_scores().unwrap();
+    house.authority.score_now().unwrap();
     assert!(house.current().is_empty(), "nothing is said of a newborn");
     house.establish("alice", 20);
     let row = house.reputation("alice").unwrap();
     assert!(row.score > 15.0 && row.score < 22.5, "{row:?}");
     assert_eq!(row.basis["performance"]["method"], "sharpe");
     assert_eq!(row.basis["consistency"]["basis"], "outcomes");
-    house.authority.settle_scores().unwrap();
+    house.authority.score_now().unwrap();
     let (slot, signal) = house.current().pop().unwrap();
     assert_eq!(slot, "alice/credence/peer_reputation");
     assert!((signal.value - row.score).abs() < 1e-6);
@@ -442,7 +442,7 @@ fn reputations_replay_to_the_same_bytes_and_a_forged_one_is_found() {
     house.contract("alice", "c");
     house.challenge("bob", "c", "ch");
     house.resolve("ch", "failed");
-    house.authority.settle_scores().unwrap();
+    house.authority.score_now().unwrap();
     let replayed = house.replay();
     assert_eq!(replayed.differences.count, 0, "{:?}", replayed.differences);
     let dump = |house: &House| {
@@ -478,7 +478,7 @@ fn reputations_replay_to_the_same_bytes_and_a_forged_one_is_found() {
 fn an_own_signal_that_does_not_follow_is_found() {
     let house = House::network(&["alice"]);
     house.establish("alice", 12);
-    house.authority.settle_scores().unwrap();
+    house.authority.score_now().unwrap();
     let mut draft = house.draft("alice", "credence", &["peer_reputation"], 95.0);
     house.admit(draft.clone());
     draft.id = house.draft("alice", "credence", &["peer_reputation"], 95.0).id;
@@ -530,15 +530,15 @@ fn an_identity_said_again_by_someone_who_read_the_log_changes_nothing() {
 fn a_reputation_without_news_says_nothing_any_more() {
     let house = House::network(&["alice"]);
     house.establish("alice", 12);
-    house.authority.settle_scores().unwrap();
+    house.authority.score_now().unwrap();
     assert_eq!(house.current().len(), 1);
     house.advance(31 * 86_400);
-    house.authority.settle_scores().unwrap();
+    house.authority.score_now().unwrap();
     assert!(house.current().is_empty(), "withdrawn");
     assert_eq!(house.recorded("alice").unwrap().status, "unrated");
     house.contract("alice", "back");
     house.verify("back", 1.0);
-    house.authority.settle_scores().unwrap();
+    house.authority.score_now().unwrap();
     assert_eq!(house.current().len(), 1);
     house.assert_sound();
 }

@@ -32,7 +32,7 @@ impl House {
     }
 
     pub fn signal_of(&self, agent: &str, tag: &str) -> Option<(f64, f64)> {
-        self.authority.settle_scores().unwrap();
+        self.authority.score_now().unwrap();
         let slot = format!("{agent}/credence/{tag}");
         self.current().into_iter().find(|(place, _)| *place == slot).map(|(_, row)| (row.value, row.stddev))
     }
@@ -51,7 +51,7 @@ fn reports_become_signals_that_move_the_score() {
     // The same numbers again are no new signal.
     let size = house.size();
     house.report("lab", house.summary("bot", 0.9, 0.1, 200)).unwrap();
-    house.authority.settle_scores().unwrap();
+    house.authority.score_now().unwrap();
     assert_eq!(house.size(), size + 1);
     house.assert_sound();
 }

@@ -19,24 +19,27 @@ use super::{
 use crate::{app::App, problem::Problem};
 
 /// The kinds of entry that an authority has.
-const KINDS: [Kind; 17] = [
+const KINDS: [Kind; 20] = [
     Kind::Agent,
-    Kind::Calibration,
     Kind::Challenge,
     Kind::Checkpoint,
     Kind::Contract,
     Kind::Credential,
+    Kind::CredentialRevocation,
+    Kind::Identity,
     Kind::Key,
+    Kind::KeyRevocation,
     Kind::Outcome,
     Kind::Resolution,
     Kind::Responses,
     Kind::Review,
-    Kind::Revocation,
     Kind::Score,
     Kind::Signal,
     Kind::Source,
+    Kind::Standing,
     Kind::Summary,
     Kind::Verification,
+    Kind::Withdrawal,
 ];
 
 /// Entries listed.

@@ -406,7 +406,7 @@ impl Rankings {
         if size - as_of <= MANY_ENTRIES {
             view.entries(as_of, &mut |seq, bytes| {
                 if let Ok(entry) = Entry::parse(seq, bytes)
-                    && matches!(entry.kind, Kind::Score | Kind::Signal | Kind::Agent | Kind::Revocation)
+                    && matches!(entry.kind, Kind::Score | Kind::Signal | Kind::Agent | Kind::Standing | Kind::Withdrawal)
                 {
                     changed.insert(entry.subject);
                 }

@@ -1,0 +1,139 @@
+//! Admission: from bytes to an entry (seed 4, "Validate + persist"; DESIGN, *Signals*).
+//!
+//! Two steps. [`Gate::check`] needs only what never changes (form, tags, the key's owner, the signature, the time) and
+//! runs on as many threads as there are. [`record_batch`] runs in the writer, where it sees every signal before this one:
+//! duplicates, revocations, the agent, what is superseded; it stamps the source's weight, appends and projects. Both ask
+//! [`rules`], as an audit does.
+
+pub(crate) mod rules;
+
+use std::{
+    collections::HashMap,
+    sync::{PoisonError, RwLock},
+};
+
+use credence_ledger::{Appended, Entry, Kind, Ledger, NewEntry, Overlay, Transaction};
+use credence_protocol::{EntityId, KeyId, PublicKey, Signal, TagRegistry, Timestamp, Uuid};
+use serde::Serialize;
+
+use crate::{
+    Rejection, Result, projection,
+    tables::{self, KeyRow},
+};
+
+/// A signal in the ledger.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct Admitted {
+    /// Its entry.
+    pub seq: u64,
+    /// It was there before, with the same bytes: nothing was appended.
+    pub known: bool,
+}
+
+/// What became of one signal. The outer error is the ledger's: nothing of the batch is in it then.
+pub type Verdict = std::result::Result<Admitted, Rejection>;
+
+/// A signal that passed every check that needs no state but keys.
+#[derive(Debug, Clone)]
+pub struct Checked(Signal);
+
+impl Checked {
+    /// One that the authority just signed itself.
+    pub(crate) fn own(signal: Signal) -> Self {
+        Self(signal)
+    }
+}
+
+/// The first step of admission.
+pub struct Gate {
+    tags: TagRegistry,
+    /// Keys and their owners, read once: they never change. Revocation does, and is looked up in the second step.
+    keys: RwLock<HashMap<KeyId, (EntityId, PublicKey)>>,
+}
+
+impl Gate {
+    /// With these tags.
+    pub fn new(tags: TagRegistry) -> Self {
+        Self { tags, keys: RwLock::default() }
+    }
+
+    /// The registered tags.
+    pub fn tags(&self) -> &TagRegistry {
+        &self.tags
+    }
+
+    /// Checks `bytes` at `now`.
+    pub fn check(
+        &self,
+        ledger: &dyn Ledger,
+        bytes: &[u8],
+        now: Timestamp,
+    ) -> Result<std::result::Result<Checked, Rejection>> {
+        let signal = match Signal::parse(bytes) {
+            Ok(signal) => signal,
+            Err(malformed) => return Ok(Err(malformed.into())),
+        };
+        let Some((owner, key)) = self.key(ledger, signal.key_id())? else {
+            return Ok(Err(Rejection::UnknownKey(signal.key_id())));
+        };
+        let examined = rules::form(&self.tags, &signal, &owner, now);
+        Ok(examined.and_then(|()| Ok(signal.verify(&key)?)).map(|()| Checked(signal)))
+    }
+
+    pub(crate) fn key(&self, ledger: &dyn Ledger, id: KeyId) -> Result<Option<(EntityId, PublicKey)>> {
+        if let Some(known) = self.keys.read().unwrap_or_else(PoisonError::into_inner).get(&id) {
+            return Ok(Some(known.clone()));
+        }
+        let Some(row) = tables::get::<KeyRow>(&*ledger.view()?, tables::KEYS, &id.to_string())? else {
+            return Ok(None);
+        };
+        let known = (row.source, row.public_key);
+        self.keys.write().unwrap_or_else(PoisonError::into_inner).insert(id, known.clone());
+        Ok(Some(known))
+    }
+}
+
+/// The second step for a batch: one verdict each, in order. Reads and writes go to the database together.
+pub(crate) fn record_batch(tx: &mut dyn Transaction, batch: &[Checked]) -> Result<Vec<Verdict>> {
+    Overlay::run(tx, |tx| {
+        prefetch(tx, batch)?;
+        batch.iter().map(|checked| record_signal(tx, &checked.0)).collect()
+    })
+}
+
+/// Fetches every row that the batch will need.
+fn prefetch(tx: &Overlay<'_>, batch: &[Checked]) -> Result<()> {
+    let drafts = || batch.iter().map(|checked| checked.0.draft());
+    let ids: Vec<String> =
+        drafts().flat_map(|draft| [Some(draft.id), draft.supersedes]).flatten().map(|id| id.to_string()).collect();
+    tx.prefetch(tables::SIGNAL_IDS, ids.iter().map(String::as_str))?;
+    tx.prefetch(tables::AGENTS, drafts().map(|draft| draft.agent.as_str()))?;
+    tx.prefetch(tables::SOURCES, drafts().map(|draft| draft.source.as_str()))?;
+    let keys: Vec<String> = batch.iter().map(|checked| checked.0.key_id().to_string()).collect();
+    tx.prefetch(tables::KEYS, keys.iter().map(String::as_str))?;
+    let slots: Vec<String> = drafts()
+        .flat_map(|draft| draft.tags.iter().map(|tag| tables::slot(&draft.agent, &draft.source, tag)))
+        .collect();
+    Ok(tx.prefetch(tables::CURRENT, slots.iter().map(String::as_str))?)
+}
+
+fn record_signal(tx: &mut dyn Transaction, signal: &Signal) -> Result<Verdict> {
+    let weight = match rules::state(tx, signal)? {
+        Ok(weight) => weight,
+        Err(Rejection::DuplicateId { id, seq }) => return same_or_duplicate(tx, signal, id, seq),
+        Err(rejection) => return Ok(Err(rejection)),
+    };
+    let subject = signal.draft().agent.clone();
+    let body = signal.canonical().clone();
+    let entry = NewEntry { kind: Kind::Signal, subject: subject.clone(), body, weight: Some(weight) };
+    let at: Appended = tx.append(&entry)?;
+    projection::signal(tx, at, signal)?;
+    Ok(Ok(Admitted { seq: at.seq, known: false }))
+}
+
+/// The id was used: the same signal again, or another under its id.
+fn same_or_duplicate(tx: &dyn Transaction, signal: &Signal, id: Uuid, seq: u64) -> Result<Verdict> {
+    let bytes = tx.entry(seq)?.unwrap_or_default();
+    let same = Entry::parse(seq, &bytes)?.body() == signal.canonical().as_str();
+    Ok(if same { Ok(Admitted { seq, known: true }) } else { Err(Rejection::DuplicateId { id, seq }) })
+}
