@@ -18,7 +18,7 @@
 
 use std::{collections::BTreeMap, env, fmt, fs, path::PathBuf, str::FromStr};
 
-use super::Error;
+use crate::Error;
 
 /// An MCP client whose configuration we know.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -165,7 +165,7 @@ impl Client {
         }
     }
 
-    pub(super) fn names() -> String {
+    pub(crate) fn names() -> String {
         Self::ALL.map(Self::name).join(", ")
     }
 

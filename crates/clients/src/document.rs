@@ -10,7 +10,7 @@ use jsonc_parser::{
     parse_to_ast,
 };
 
-use super::{Error, Place};
+use crate::{Error, Place};
 
 /// What editors on Windows put before the text.
 const BYTE_ORDER_MARK: char = '\u{feff}';
@@ -34,16 +34,16 @@ const JSONC: ParseOptions = ParseOptions {
 
 /// A server as the configuration has it.
 #[derive(Debug)]
-pub(super) struct Server {
-    pub(super) name: String,
+pub(crate) struct Server {
+    pub(crate) name: String,
     /// What `*` stood for in the path to it.
-    pub(super) within: Option<String>,
-    pub(super) kind: Kind,
+    pub(crate) within: Option<String>,
+    pub(crate) kind: Kind,
 }
 
 /// What a server is to us.
 #[derive(Debug)]
-pub(super) enum Kind {
+pub(crate) enum Kind {
     Stdio(Stdio),
     Remote { url: String },
     Unsupported(&'static str),
@@ -51,32 +51,32 @@ pub(super) enum Kind {
 
 /// A server that the client starts; all ranges are bytes of the text.
 #[derive(Debug)]
-pub(super) struct Stdio {
-    pub(super) command: Text,
+pub(crate) struct Stdio {
+    pub(crate) command: Text,
     /// Where the name `"command"` starts.
-    pub(super) command_name: usize,
-    pub(super) args: Option<Args>,
+    pub(crate) command_name: usize,
+    pub(crate) args: Option<Args>,
 }
 
 /// The arguments of a server.
 #[derive(Debug)]
-pub(super) struct Args {
+pub(crate) struct Args {
     /// Where the name `"args"` starts.
-    pub(super) name: usize,
+    pub(crate) name: usize,
     /// The array, brackets included.
-    pub(super) range: Range<usize>,
-    pub(super) items: Vec<Text>,
+    pub(crate) range: Range<usize>,
+    pub(crate) items: Vec<Text>,
 }
 
 /// A string: what it says, and where it is written, quotes included.
 #[derive(Debug, Clone)]
-pub(super) struct Text {
-    pub(super) value: String,
-    pub(super) range: Range<usize>,
+pub(crate) struct Text {
+    pub(crate) value: String,
+    pub(crate) range: Range<usize>,
 }
 
 /// The servers of a configuration, in the order of `servers_at` and then of the file.
-pub(super) fn servers(path: &Path, text: &str, servers_at: &[&[&str]]) -> Result<Vec<Server>, Error> {
+pub(crate) fn servers(path: &Path, text: &str, servers_at: &[&[&str]]) -> Result<Vec<Server>, Error> {
     let reader =
         Reader { path, text, skipped: if text.starts_with(BYTE_ORDER_MARK) { BYTE_ORDER_MARK.len_utf8() } else { 0 } };
     let parsed = parse_to_ast(&text[reader.skipped..], &CollectOptions::default(), &JSONC).map_err(|error| {
@@ -194,7 +194,7 @@ impl Reader<'_> {
 }
 
 /// The line and the column of a byte.
-pub(super) fn place(path: &Path, bytes: &[u8], at: usize) -> Place {
+pub(crate) fn place(path: &Path, bytes: &[u8], at: usize) -> Place {
     let before = &bytes[..at.min(bytes.len())];
     let line_start = before.iter().rposition(|byte| *byte == b'\n').map_or(0, |newline| newline + 1);
     Place {

@@ -12,7 +12,7 @@
 
 use std::ops::Range;
 
-use super::document::{Args, Stdio};
+use crate::document::{Args, Stdio};
 
 /// The first argument of a guarded server.
 const GUARD: &str = "guard";
@@ -24,13 +24,13 @@ const NAME: &str = "--name";
 const EXECUTABLE: &str = "credence";
 
 /// New text for a range of the old.
-pub(super) struct Splice {
+pub(crate) struct Splice {
     range: Range<usize>,
     with: String,
 }
 
 /// The text with all splices made; they must not overlap.
-pub(super) fn spliced(text: &str, mut splices: Vec<Splice>) -> String {
+pub(crate) fn spliced(text: &str, mut splices: Vec<Splice>) -> String {
     splices.sort_by_key(|splice| splice.range.start);
     let mut out = String::with_capacity(text.len() + splices.iter().map(|splice| splice.with.len()).sum::<usize>());
     let mut done = 0;
@@ -43,9 +43,9 @@ pub(super) fn spliced(text: &str, mut splices: Vec<Splice>) -> String {
 }
 
 /// The guard around a server.
-pub(super) struct Guarded<'s> {
+pub(crate) struct Guarded<'s> {
     /// The slug it was given.
-    pub(super) slug: Option<&'s str>,
+    pub(crate) slug: Option<&'s str>,
     /// Where in the arguments the server's own command is; nothing may be there.
     own: usize,
 }
@@ -53,7 +53,7 @@ pub(super) struct Guarded<'s> {
 impl Stdio {
     /// The guard around this server, if there is one: `guard` first, then the first `--`, and an executable that is
     /// ours by its name or is `executable`.
-    pub(super) fn guarded(&self, executable: &str) -> Option<Guarded<'_>> {
+    pub(crate) fn guarded(&self, executable: &str) -> Option<Guarded<'_>> {
         let items = &self.args.as_ref()?.items;
         let dashes = items.iter().position(|item| item.value == DASHES)?;
         let ours = self.command.value == executable || file_name(&self.command.value) == EXECUTABLE;
@@ -69,7 +69,7 @@ impl Stdio {
     }
 
     /// Puts the server under a guard.
-    pub(super) fn guard(&self, text: &str, executable: &str, slug: &str, flags: &[String]) -> [Splice; 2] {
+    pub(crate) fn guard(&self, text: &str, executable: &str, slug: &str, flags: &[String]) -> [Splice; 2] {
         let given = [GUARD, NAME, slug].into_iter().chain(flags.iter().map(String::as_str)).chain([DASHES]);
         let mut words: Vec<String> = given.map(json).collect();
         words.push(text[self.command.range.clone()].to_owned());
@@ -90,7 +90,7 @@ impl Stdio {
     }
 
     /// Takes the server out of its guard; `None` when no command of its own is there.
-    pub(super) fn unguard(&self, text: &str, guarded: &Guarded<'_>) -> Option<[Splice; 2]> {
+    pub(crate) fn unguard(&self, text: &str, guarded: &Guarded<'_>) -> Option<[Splice; 2]> {
         let args = self.args.as_ref()?;
         let (first, own) = (args.items.first()?, args.items.get(guarded.own)?);
         let after = own.range.end;
@@ -140,10 +140,8 @@ fn file_name(path: &str) -> String {
 mod tests {
     use std::path::Path;
 
-    use super::{
-        super::document::{Kind, servers},
-        *,
-    };
+    use super::*;
+    use crate::document::{Kind, servers};
 
     fn stdio(text: &str) -> Stdio {
         let mut found = servers(Path::new("c.json"), text, &[&["s"]]).unwrap();

@@ -2,7 +2,7 @@
 
 use std::{fmt, io, path::PathBuf};
 
-use super::{Client, MAX_CONFIG_BYTES};
+use crate::{Client, MAX_CONFIG_BYTES};
 
 /// A place in a configuration file, shown as `FILE:LINE:COLUMN`, both counted from 1; the column counts characters.
 #[derive(Debug, Clone, PartialEq, Eq)]

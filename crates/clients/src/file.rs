@@ -6,7 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::{Error, document::place};
+use crate::{Error, document::place};
 
 /// The largest file we read.
 pub const MAX_CONFIG_BYTES: u64 = 4 * 1024 * 1024;
@@ -18,7 +18,7 @@ const MAX_BACKUPS: u32 = 99;
 const BACKUP: &str = "before-credence";
 
 /// Reads a configuration; with it comes the file that `path` leads to, where links end.
-pub(super) fn read(path: &Path) -> Result<(PathBuf, String), Error> {
+pub(crate) fn read(path: &Path) -> Result<(PathBuf, String), Error> {
     let failed = |source: io::Error| match source.kind() {
         io::ErrorKind::NotFound => Error::NotFound { looked: vec![path.to_owned()] },
         _ => Error::Read { path: path.to_owned(), source },
@@ -42,7 +42,7 @@ pub(super) fn read(path: &Path) -> Result<(PathBuf, String), Error> {
 }
 
 /// Replaces a file's text by another, keeping its permissions and its owner; refuses when it is not `before` any more.
-pub(super) fn replace(target: &Path, before: &str, after: &str) -> Result<(), Error> {
+pub(crate) fn replace(target: &Path, before: &str, after: &str) -> Result<(), Error> {
     let failed = |source| Error::Write { path: target.to_owned(), source };
     let metadata = writable(target, before)?;
     let process = std::process::id();
@@ -62,7 +62,7 @@ pub(super) fn replace(target: &Path, before: &str, after: &str) -> Result<(), Er
 }
 
 /// Keeps `before` beside the file and says where, and whether the backup is new: one that holds just this is enough.
-pub(super) fn back_up(target: &Path, before: &str) -> Result<(PathBuf, bool), Error> {
+pub(crate) fn back_up(target: &Path, before: &str) -> Result<(PathBuf, bool), Error> {
     let metadata = writable(target, before)?;
     if let Some(known) = backups_holding(target, before).into_iter().next() {
         return Ok((known, false));
@@ -76,7 +76,7 @@ pub(super) fn back_up(target: &Path, before: &str) -> Result<(PathBuf, bool), Er
 }
 
 /// The backups of a file that hold exactly `text`.
-pub(super) fn backups_holding(target: &Path, text: &str) -> Vec<PathBuf> {
+pub(crate) fn backups_holding(target: &Path, text: &str) -> Vec<PathBuf> {
     let same = |path: &PathBuf| {
         let metadata = fs::symlink_metadata(path);
         let likely = metadata.is_ok_and(|found| found.is_file() && found.len() == text.len() as u64);

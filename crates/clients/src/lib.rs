@@ -1,4 +1,5 @@
-//! Putting the servers of an MCP client under the guard: `credence guard install` and `uninstall`.
+//! The configuration files of MCP clients: where each client keeps its servers ([`Client`]), and how a server there is put under
+//! the guard and taken out again ([`plan_install`], [`plan_uninstall`]). `credence guard install` and `uninstall` are this crate.
 //!
 //! A server the client starts over stdio, `npx -y server`, becomes `credence guard --name fs -- npx -y server`. Only
 //! the server's `command` and `args` are spliced; every other byte of the file stays, comments and line ends included.

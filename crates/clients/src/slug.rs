@@ -11,20 +11,20 @@ pub const MAX_SLUG_BYTES: usize = 64;
 
 /// The slugs of one file: every name has its own, wherever in the file it occurs.
 #[derive(Default)]
-pub(super) struct Slugs {
+pub(crate) struct Slugs {
     of: BTreeMap<String, String>,
 }
 
 impl Slugs {
     /// Keeps the slug that a server has already; what a hand wrote there and is none is not kept.
-    pub(super) fn keep(&mut self, name: &str, slug: &str) {
+    pub(crate) fn keep(&mut self, name: &str, slug: &str) {
         if base(slug) == slug {
             self.of.insert(name.to_owned(), slug.to_owned());
         }
     }
 
     /// Gives each of `names` a slug: first those that are one themselves, so that they get it whatever the order.
-    pub(super) fn assign<'n>(&mut self, names: impl Iterator<Item = &'n str> + Clone) {
+    pub(crate) fn assign<'n>(&mut self, names: impl Iterator<Item = &'n str> + Clone) {
         let (exact, others) = (names.clone().filter(|name| base(name) == *name), names);
         for name in exact.chain(others) {
             if !self.of.contains_key(name) {
@@ -35,7 +35,7 @@ impl Slugs {
     }
 
     /// The slug of a name that was kept or assigned.
-    pub(super) fn of(&self, name: &str) -> String {
+    pub(crate) fn of(&self, name: &str) -> String {
         self.of.get(name).cloned().unwrap_or_else(|| base(name))
     }
 

@@ -1,4 +1,4 @@
-//! What passes on one connection: which calls are under way, and which of the messages answers them.
+//! The requests under way on one connection, and which message answers which of them.
 //!
 //! Requests are remembered by their id. A call that runs as a task (protocol 2025-11-25) is answered by the result of
 //! `tasks/result`; one that needs input first (`resultType: input_required`, protocol 2026-07-28) is not answered yet.
@@ -12,13 +12,13 @@ use credence_protocol::{
     EntityId, Timestamp, Uuid,
     receipt::{Commitment, Salts},
 };
+use credence_receipts::now;
 use credence_verify::Stake;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use crate::{
     message::{Message, id_key},
-    segments::now,
     settings::Caller,
     warn,
 };
@@ -28,7 +28,7 @@ const MAX_PENDING: usize = 20_000;
 
 /// A call that went to the server.
 #[derive(Debug, Clone)]
-pub struct Started {
+pub struct StartedCall {
     /// The guard's id of it.
     pub call: Uuid,
     /// The request's id, as JSON.
@@ -49,38 +49,38 @@ pub struct Started {
     pub as_task: bool,
     /// The client has given it up.
     pub cancelled: bool,
-    /// What of its receipt can be made before there is an answer.
-    pub prepared: Option<Prepared>,
+    /// The argument part of its receipt, computed while the tool runs.
+    pub prepared: Option<PreparedArguments>,
 }
 
-/// The part of a receipt that the arguments make.
+/// The argument part of a receipt.
 #[derive(Debug, Clone, Copy)]
-pub struct Prepared {
+pub struct PreparedArguments {
     /// The receipt's salts.
     pub salts: Salts,
     /// The commitment to the arguments.
     pub arguments: Commitment,
-    /// By which the receipt is found.
+    /// The fingerprint by which the receipt is found.
     pub print: [u8; 16],
 }
 
 /// What a request asked for.
 #[derive(Debug)]
-pub enum Pending {
+pub enum PendingRequest {
     /// A tool's result.
-    Call(Box<Started>),
+    Call(Box<StartedCall>),
     /// The list of tools.
     Tools,
     /// The result of a call that runs as a task.
     TaskResult(String),
-    /// Something that is none of the guard's business.
+    /// Anything else: the answer passes as it is.
     Other,
 }
 
 /// The requests under way on one connection.
 #[derive(Default)]
-pub struct Watch {
-    pending: HashMap<String, VecDeque<Pending>>,
+pub struct PendingRequests {
+    pending: HashMap<String, VecDeque<PendingRequest>>,
     count: usize,
     client: Option<String>,
 }
@@ -133,16 +133,16 @@ struct TaskParams {
     task: String,
 }
 
-impl Watch {
-    /// Looks at a message from the client, as it goes to the server. `caller` is what is known of it
-    /// already, `session` the one of whoever names none.
+impl PendingRequests {
+    /// Remembers a message from the client, as it goes to the server. `caller` is what is known of the caller already, `session`
+    /// stands for the session of callers that name none.
     pub fn request(
         &mut self,
         message: &Message<'_>,
         caller: &Caller,
         session: &str,
         sent: Instant,
-    ) -> Option<&mut Started> {
+    ) -> Option<&mut StartedCall> {
         let params = message.params.map_or("{}", RawValue::get);
         if message.method.as_deref() == Some("notifications/cancelled") {
             self.cancel(params);
@@ -151,24 +151,24 @@ impl Watch {
         let (Some(method), Some(id)) = (message.method.as_deref(), message.id) else { return None };
         let pending = match method {
             "tools/call" => match serde_json::from_str::<CallParams<'_>>(params) {
-                Ok(params) => Pending::Call(Box::new(self.start(id.get(), params, caller, session, sent))),
+                Ok(params) => PendingRequest::Call(Box::new(self.start(id.get(), params, caller, session, sent))),
                 // The server will refuse it; should it not, there is a receipt all the same.
                 Err(error) => {
                     warn(&format!("a tools/call whose parameters cannot be read: {error}"));
                     let params = CallParams { name: String::new(), arguments: message.params, meta: None, task: None };
-                    Pending::Call(Box::new(self.start(id.get(), params, caller, session, sent)))
+                    PendingRequest::Call(Box::new(self.start(id.get(), params, caller, session, sent)))
                 }
             },
-            "tools/list" => Pending::Tools,
+            "tools/list" => PendingRequest::Tools,
             "tasks/result" => match serde_json::from_str::<TaskParams>(params) {
-                Ok(TaskParams { task }) => Pending::TaskResult(task),
-                Err(_) => Pending::Other,
+                Ok(TaskParams { task }) => PendingRequest::TaskResult(task),
+                Err(_) => PendingRequest::Other,
             },
             "initialize" => {
                 self.client = serde_json::from_str::<Initialize>(params).ok().map(|params| params.client.name);
-                Pending::Other
+                PendingRequest::Other
             }
-            _ => Pending::Other,
+            _ => PendingRequest::Other,
         };
         if self.count >= MAX_PENDING {
             self.forget_one();
@@ -177,7 +177,7 @@ impl Watch {
         let queue = self.pending.entry(id_key(id.get())).or_default();
         queue.push_back(pending);
         match queue.back_mut() {
-            Some(Pending::Call(started)) => Some(started),
+            Some(PendingRequest::Call(started)) => Some(started),
             _ => None,
         }
     }
@@ -186,13 +186,13 @@ impl Watch {
     fn cancel(&mut self, params: &str) {
         let Ok(Cancelled { request }) = serde_json::from_str::<Cancelled<'_>>(params) else { return };
         for pending in self.pending.get_mut(&id_key(request.get())).into_iter().flatten() {
-            if let Pending::Call(started) = pending {
+            if let PendingRequest::Call(started) = pending {
                 started.cancelled = true;
             }
         }
     }
 
-    fn start(&self, id: &str, params: CallParams<'_>, caller: &Caller, session: &str, sent: Instant) -> Started {
+    fn start(&self, id: &str, params: CallParams<'_>, caller: &Caller, session: &str, sent: Instant) -> StartedCall {
         let meta: Meta = params.meta.and_then(|meta| serde_json::from_str(meta.get()).ok()).unwrap_or_default();
         let said = Caller {
             agent: meta.agent.and_then(|agent| match EntityId::new(&agent) {
@@ -206,7 +206,7 @@ impl Watch {
             stake: meta.stake,
         };
         let client = meta.client.map(|client| client.name).or_else(|| self.client.clone());
-        Started {
+        StartedCall {
             call: Uuid::now_v7(),
             id: id.to_owned(),
             tool: params.name,
@@ -227,7 +227,7 @@ impl Watch {
             .pending
             .iter()
             .filter_map(|(id, queue)| match queue.front() {
-                Some(Pending::Call(started)) => Some((Some(started.instant), id)),
+                Some(PendingRequest::Call(started)) => Some((Some(started.instant), id)),
                 Some(_) => Some((None, id)),
                 None => None,
             })
@@ -240,7 +240,7 @@ impl Watch {
     }
 
     /// What the answer with this id answers, if anything; from then on it is answered.
-    pub fn answered(&mut self, id: &str) -> Option<Pending> {
+    pub fn answered(&mut self, id: &str) -> Option<PendingRequest> {
         let id = id_key(id);
         let queue = self.pending.get_mut(&id)?;
         let first = queue.pop_front();
@@ -258,7 +258,10 @@ impl Watch {
 
     /// A call that runs as a task waits on: nothing is known of it yet.
     pub fn has_calls(&self) -> bool {
-        self.pending.values().flatten().any(|pending| matches!(pending, Pending::Call(_) | Pending::TaskResult(_)))
+        self.pending
+            .values()
+            .flatten()
+            .any(|pending| matches!(pending, PendingRequest::Call(_) | PendingRequest::TaskResult(_)))
     }
 
     /// The client program, where it has said so.
@@ -272,7 +275,7 @@ impl Watch {
     }
 
     /// Takes over what another connection leaves unanswered.
-    pub fn take_over(&mut self, other: &mut Watch) {
+    pub fn take_over(&mut self, other: &mut PendingRequests) {
         for (id, queue) in other.pending.drain() {
             self.count += queue.len();
             self.pending.entry(id).or_default().extend(queue);
@@ -285,26 +288,26 @@ impl Watch {
 
     /// Whether nothing is under way.
     pub fn is_idle(&self) -> bool {
-        let waits = |pending: &Pending| matches!(pending, Pending::Call(started) if !started.cancelled);
+        let waits = |pending: &PendingRequest| matches!(pending, PendingRequest::Call(started) if !started.cancelled);
         !self.pending.values().flatten().any(waits)
     }
 
     /// The ids of requests other than calls that have no answer.
     pub fn unanswered_requests(&self) -> Vec<String> {
         let others = self.pending.iter().flat_map(|(id, queue)| {
-            queue.iter().filter(|pending| !matches!(pending, Pending::Call(_))).map(move |_| id.clone())
+            queue.iter().filter(|pending| !matches!(pending, PendingRequest::Call(_))).map(move |_| id.clone())
         });
         others.collect()
     }
 
     /// Every call that has no answer; none of them is under way any more.
-    pub fn unanswered(&mut self) -> Vec<Started> {
+    pub fn unanswered(&mut self) -> Vec<StartedCall> {
         self.count = 0;
         let calls = self.pending.drain().flat_map(|(_, queue)| queue).filter_map(|pending| match pending {
-            Pending::Call(started) => Some(*started),
+            PendingRequest::Call(started) => Some(*started),
             _ => None,
         });
-        let mut calls: Vec<Started> = calls.collect();
+        let mut calls: Vec<StartedCall> = calls.collect();
         calls.sort_by_key(|started| started.call);
         calls
     }
@@ -315,39 +318,39 @@ mod tests {
     use super::*;
     use crate::message::{Parsed, parse};
 
-    fn request(watch: &mut Watch, line: &str) {
+    fn request(requests: &mut PendingRequests, line: &str) {
         let Parsed::One(message) = parse(line) else { panic!("{line}") };
-        watch.request(&message, &Caller::default(), "run", Instant::now());
+        requests.request(&message, &Caller::default(), "run", Instant::now());
     }
 
     #[test]
     fn answers_find_their_calls() {
-        let mut watch = Watch::default();
-        request(&mut watch, r#"{"id":1,"method":"initialize","params":{"clientInfo":{"name":"c"}}}"#);
+        let mut requests = PendingRequests::default();
+        request(&mut requests, r#"{"id":1,"method":"initialize","params":{"clientInfo":{"name":"c"}}}"#);
         request(
-            &mut watch,
+            &mut requests,
             r#"{"id":"1","method":"tools/call","params":{"name":"t","arguments":{"a":12345678901234567890},"_meta":{"credence/agent":"bot","credence/stake":"high","credence/session":"s"}}}"#,
         );
-        request(&mut watch, r#"{"id":2,"method":"tools/list"}"#);
-        assert!(matches!(watch.answered("1"), Some(Pending::Other)));
-        assert!(watch.answered("1").is_none(), "answered twice");
-        let Some(Pending::Call(started)) = watch.answered("\"1\"") else { panic!("1 and \"1\" are two ids") };
+        request(&mut requests, r#"{"id":2,"method":"tools/list"}"#);
+        assert!(matches!(requests.answered("1"), Some(PendingRequest::Other)));
+        assert!(requests.answered("1").is_none(), "answered twice");
+        let Some(PendingRequest::Call(started)) = requests.answered("\"1\"") else { panic!("1 and \"1\" are two ids") };
         assert_eq!(started.arguments.unwrap().get(), r#"{"a":12345678901234567890}"#);
         assert_eq!(started.client.as_deref(), Some("c"));
         assert_eq!(started.caller.agent.unwrap().as_str(), "bot");
         assert_eq!((started.caller.stake, started.caller.session.as_deref()), (Some(Stake::High), Some("s")));
-        assert!(matches!(watch.answered("2"), Some(Pending::Tools)));
-        assert!(watch.answered("3").is_none());
+        assert!(matches!(requests.answered("2"), Some(PendingRequest::Tools)));
+        assert!(requests.answered("3").is_none());
     }
 
     #[test]
     fn one_id_used_twice_is_answered_in_order() {
-        let mut watch = Watch::default();
+        let mut requests = PendingRequests::default();
         for tool in ["a", "b"] {
-            request(&mut watch, &format!(r#"{{"id":1,"method":"tools/call","params":{{"name":"{tool}"}}}}"#));
+            request(&mut requests, &format!(r#"{{"id":1,"method":"tools/call","params":{{"name":"{tool}"}}}}"#));
         }
-        let mut tool = || match watch.answered("1") {
-            Some(Pending::Call(started)) => started.tool,
+        let mut tool = || match requests.answered("1") {
+            Some(PendingRequest::Call(started)) => started.tool,
             other => panic!("{other:?}"),
         };
         assert_eq!((tool(), tool()), ("a".to_owned(), "b".to_owned()));
@@ -355,21 +358,21 @@ mod tests {
 
     #[test]
     fn what_has_no_answer_is_told() {
-        let mut watch = Watch::default();
-        request(&mut watch, r#"{"id":1,"method":"tools/call","params":{"name":"t"}}"#);
-        request(&mut watch, r#"{"id":2,"method":"tools/call","params":7}"#);
-        request(&mut watch, r#"{"id":3,"method":"ping"}"#);
-        assert_eq!(watch.unanswered().len(), 2);
-        assert!(watch.unanswered().is_empty() && !watch.awaits("3"));
+        let mut requests = PendingRequests::default();
+        request(&mut requests, r#"{"id":1,"method":"tools/call","params":{"name":"t"}}"#);
+        request(&mut requests, r#"{"id":2,"method":"tools/call","params":7}"#);
+        request(&mut requests, r#"{"id":3,"method":"ping"}"#);
+        assert_eq!(requests.unanswered().len(), 2);
+        assert!(requests.unanswered().is_empty() && !requests.awaits("3"));
     }
 
     #[test]
     fn memory_is_bounded() {
-        let mut watch = Watch::default();
+        let mut requests = PendingRequests::default();
         for n in 0..MAX_PENDING + 10 {
-            request(&mut watch, &format!(r#"{{"id":{n},"method":"tools/call","params":{{"name":"t"}}}}"#));
+            request(&mut requests, &format!(r#"{{"id":{n},"method":"tools/call","params":{{"name":"t"}}}}"#));
         }
-        assert_eq!(watch.pending.len(), MAX_PENDING);
-        assert!(!watch.awaits("0"));
+        assert_eq!(requests.pending.len(), MAX_PENDING);
+        assert!(!requests.awaits("0"));
     }
 }

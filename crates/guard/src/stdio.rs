@@ -23,13 +23,13 @@ use rustix::{
 
 use crate::{
     Error, Guard,
+    answer::Answer,
     deliver::error_answer,
-    guard::Answer,
     lines::{Line, Lines},
     message::{Parsed, id_at_the_edges, parse},
-    proxy::{Batch, Piece, from_server, judge, render, too_large},
+    pending::PendingRequests,
+    proxy::{JudgedBatch, Piece, from_server, judge, render, too_large},
     warn,
-    watch::Watch,
 };
 
 /// Messages of one batch.
@@ -59,7 +59,10 @@ pub fn run(guard: &Arc<Guard>, command: &str, args: &[String]) -> Result<i32, Er
         .spawn();
     let mut child = spawned.map_err(|why| Error::Spawn { command: command.to_owned(), why })?;
     let (Some(to_server), Some(of_server)) = (child.stdin.take(), child.stdout.take()) else {
-        return Err(Error::Receipts("the server has no standard input or output".to_owned()));
+        return Err(Error::Spawn {
+            command: command.to_owned(),
+            why: io::Error::other("it has no standard input or output"),
+        });
     };
     // Not through std's buffers: a message leaves when it is written.
     let file =
@@ -67,7 +70,7 @@ pub fn run(guard: &Arc<Guard>, command: &str, args: &[String]) -> Result<i32, Er
     let most = guard.settings.max_message_bytes;
     let mut between = Between {
         guard,
-        watch: Watch::default(),
+        requests: PendingRequests::default(),
         of_client: Some(Lines::new(file(io::stdin().as_fd().try_clone_to_owned())?, most)),
         of_server: Some(Lines::new(of_server, most)),
         to_client: Outgoing::new("client", file(io::stdout().as_fd().try_clone_to_owned())?),
@@ -112,7 +115,7 @@ fn signals() -> Result<PipeReader, Error> {
 /// Everything between a client and a server.
 struct Between<'g> {
     guard: &'g Guard,
-    watch: Watch,
+    requests: PendingRequests,
     /// `None` when it has ended.
     of_client: Option<Lines<File>>,
     of_server: Option<Lines<ChildStdout>>,
@@ -156,7 +159,7 @@ impl Between<'_> {
                     // What it reads ends where the client's words end.
                     self.to_server.close();
                 }
-                let grace = if self.watch.is_idle() { GRACE } else { GRACE_CALLS };
+                let grace = if self.requests.is_idle() { GRACE } else { GRACE_CALLS };
                 self.deadline.get_or_insert(Instant::now() + grace);
             }
         }
@@ -201,10 +204,10 @@ impl Between<'_> {
             }
             std::thread::yield_now();
         }
-        if let Some(waited) = self.guard.unsettled_for()
+        if let Some(waited) = self.guard.in_journal_for()
             && (waited > LONG || poll(&mut fds, Some(&timespec(LULL))).is_ok_and(|ready| ready == 0))
         {
-            self.guard.settle_or_warn();
+            self.guard.flush_journal_or_warn();
         }
         let left = self.deadline.map(|at| timespec(at.saturating_duration_since(Instant::now())));
         match poll(&mut fds, left.as_ref()) {
@@ -227,7 +230,7 @@ impl Between<'_> {
                     match line {
                         Line::Whole(bytes) => {
                             if let Ok(text) = std::str::from_utf8(bytes) {
-                                remember(self.guard, &mut self.watch, text, sent);
+                                remember(self.guard, &mut self.requests, text, sent);
                             }
                         }
                         Line::TooLarge { head, tail, bytes } => {
@@ -256,7 +259,7 @@ impl Between<'_> {
                 let read = Instant::now();
                 let all: Vec<Line<'_>> = chunk.lines().collect();
                 for some in all.chunks(MAX_BATCH) {
-                    pass_on(self.guard, &mut self.watch, some, read, &mut self.to_client);
+                    pass_on(self.guard, &mut self.requests, some, read, &mut self.to_client);
                 }
                 ended
             }
@@ -273,12 +276,12 @@ impl Between<'_> {
 
     /// What is left when the server has ended: receipts of calls that have no answer, and the answer that they have none.
     fn say_what_is_left(&mut self, status: &ExitStatus) {
-        let others = self.watch.unanswered_requests();
-        let calls = self.watch.unanswered();
+        let others = self.requests.unanswered_requests();
+        let calls = self.requests.unanswered();
         // Nobody waits for what was given up, and some clients stumble over answers to it.
         let given_up: Vec<bool> = calls.iter().map(|started| started.cancelled).collect();
         let waited = given_up.iter().filter(|given_up| !**given_up).count();
-        let mut batch: Batch<'_> = Vec::new();
+        let mut batch: JudgedBatch<'_> = Vec::new();
         for started in calls {
             judge(self.guard, started, Answer::Nothing, Instant::now(), &mut batch);
         }
@@ -287,7 +290,7 @@ impl Between<'_> {
             warn(&format!("{ended}: {waited} calls and {} other requests are unanswered", others.len()));
         }
         if self.guard.record(&mut batch).is_none() {
-            self.guard.after(&batch);
+            self.guard.after_delivery(&batch);
         }
         let of_call = format!("[credence] {ended}; whether the call took effect is not known: do not blindly retry it");
         let of_other = format!("[credence] {ended}");
@@ -315,7 +318,13 @@ fn timespec(duration: Duration) -> Timespec {
 }
 
 /// Judges some messages, writes their receipts, and lets them go on.
-fn pass_on(guard: &Guard, watch: &mut Watch, some: &[Line<'_>], read: Instant, to_client: &mut Outgoing<File>) {
+fn pass_on(
+    guard: &Guard,
+    requests: &mut PendingRequests,
+    some: &[Line<'_>],
+    read: Instant,
+    to_client: &mut Outgoing<File>,
+) {
     let texts: Vec<Option<std::borrow::Cow<'_, str>>> = some
         .iter()
         .map(|line| match line {
@@ -323,10 +332,10 @@ fn pass_on(guard: &Guard, watch: &mut Watch, some: &[Line<'_>], read: Instant, t
             Line::TooLarge { .. } => None,
         })
         .collect();
-    let mut batch: Batch<'_> = Vec::new();
+    let mut batch: JudgedBatch<'_> = Vec::new();
     let each = some.iter().zip(&texts).map(|(line, text)| match (line, text) {
-        (_, Some(text)) => from_server(guard, watch, text, read, &mut batch),
-        (Line::TooLarge { head, tail, bytes }, None) => too_large(guard, watch, head, tail, *bytes, &mut batch),
+        (_, Some(text)) => from_server(guard, requests, text, read, &mut batch),
+        (Line::TooLarge { head, tail, bytes }, None) => too_large(guard, requests, head, tail, *bytes, &mut batch),
         (Line::Whole(_), None) => Piece::Withheld,
     });
     let pieces: Vec<Piece<'_>> = each.collect();
@@ -344,7 +353,7 @@ fn pass_on(guard: &Guard, watch: &mut Watch, some: &[Line<'_>], read: Instant, t
     }
     to_client.push(&out);
     if !failed {
-        guard.after(&batch);
+        guard.after_delivery(&batch);
     }
 }
 
@@ -383,17 +392,17 @@ fn refuse(guard: &Guard, to_client: &mut Outgoing<File>, head: &[u8], tail: &[u8
 }
 
 /// Remembers what a line from the client asks for.
-fn remember(guard: &Guard, watch: &mut Watch, line: &str, sent: Instant) {
+fn remember(guard: &Guard, requests: &mut PendingRequests, line: &str, sent: Instant) {
     match parse(line) {
         Parsed::One(message) => {
-            if let Some(started) = watch.request(&message, &guard.settings.caller, &guard.settings.session, sent) {
+            if let Some(started) = requests.request(&message, &guard.settings.caller, &guard.settings.session, sent) {
                 started.prepared = guard.prepare(started.arguments.as_deref());
             }
         }
         // A list in a list is no message.
         Parsed::Batch(items) => {
             let messages = items.iter().filter(|item| !item.get().starts_with('['));
-            messages.for_each(|item| remember(guard, watch, item.get(), sent));
+            messages.for_each(|item| remember(guard, requests, item.get(), sent));
         }
         Parsed::Ambiguous(_) | Parsed::NotJson(_) => {}
     }

@@ -1,339 +1,388 @@
-//! The guard's own ledger: one receipt for each call, in segments.
+//! A guard's receipts: one for each call, in segments. This is the front of the crate.
 //!
-//! A receipt is in a [journal](crate::journal) before its result is forwarded, and in the database as soon as there is a moment
+//! A receipt is in the [journal](crate::journal) before its result is forwarded, and in the database as soon as there is a moment
 //! for it. The disk is asked to keep it, and a checkpoint is signed over it, at most a second later (ledger,
 //! `Sealing::Batched`). When a segment is full the next one begins with the former's signed checkpoint; when all of them
-//! together take more room than they may, the oldest is let go, and of it stays a file with its last checkpoint and the leaf of
+//! together take more room than they may, the oldest is dropped, and of it stays a file with its last checkpoint and the leaf of
 //! every receipt, so that an exported receipt can be proved for ever.
 
 use std::{
     fs,
-    path::{Path, PathBuf},
+    path::PathBuf,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
 
-use credence_ledger::{Kind, Ledger, LogVerifier, NewEntry, SqliteLedger};
-use credence_protocol::{
-    Canonical, EntityId, SecretKey, Uuid,
-    receipt::{Receipt, Salts},
-};
+use credence_ledger::{Kind, NewEntry, sqlite::Sealing};
+use credence_protocol::{Canonical, EntityId, SecretKey, Timestamp, Uuid, receipt::Receipt};
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Error, folder,
-    journal::{self, Journal},
-    rollup::Counted,
+    Archive, Clock, Error, FoundReceipt, Warn,
+    archive::Source,
+    export::ExportedReceipt,
+    folder::{self, Place},
+    journal::{self, Journal, JournalContents},
+    now,
+    records::{CanaryRecord, CountedCall, NewReceipt, PartDigests},
     segments::{
-        PARTS, PRIVATE, Segment, begin, clock, folder_bytes, keep, kept_file, log_key, open_segment, options,
-        segment_folder, segment_origin, segments,
+        CANARIES, PARTS, PRIVATE, SegmentLog, SegmentWriter, folder_bytes, open_segment, origin, remains_file,
+        remains_of, segment_folder, segments, visit,
     },
-    warn,
 };
 
+/// Bytes of receipts kept, over all segments: about a million receipts.
+pub const DEFAULT_MAX_BYTES: u64 = 2 * 1024 * 1024 * 1024;
 /// Segments that the room for receipts is divided into.
 const SEGMENTS: u64 = 8;
 /// No segment is smaller.
 const MIN_SEGMENT_BYTES: u64 = 64 * 1024;
 
-/// What a guard keeps to itself of a call.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Private {
-    /// The salts of its commitments.
-    pub salts: Salts,
-    /// Finds it by its arguments: equal for equal ones, and only here.
-    #[serde(default)]
-    pub print: String,
+/// How a book is opened.
+#[derive(Clone)]
+pub struct BookSettings {
+    /// The guard's place.
+    pub place: PathBuf,
+    /// The place's number.
+    pub number: u32,
+    /// The server's name.
+    pub server: String,
+    /// Under whose name the log is signed.
+    pub provider: EntityId,
+    /// The provider's key.
+    pub key: SecretKey,
+    /// Bytes kept, over all segments.
+    pub max_bytes: u64,
+    /// Nothing waits for the disk: for receipts that need not outlive the process.
+    pub volatile: bool,
+    /// Stamps the entries.
+    pub clock: Clock,
+    /// Tells the operator.
+    pub warn: Warn,
 }
 
-/// Digests of the parts of a call's arguments and result: to say which of them a claim has changed.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct Parts {
-    /// Of the arguments, with their paths.
-    pub arguments: Vec<(String, String)>,
-    /// Of the result.
-    pub result: Vec<(String, String)>,
+impl BookSettings {
+    /// The receipts of `server` in `place`, with the time of day as their clock, and silent.
+    pub fn new(place: &Place, server: &str, provider: EntityId, key: SecretKey) -> Self {
+        Self {
+            place: place.folder.clone(),
+            number: place.number,
+            server: server.to_owned(),
+            provider,
+            key,
+            max_bytes: DEFAULT_MAX_BYTES,
+            volatile: false,
+            clock: Arc::new(now),
+            warn: Arc::new(|_| ()),
+        }
+    }
 }
 
-/// One receipt to be written.
-#[derive(Debug, Clone)]
-pub struct NewReceipt {
-    /// What is in the ledger.
-    pub receipt: Receipt,
-    /// What is beside it.
-    pub private: Private,
-}
-
-/// A made-up result and what was thought of it, as an entry.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct CanaryRecord {
-    /// The call whose result it was made of.
-    pub call: Uuid,
-    /// The agent, as in the receipt.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub agent: Option<EntityId>,
-    /// What was made up.
-    pub fabrication: String,
-    /// It was not accepted.
-    pub caught: bool,
-}
-
-/// Writes receipts.
-pub struct Recorder {
-    folder: PathBuf,
-    origin: String,
-    key: SecretKey,
-    subject: EntityId,
+/// One guard's receipts: recorded, sealed, read and proved.
+pub struct ReceiptBook {
+    writer: SegmentWriter,
+    source: Source,
     max_bytes: u64,
-    current: Mutex<Segment>,
-    waiting: Mutex<Waiting>,
+    current: Mutex<CurrentSegment>,
+    pending: Mutex<PendingRows>,
+    warn: Warn,
 }
 
-/// Receipts that are in the journal and not in the ledger yet.
-struct Waiting {
+/// How far receipts reach: a segment, and how many entries of it. JSON: `[segment, entries]`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Position(pub u64, pub u64);
+
+/// An entry that counts.
+#[derive(Debug, Clone, PartialEq)]
+pub enum BookEntry {
+    /// A receipt.
+    Receipt(Box<Receipt>),
+    /// A canary.
+    Canary(CanaryRecord),
+}
+
+/// What [`ReceiptBook::flush_journal`] moved into the ledger.
+#[derive(Debug, Default)]
+pub struct Flushed {
+    /// What summaries count of the receipts.
+    pub calls: Vec<CountedCall>,
+    /// The canaries.
+    pub canaries: Vec<CanaryRecord>,
+}
+
+/// How a book is doing.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct BookStatus {
+    /// The log's name, with the segment that is written to.
+    pub log: String,
+    /// How far the ledger reaches.
+    pub position: Position,
+    /// Records in the journal alone.
+    pub in_journal: usize,
+    /// They could not be moved into the ledger.
+    pub behind: bool,
+}
+
+/// The segment that is written to.
+struct CurrentSegment {
+    log: SegmentLog,
+    /// Bytes written, about.
+    bytes: u64,
+}
+
+/// Records that are in the journal and not in the ledger yet.
+struct PendingRows {
     journal: Journal,
-    rows: Arc<Vec<Row>>,
+    rows: Arc<Rows>,
     /// Since when there are any.
     since: Instant,
     /// They could not be moved: no more are taken until they are.
     behind: bool,
 }
 
-impl Waiting {
-    fn hold(&mut self, rows: Vec<Row>) {
+#[derive(Default)]
+struct Rows {
+    receipts: Vec<ReceiptRow>,
+    canaries: Vec<CanaryRow>,
+}
+
+/// A receipt, as it is written.
+struct ReceiptRow {
+    entry: NewEntry,
+    call: String,
+    private: String,
+    counted: Option<CountedCall>,
+}
+
+/// A canary, as it is written.
+struct CanaryRow {
+    entry: NewEntry,
+    call: String,
+    canary: CanaryRecord,
+}
+
+impl Rows {
+    fn len(&self) -> usize {
+        self.receipts.len() + self.canaries.len()
+    }
+
+    /// About what they take in the database.
+    fn bytes(&self) -> u64 {
+        let receipts = self.receipts.iter().map(|row| row.entry.body.as_bytes().len() + row.private.len());
+        let canaries = self.canaries.iter().map(|row| row.entry.body.as_bytes().len());
+        receipts.chain(canaries).map(|bytes| 2 * bytes as u64).sum()
+    }
+}
+
+impl PendingRows {
+    /// Adds rows whose lines are `lines`, once these are in the journal.
+    fn append(&mut self, lines: &[u8], add: impl FnOnce(&mut Rows)) -> Result<(), Error> {
+        // A transaction that failed is over, and holds nothing any more.
+        let rows = Arc::get_mut(&mut self.rows).ok_or(Error::Busy)?;
+        self.journal.append(lines)?;
+        if rows.len() == 0 {
+            self.since = Instant::now();
+        }
+        add(rows);
+        Ok(())
+    }
+
+    fn hold(&mut self, rows: Rows) {
         self.rows = Arc::new(rows);
         self.since = Instant::now();
     }
 }
 
-/// A receipt, as it is written.
-struct Row {
-    entry: NewEntry,
-    call: String,
-    private: String,
-    counts: Option<Counted>,
-}
-
-/// What goes with receipts into the ledger and may get lost.
-#[derive(Default)]
-pub struct Beside {
-    /// Digests of values' parts, by call.
-    pub parts: Vec<(Uuid, Parts)>,
-    /// Made-up results that were judged.
-    pub canaries: Vec<CanaryRecord>,
-}
-
-impl Beside {
-    /// Whether there is nothing.
-    pub fn is_empty(&self) -> bool {
-        self.parts.is_empty() && self.canaries.is_empty()
-    }
-}
-
-impl Recorder {
-    /// Goes on with the receipts in `folder`, or begins.
-    pub fn open(
-        folder: &Path,
-        origin: &str,
-        provider: &EntityId,
-        key: &SecretKey,
-        max_bytes: u64,
-    ) -> Result<Self, Error> {
-        let folder = folder.join("receipts");
-        folder::make(&folder)?;
-        let newest = segments(&folder)?.into_iter().filter(|(_, there)| *there).map(|(number, _)| number).max();
-        let waiting =
-            Waiting { journal: Journal::open(&folder)?, rows: Arc::default(), since: Instant::now(), behind: false };
-        let recorder = |current| Self {
+impl ReceiptBook {
+    /// Goes on with the receipts of a place, or begins. Takes over what a killed guard left in the journal.
+    pub fn open(settings: BookSettings) -> Result<Self, Error> {
+        let BookSettings { place, number, server, provider, key, max_bytes, volatile, clock, warn } = settings;
+        let folder = place.join("receipts");
+        folder::create_private(&folder)?;
+        let origin = origin(&provider, &server, number);
+        let source = Source {
+            server,
+            place: number,
             folder: folder.clone(),
-            origin: origin.to_owned(),
-            key: key.clone(),
-            subject: provider.clone(),
-            max_bytes,
-            current: Mutex::new(current),
-            waiting: Mutex::new(waiting),
+            running: Some(std::process::id().to_string()),
+            origin: origin.clone(),
+            key: key.public(),
         };
-        let of = |number: u64| (options(&folder, number), log_key(origin, number, key));
-        let recorder = match newest {
-            Some(number) => {
-                let (options, log) = of(number);
-                let bytes = fs::metadata(&options.path).map_or(0, |meta| meta.len());
-                match SqliteLedger::open(options, log?, clock()) {
-                    Ok(ledger) => recorder(Segment { number, ledger: Arc::new(ledger), bytes }),
-                    Err(error @ (credence_ledger::Error::Full(_) | credence_ledger::Error::Locked { .. })) => {
-                        return Err(error.into());
-                    }
-                    // Left as it is, for `credence receipts verify` to show: calls go on, with receipts.
-                    Err(error) => {
-                        warn(&format!("segment {number} of the receipts cannot be used, another is begun: {error}"));
-                        recorder(begin(&folder, origin, key, provider, number + 1, None)?)
-                    }
-                }
-            }
-            None => {
-                let begun = segments(&folder)?.last().map_or(1, |(number, _)| number + 1);
-                recorder(begin(&folder, origin, key, provider, begun, None)?)
-            }
+        let sealing = if volatile { Sealing::Volatile } else { Sealing::Batched };
+        let writer = SegmentWriter { folder: folder.clone(), origin, key, subject: provider, clock, sealing };
+        let pending = PendingRows {
+            journal: Journal::open(&folder)?,
+            rows: Arc::default(),
+            since: Instant::now(),
+            behind: false,
         };
-        recorder.recover()?;
-        Ok(recorder)
+        let current = Mutex::new(continue_or_begin(&writer, &warn)?);
+        let book = Self { writer, source, max_bytes, current, pending: Mutex::new(pending), warn };
+        book.recover()?;
+        Ok(book)
     }
 
     /// Takes what a guard that was killed has left in the journal.
     fn recover(&self) -> Result<(), Error> {
-        let journal::Waiting { receipts, unreadable } = journal::read(&self.folder)?;
+        let JournalContents { receipts, canaries, unreadable, .. } = journal::read(&self.writer.folder)?;
         if unreadable > 0 {
-            let aside = self.waiting().journal.put_aside()?;
-            warn(&format!(
+            let aside = self.pending().journal.put_aside()?;
+            self.warn(&format!(
                 "{unreadable} receipts in the journal cannot be read: it is put aside as {}",
                 aside.display()
             ));
         }
-        let mut rows = Vec::new();
-        for new in &receipts {
-            rows.push(self.row(new)?);
-        }
+        let mut rows = Rows {
+            receipts: receipts.iter().map(|new| self.receipt_row(new)).collect::<Result<_, _>>()?,
+            canaries: canaries.into_iter().map(|canary| self.canary_row(canary)).collect::<Result<_, _>>()?,
+        };
         // It may have been killed after they had moved, and before the journal was emptied.
-        for number in if rows.is_empty() { Vec::new() } else { self.segments()? } {
-            let Ok(ledger) = self.segment(number) else { continue };
-            let view = ledger.view()?;
-            let mut there = Vec::with_capacity(rows.len());
-            for row in &rows {
-                there.push(view.get(PRIVATE, &row.call)?.is_some());
+        for number in if rows.len() == 0 { Vec::new() } else { self.segments()? } {
+            let Ok(segment) = self.segment(number) else { continue };
+            let view = segment.ledger().view()?;
+            let mut moved = std::collections::HashSet::new();
+            for row in &rows.receipts {
+                if view.get(PRIVATE, &row.call)?.is_some() {
+                    moved.insert(row.call.clone());
+                }
             }
-            let mut there = there.into_iter();
-            rows.retain(|_| !there.next().unwrap_or_default());
+            rows.receipts.retain(|row| !moved.contains(&row.call));
+            moved.clear();
+            for row in &rows.canaries {
+                if view.get(CANARIES, &row.call)?.is_some() {
+                    moved.insert(row.call.clone());
+                }
+            }
+            rows.canaries.retain(|row| !moved.contains(&row.call));
         }
-        self.waiting().hold(rows);
-        if let Err(error) = self.settle(Beside::default()) {
-            warn(&format!("{} receipts stay in the journal: {error}", self.unsettled()));
+        self.pending().hold(rows);
+        if let Err(error) = self.flush_journal(Vec::new()) {
+            self.warn(&format!("{} receipts stay in the journal: {error}", self.in_journal()));
         }
         Ok(())
     }
 
-    /// The numbers of the segments that are there, in order.
-    pub fn segments(&self) -> Result<Vec<u64>, Error> {
-        Ok(segments(&self.folder)?.into_iter().filter(|(_, there)| *there).map(|(number, _)| number).collect())
+    fn warn(&self, text: &str) {
+        (self.warn)(text);
     }
 
-    /// A segment, to read.
-    pub fn segment(&self, number: u64) -> Result<Arc<SqliteLedger>, Error> {
-        let (current, ledger) = self.current();
-        if number == current {
-            return Ok(ledger);
-        }
-        Ok(Arc::new(open_segment(&self.folder, number, &self.origin, &self.key.public(), true)?))
+    fn current(&self) -> MutexGuard<'_, CurrentSegment> {
+        self.current.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The segment that is written to: its number and ledger.
-    pub fn current(&self) -> (u64, Arc<SqliteLedger>) {
-        let current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
-        (current.number, Arc::clone(&current.ledger))
+    fn pending(&self) -> MutexGuard<'_, PendingRows> {
+        self.pending.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn waiting(&self) -> MutexGuard<'_, Waiting> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    fn subject(&self, agent: Option<&EntityId>) -> EntityId {
+        agent.unwrap_or(&self.writer.subject).clone()
     }
 
-    fn row(&self, NewReceipt { receipt, private }: &NewReceipt) -> Result<Row, Error> {
-        let subject = receipt.agent.clone().unwrap_or_else(|| self.subject.clone());
+    fn receipt_row(&self, NewReceipt { receipt, private }: &NewReceipt) -> Result<ReceiptRow, Error> {
+        let subject = self.subject(receipt.agent.as_ref());
         let entry = NewEntry { kind: Kind::Receipt, subject, body: receipt.canonical()?, weight: None };
-        let private = serde_json::to_string(private).map_err(|e| Error::Receipts(e.to_string()))?;
-        Ok(Row { entry, call: receipt.call.to_string(), private, counts: Counted::of(receipt) })
+        let private = serde_json::to_string(private)?;
+        Ok(ReceiptRow { entry, call: receipt.call.to_string(), private, counted: CountedCall::of(receipt) })
+    }
+
+    fn canary_row(&self, canary: CanaryRecord) -> Result<CanaryRow, Error> {
+        let subject = self.subject(canary.agent.as_ref());
+        let entry = NewEntry { kind: Kind::Canary, subject, body: Canonical::of(&canary)?, weight: None };
+        Ok(CanaryRow { entry, call: canary.call.to_string(), canary })
     }
 
     /// Writes receipts into the journal. When it returns they outlive this process.
     pub fn record<'a>(&self, receipts: impl ExactSizeIterator<Item = &'a NewReceipt>) -> Result<(), Error> {
-        let rows = receipts.map(|new| self.row(new)).collect::<Result<Vec<Row>, Error>>()?;
+        let rows = receipts.map(|new| self.receipt_row(new)).collect::<Result<Vec<_>, Error>>()?;
         let mut lines = Vec::with_capacity(1024 * rows.len());
-        rows.iter().for_each(|row| journal::line(&mut lines, row.entry.body.as_bytes(), row.private.as_bytes()));
-        let mut waiting = self.waiting();
-        let Waiting { journal, rows: held, since, .. } = &mut *waiting;
-        // A transaction that failed is over, and holds nothing any more.
-        let held =
-            Arc::get_mut(held).ok_or_else(|| Error::Receipts("earlier ones are still being written".to_owned()))?;
-        journal.append(&lines)?;
-        if held.is_empty() {
-            *since = Instant::now();
+        for row in &rows {
+            journal::push_receipt(&mut lines, row.entry.body.as_bytes(), row.private.as_bytes());
         }
-        held.extend(rows);
-        Ok(())
+        self.pending().append(&lines, |pending| pending.receipts.extend(rows))
     }
 
-    /// How many receipts are in the journal alone.
-    pub fn unsettled(&self) -> usize {
-        self.waiting().rows.len()
+    /// Writes canaries into the journal.
+    pub fn record_canaries(&self, canaries: &[CanaryRecord]) -> Result<(), Error> {
+        let rows = canaries.iter().map(|canary| self.canary_row(canary.clone())).collect::<Result<Vec<_>, Error>>()?;
+        let mut lines = Vec::with_capacity(256 * rows.len());
+        rows.iter().for_each(|row| journal::push_canary(&mut lines, row.entry.body.as_bytes()));
+        self.pending().append(&lines, |pending| pending.canaries.extend(rows))
     }
 
-    /// For how long receipts have been in the journal alone; `None` where there are none, or where they cannot be moved.
-    pub fn unsettled_for(&self) -> Option<Duration> {
-        let waiting = self.waiting();
-        (!waiting.rows.is_empty() && !waiting.behind).then(|| waiting.since.elapsed())
+    /// How many records are in the journal alone.
+    pub fn in_journal(&self) -> usize {
+        self.pending().rows.len()
     }
 
-    /// Whether receipts could not be moved from the journal to the ledger: no more should be taken until [`Self::settle`] has.
+    /// For how long records have been in the journal alone; `None` where there are none, or where they cannot be moved.
+    pub fn in_journal_for(&self) -> Option<Duration> {
+        let pending = self.pending();
+        (pending.rows.len() > 0 && !pending.behind).then(|| pending.since.elapsed())
+    }
+
+    /// Whether records could not be moved from the journal to the ledger: record no more until [`Self::flush_journal`] succeeds.
     pub fn is_behind(&self) -> bool {
-        self.waiting().behind
+        self.pending().behind
     }
 
-    /// Moves what is in the journal into the ledger, with what goes beside it. Gives what of it counts.
-    pub fn settle(&self, beside: Beside) -> Result<Vec<Counted>, Error> {
-        let mut entries = Vec::with_capacity(beside.canaries.len());
-        for canary in &beside.canaries {
-            let subject = canary.agent.clone().unwrap_or_else(|| self.subject.clone());
-            entries.push(NewEntry { kind: Kind::Canary, subject, body: Canonical::of(canary)?, weight: None });
+    /// Moves what is in the journal into the ledger, with the digests of parts, which are lost if this fails.
+    pub fn flush_journal(&self, parts: Vec<(Uuid, PartDigests)>) -> Result<Flushed, Error> {
+        let mut digests = Vec::with_capacity(parts.len());
+        for (call, parts) in &parts {
+            digests.push((call.to_string(), serde_json::to_string(parts)?));
         }
-        let mut parts = Vec::with_capacity(beside.parts.len());
-        for (call, digests) in &beside.parts {
-            parts.push((call.to_string(), serde_json::to_string(digests).map_err(|e| Error::Receipts(e.to_string()))?));
-        }
-        let mut waiting = self.waiting();
-        let rows = Arc::clone(&waiting.rows);
-        let bytes = rows.iter().map(|row| 2 * (row.entry.body.as_bytes().len() + row.private.len()) as u64).sum();
-        let written = self.room_for(bytes).and_then(|ledger| {
+        let mut pending = self.pending();
+        let rows = Arc::clone(&pending.rows);
+        let bytes = rows.bytes();
+        let written = self.segment_with_room(bytes).and_then(|segment| {
             let rows = Arc::clone(&rows);
             let work = move |tx: &mut dyn credence_ledger::Transaction| {
-                for row in rows.iter() {
+                for row in &rows.receipts {
                     tx.append(&row.entry)?;
                     tx.put(PRIVATE, &row.call, &row.private)?;
                 }
-                entries.iter().try_for_each(|entry| tx.append(entry).map(drop))?;
-                parts.iter().try_for_each(|(call, parts)| tx.put(PARTS, call, parts))
+                for row in &rows.canaries {
+                    tx.append(&row.entry)?;
+                    tx.put(CANARIES, &row.call, "1")?;
+                }
+                digests.iter().try_for_each(|(call, digests)| tx.put(PARTS, call, digests))
             };
-            Ok(credence_ledger::write(&*ledger, work)?)
+            Ok(credence_ledger::write(segment.ledger(), work)?)
         });
-        waiting.behind = written.is_err() && !rows.is_empty();
+        pending.behind = written.is_err() && rows.len() > 0;
         written?;
-        self.current.lock().unwrap_or_else(PoisonError::into_inner).bytes += bytes;
+        self.current().bytes += bytes;
         // Left as it is, what is in the ledger already is not taken from it again.
-        if let Err(error) = waiting.journal.clear() {
-            warn(&format!("the journal cannot be emptied: {error}"));
+        if let Err(error) = pending.journal.clear() {
+            self.warn(&format!("the journal cannot be emptied: {error}"));
         }
-        waiting.hold(Vec::new());
-        drop(waiting);
-        Ok(rows.iter().filter_map(|row| row.counts.clone()).collect())
+        pending.hold(Rows::default());
+        drop(pending);
+        Ok(Flushed {
+            calls: rows.receipts.iter().filter_map(|row| row.counted.clone()).collect(),
+            canaries: rows.canaries.iter().map(|row| row.canary.clone()).collect(),
+        })
     }
 
-    /// The ledger for so many more bytes; begins another segment when this one is full.
-    fn room_for(&self, bytes: u64) -> Result<Arc<SqliteLedger>, Error> {
-        let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
+    /// The segment for this many more bytes; begins another one when the current is full.
+    fn segment_with_room(&self, bytes: u64) -> Result<SegmentLog, Error> {
+        let mut current = self.current();
         if current.bytes > 0 && current.bytes + bytes > (self.max_bytes / SEGMENTS).max(MIN_SEGMENT_BYTES) {
-            current.ledger.flush()?;
-            let previous = current.ledger.view()?.checkpoint()?;
-            let number = current.number + 1;
-            *current = begin(&self.folder, &self.origin, &self.key, &self.subject, number, previous)?;
-            if let Err(error) = self.let_go(number) {
-                warn(&format!("old receipts could not be let go: {error}"));
+            current.log.ledger().flush()?;
+            let previous = current.log.ledger().view()?.checkpoint()?;
+            let number = current.log.number + 1;
+            *current = CurrentSegment { log: self.writer.begin(number, previous)?, bytes: 0 };
+            if let Err(error) = self.drop_oldest(number) {
+                self.warn(&format!("old receipts could not be let go: {error}"));
             }
         }
-        Ok(Arc::clone(&current.ledger))
+        Ok(current.log.clone())
     }
 
-    /// Lets go of the oldest segments until the rest have room.
-    fn let_go(&self, newest: u64) -> Result<(), Error> {
-        let size = |number: u64| folder_bytes(&segment_folder(&self.folder, number));
-        let there: Vec<u64> =
-            segments(&self.folder)?.into_iter().filter(|(_, there)| *there).map(|(number, _)| number).collect();
+    /// Drops the oldest segments until the rest have room.
+    fn drop_oldest(&self, newest: u64) -> Result<(), Error> {
+        let size = |number: u64| folder_bytes(&segment_folder(&self.writer.folder, number));
+        let there = self.segments()?;
         let mut total: u64 = there.iter().map(|number| size(*number)).sum();
         for number in there {
             // The one before the newest stays: whoever reads it now may still need it.
@@ -341,9 +390,9 @@ impl Recorder {
                 break;
             }
             let bytes = size(number);
-            if let Err(error) = self.let_go_of(number) {
+            if let Err(error) = self.drop_segment(number) {
                 // Left as it is, for `credence receipts verify` to show; the next one makes room.
-                warn(&format!("segment {number} cannot be let go: {error}"));
+                self.warn(&format!("segment {number} cannot be let go: {error}"));
                 continue;
             }
             total -= bytes;
@@ -351,19 +400,133 @@ impl Recorder {
         Ok(())
     }
 
-    fn let_go_of(&self, number: u64) -> Result<(), Error> {
-        let log = LogVerifier::of(&segment_origin(&self.origin, number), &self.key.public())?;
-        let ledger = SqliteLedger::open_read_only(options(&self.folder, number), log)?;
-        let kept = keep(&ledger)?;
-        let text = serde_json::to_vec(&kept).map_err(|e| Error::Receipts(e.to_string()))?;
-        folder::replace(&kept_file(&self.folder, number), &text)?;
-        drop(ledger);
-        let path = segment_folder(&self.folder, number);
+    fn drop_segment(&self, number: u64) -> Result<(), Error> {
+        let SegmentWriter { folder, origin, key, .. } = &self.writer;
+        let remains = remains_of(&open_segment(folder, number, origin, &key.public(), true)?)?;
+        folder::replace_file(&remains_file(folder, number), &serde_json::to_vec(&remains)?)?;
+        let path = segment_folder(folder, number);
         fs::remove_dir_all(&path).map_err(|e| Error::Io(path, e))
     }
 
-    /// Signs a checkpoint over everything, and has the disk keep it.
-    pub fn flush(&self) -> Result<(), Error> {
-        Ok(self.current().1.flush()?)
+    /// Signs a checkpoint over everything in the ledger, and has the disk keep it.
+    pub fn seal(&self) -> Result<(), Error> {
+        let segment = self.current_log();
+        Ok(segment.ledger().flush()?)
+    }
+
+    /// The newest signed checkpoint.
+    pub fn checkpoint(&self) -> Result<Option<String>, Error> {
+        let segment = self.current_log();
+        let checkpoint = segment.ledger().view()?.checkpoint()?;
+        Ok(checkpoint)
+    }
+
+    /// How far the ledger reaches.
+    pub fn position(&self) -> Result<Position, Error> {
+        let segment = self.current_log();
+        Ok(Position(segment.number, segment.ledger().committed()?))
+    }
+
+    /// The numbers of the segments that are there, in order.
+    pub fn segments(&self) -> Result<Vec<u64>, Error> {
+        let all = segments(&self.writer.folder)?;
+        Ok(all.into_iter().filter(|(_, there)| *there).map(|(number, _)| number).collect())
+    }
+
+    /// Opens a segment anew, for reading; refused where its entries, tiles and checkpoint do not agree.
+    pub fn open_checked(&self, number: u64) -> Result<SegmentLog, Error> {
+        self.source.segment(number)
+    }
+
+    /// The segment that is written to.
+    pub fn current_log(&self) -> SegmentLog {
+        self.current().log.clone()
+    }
+
+    /// A segment, for reading.
+    fn segment(&self, number: u64) -> Result<SegmentLog, Error> {
+        let current = self.current_log();
+        if number == current.number {
+            return Ok(current);
+        }
+        self.source.segment(number)
+    }
+
+    /// Calls `each` with the receipts and canaries after `from`, in whichever segment, and when they were recorded. Gives how far
+    /// that reached. The operator is told of a segment that cannot be read.
+    pub fn visit_from(&self, from: Position, each: &mut dyn FnMut(BookEntry, Timestamp)) -> Result<Position, Error> {
+        let mut reached = from;
+        for number in self.segments()?.into_iter().filter(|number| *number >= from.0) {
+            let segment = match self.segment(number) {
+                Ok(segment) => segment,
+                // `credence receipts verify` shows it.
+                Err(error) => {
+                    self.warn(&format!(
+                        "the receipts of segment {number} that were not counted yet are not counted: {error}"
+                    ));
+                    continue;
+                }
+            };
+            let view = segment.ledger().view()?;
+            let first = if number == from.0 { from.1 } else { 0 };
+            visit(&*view, first, &mut |seq, _, entry| {
+                match entry.kind {
+                    Kind::Receipt => each(BookEntry::Receipt(entry.record(seq)?), entry.recorded_at),
+                    Kind::Canary => each(BookEntry::Canary(entry.record(seq)?), entry.recorded_at),
+                    _ => {}
+                }
+                Ok(())
+            })?;
+            reached = Position(number, view.size()?);
+        }
+        Ok(reached)
+    }
+
+    /// This book's receipts, to be searched and compared with claims.
+    pub fn archive(&self) -> Archive {
+        Archive::of(vec![self.source.clone()])
+    }
+
+    /// The receipt of a call.
+    pub fn find(&self, call: Uuid) -> Result<Option<FoundReceipt>, Error> {
+        Ok(self.archive().find(call)?.map(|(found, _)| found))
+    }
+
+    /// The receipt of a call with everything to check it elsewhere; `disclose` adds the salts. `None` where there is no receipt.
+    pub fn prove(&self, call: Uuid, disclose: bool) -> Result<Option<ExportedReceipt>, Error> {
+        let archive = self.archive();
+        let Some((found, private)) = archive.find(call)? else { return Ok(None) };
+        archive.export(&found, private.as_ref(), disclose).map(Some)
+    }
+
+    /// How the book is doing.
+    pub fn status(&self) -> Result<BookStatus, Error> {
+        let segment = self.current_log();
+        let (in_journal, behind) = {
+            let pending = self.pending();
+            (pending.rows.len(), pending.behind)
+        };
+        let position = Position(segment.number, segment.ledger().committed()?);
+        Ok(BookStatus { log: segment.name().to_owned(), position, in_journal, behind })
+    }
+}
+
+/// The newest segment, or a first one; where the newest cannot be used, the next.
+fn continue_or_begin(writer: &SegmentWriter, warn: &Warn) -> Result<CurrentSegment, Error> {
+    let all = segments(&writer.folder)?;
+    let Some(number) = all.iter().filter(|(_, there)| *there).map(|(number, _)| *number).max() else {
+        let first = all.last().map_or(1, |(number, _)| number + 1);
+        return Ok(CurrentSegment { log: writer.begin(first, None)?, bytes: 0 });
+    };
+    match writer.resume(number) {
+        Ok((log, bytes)) => Ok(CurrentSegment { log, bytes }),
+        Err(error @ Error::Ledger(credence_ledger::Error::Full(_) | credence_ledger::Error::Locked { .. })) => {
+            Err(error)
+        }
+        // Left as it is, for `credence receipts verify` to show: calls go on, with receipts.
+        Err(error) => {
+            warn(&format!("segment {number} of the receipts cannot be used, another is begun: {error}"));
+            Ok(CurrentSegment { log: writer.begin(number + 1, None)?, bytes: 0 })
+        }
     }
 }

@@ -8,7 +8,7 @@
 //!       lock
 //!       engine.state  rollup.json  what was learned and counted
 //!       spool/                     what the authority has not taken yet
-//!       receipts/journal           receipts on their way into the ledger
+//!       receipts/journal           records on their way into the ledger
 //!       receipts/000001/           a ledger: one segment of the receipts
 //!       receipts/000001.kept       what is left of a segment that was let go
 //! ```
@@ -32,7 +32,7 @@ const MAX_PLACES: u32 = 64;
 /// Bytes of a name.
 const MAX_NAME: usize = 64;
 
-/// One guard's place, held while it runs.
+/// One guard's place: a folder that no other guard writes to while this value lives.
 pub struct Place {
     /// Its folder.
     pub folder: PathBuf,
@@ -41,12 +41,24 @@ pub struct Place {
     _lock: File,
 }
 
+/// Where guards of this user keep their state unless told otherwise.
+pub fn default_state() -> Result<PathBuf, Error> {
+    let variable = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let base = variable("XDG_STATE_HOME").or_else(|| Some(variable("HOME")?.join(".local").join("state")));
+    Ok(base.ok_or(Error::NoHome)?.join("credence").join("guard"))
+}
+
+/// The provider's key file in a state folder.
+pub fn key_file(state: &Path) -> PathBuf {
+    state.join("provider.jwk")
+}
+
 /// Takes the first place of `name` that no other guard holds.
-pub fn take(state: &Path, name: &str) -> Result<Place, Error> {
+pub fn take_place(state: &Path, name: &str) -> Result<Place, Error> {
     check_name(name)?;
     for number in 1..=MAX_PLACES {
         let folder = state.join(name).join(number.to_string());
-        make(&folder)?;
+        create_private(&folder)?;
         let path = folder.join("lock");
         let io = |e| Error::Io(path.clone(), e);
         let mut lock =
@@ -65,8 +77,8 @@ pub fn take(state: &Path, name: &str) -> Result<Place, Error> {
     Err(Error::NoPlace { name: name.to_owned(), most: MAX_PLACES })
 }
 
-/// Whether a guard runs in this folder, and as which process.
-pub fn running(folder: &Path) -> Option<String> {
+/// The process that runs a guard in this folder, if one does.
+pub fn running_process(folder: &Path) -> Option<String> {
     let mut lock = File::open(folder.join("lock")).ok()?;
     match lock.try_lock_shared() {
         Err(TryLockError::WouldBlock) => {
@@ -79,7 +91,7 @@ pub fn running(folder: &Path) -> Option<String> {
 }
 
 /// The folders of all guards, by name and number.
-pub fn all(state: &Path) -> Result<Vec<(String, u32, PathBuf)>, Error> {
+pub fn all_places(state: &Path) -> Result<Vec<(String, u32, PathBuf)>, Error> {
     let mut found = Vec::new();
     for (name, folder) in folders(state)? {
         for (number, folder) in folders(&folder)? {
@@ -111,8 +123,8 @@ fn folders(of: &Path) -> Result<Vec<(String, PathBuf)>, Error> {
     Ok(found)
 }
 
-/// Makes a folder that its owner alone can look into.
-pub fn make(folder: &Path) -> Result<(), Error> {
+/// Creates a folder that only its owner can read.
+pub fn create_private(folder: &Path) -> Result<(), Error> {
     DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(|e| Error::Io(folder.to_owned(), e))
 }
 
@@ -125,11 +137,11 @@ pub fn check_name(name: &str) -> Result<(), Error> {
 }
 
 /// The key in `path`, made when there is none. Two guards that start at once get the same.
-pub fn key(path: &Path) -> Result<SecretKey, Error> {
+pub fn read_or_create_key(path: &Path) -> Result<SecretKey, Error> {
     let io = |e| Error::Io(path.to_owned(), e);
     if !path.exists() {
         if let Some(folder) = path.parent() {
-            make(folder)?;
+            create_private(folder)?;
         }
         let key = SecretKey::generate()?;
         let text = serde_json::to_string_pretty(&Jwk::private(&key)).map_err(|e| io(e.into()))?;
@@ -154,7 +166,7 @@ pub fn key(path: &Path) -> Result<SecretKey, Error> {
 }
 
 /// Replaces a file as a whole or not at all.
-pub fn replace(path: &Path, bytes: &[u8]) -> Result<(), Error> {
+pub fn replace_file(path: &Path, bytes: &[u8]) -> Result<(), Error> {
     let io = |e| Error::Io(path.to_owned(), e);
     let next = path.with_extension("next");
     let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&next).map_err(io)?;
@@ -169,15 +181,15 @@ mod tests {
     #[test]
     fn two_guards_of_one_name_get_a_place_each() {
         let state = tempfile::tempdir().unwrap();
-        let one = take(state.path(), "fs").unwrap();
-        let two = take(state.path(), "fs").unwrap();
+        let one = take_place(state.path(), "fs").unwrap();
+        let two = take_place(state.path(), "fs").unwrap();
         assert_eq!((one.number, two.number), (1, 2));
-        assert_eq!(running(&one.folder), Some(std::process::id().to_string()));
+        assert_eq!(running_process(&one.folder), Some(std::process::id().to_string()));
         drop(one);
-        assert_eq!(take(state.path(), "fs").unwrap().number, 1);
-        assert_eq!(all(state.path()).unwrap().len(), 2);
+        assert_eq!(take_place(state.path(), "fs").unwrap().number, 1);
+        assert_eq!(all_places(state.path()).unwrap().len(), 2);
         for bad in ["", "a/b", "..", ".x", &"x".repeat(65), "a+b"] {
-            assert!(take(state.path(), bad).is_err(), "{bad}");
+            assert!(take_place(state.path(), bad).is_err(), "{bad}");
         }
     }
 
@@ -185,9 +197,9 @@ mod tests {
     fn one_key_is_made_and_kept_from_others() {
         let state = tempfile::tempdir().unwrap();
         let path = state.path().join("provider.jwk");
-        let made = key(&path).unwrap();
-        assert_eq!(key(&path).unwrap().public(), made.public());
+        let made = read_or_create_key(&path).unwrap();
+        assert_eq!(read_or_create_key(&path).unwrap().public(), made.public());
         fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
-        assert!(key(&path).unwrap_err().to_string().contains("chmod 600"));
+        assert!(read_or_create_key(&path).unwrap_err().to_string().contains("chmod 600"));
     }
 }

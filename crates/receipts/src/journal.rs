@@ -1,9 +1,19 @@
-//! Receipts on their way into the ledger.
+//! The journal: records on their way into the ledger.
 //!
-//! A transaction of the database for each call would cost more than everything else that the guard does with it. So a receipt is
-//! first appended to a file, in one write: then its result goes on. When there is a moment without messages the receipts that
-//! came together move into the ledger, in one transaction, and the file is emptied. A guard that was killed in between leaves
-//! them in the file: the next one takes them from there, and whoever reads receipts looks there too.
+//! A database transaction for each call would cost more than everything else that the guard does with it. So a record is first
+//! appended to a file, in one write; then the result goes on. When there is a moment without messages, the records move into the
+//! ledger in one transaction and the file is emptied. A guard that was killed in between leaves them in the file: the next one
+//! takes them from there, and whoever reads receipts reads the journal, too.
+//!
+//! One JSON object a line, told apart by `kind`:
+//!
+//! ```text
+//! {"kind":"intent","intent":{…},"private":{…}}     a call about to be forwarded
+//! {"kind":"receipt","receipt":{…},"private":{…}}   a call that was answered, or never will be
+//! {"kind":"canary","canary":{…}}                   a made-up result that was judged
+//! ```
+//!
+//! No guard writes intents yet. [`read`] returns them, so that a guard that does needs no other format.
 
 use std::{
     fs::{self, File, OpenOptions},
@@ -12,18 +22,22 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use credence_protocol::receipt::Receipt;
 use serde::Deserialize;
 
-use crate::{Error, receipts::NewReceipt};
+use crate::{
+    Error,
+    records::{CanaryRecord, Intent, NewReceipt, Private},
+};
 
 /// The file's name, in the folder of the receipts.
 const FILE: &str = "journal";
 /// How the names of copies end in which there are lines that cannot be read.
 const DAMAGED: &str = "damaged";
-/// A guard that writes may empty the file while it is read: it is read again, so many times.
+/// A guard that writes may empty the file while it is read: then it is read again, at most this often.
 const READINGS: usize = 3;
 
-/// The file, to write.
+/// The file, open for writing.
 pub struct Journal {
     path: PathBuf,
     file: File,
@@ -32,13 +46,26 @@ pub struct Journal {
     torn: bool,
 }
 
-/// What is in the file.
+/// What is in the file, in the order it was written. Some of it may be in the ledger already.
 #[derive(Debug, Default)]
-pub struct Waiting {
-    /// Receipts, in the order they were written. Some may be in the ledger already.
+pub struct JournalContents {
+    /// Calls that were about to be forwarded.
+    pub intents: Vec<(Intent, Private)>,
+    /// Receipts.
     pub receipts: Vec<NewReceipt>,
-    /// Lines that cannot be read, apart from one that was never finished: its result has not gone on.
+    /// Canaries.
+    pub canaries: Vec<CanaryRecord>,
+    /// Lines that cannot be read, apart from an unfinished last one: its result has not gone on.
     pub unreadable: usize,
+}
+
+/// One line.
+#[derive(Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
+enum Line {
+    Intent { intent: Box<Intent>, private: Private },
+    Receipt { receipt: Box<Receipt>, private: Private },
+    Canary { canary: CanaryRecord },
 }
 
 impl Journal {
@@ -76,19 +103,31 @@ impl Journal {
         Ok(())
     }
 
-    /// Puts a copy aside, for people to look at: as long as it is there, nobody is accused for want of a receipt.
+    /// Copies the file for people to look at. While the copy exists, a claim without a receipt is *unknown*, not invented.
     pub fn put_aside(&self) -> Result<PathBuf, Error> {
-        let aside = self.path.with_extension(format!("{}.{DAMAGED}", crate::segments::now().micros()));
+        let aside = self.path.with_extension(format!("{}.{DAMAGED}", crate::now().micros()));
         fs::copy(&self.path, &aside).map_err(|e| Error::Io(aside.clone(), e))?;
         Ok(aside)
     }
 }
 
-/// One line. `receipt` is the canonical form that goes into the ledger, `private` JSON.
-pub fn line(out: &mut Vec<u8>, receipt: &[u8], private: &[u8]) {
-    for part in [b"{\"receipt\":".as_slice(), receipt, b",\"private\":", private, b"}\n"] {
-        out.extend_from_slice(part);
-    }
+/// Adds the line of an intent to `out`; both parts are JSON.
+pub fn push_intent(out: &mut Vec<u8>, intent: &[u8], private: &[u8]) {
+    push(out, &[b"{\"kind\":\"intent\",\"intent\":", intent, b",\"private\":", private, b"}\n"]);
+}
+
+/// Adds the line of a receipt to `out`. `receipt` is the canonical form that goes into the ledger, `private` JSON.
+pub fn push_receipt(out: &mut Vec<u8>, receipt: &[u8], private: &[u8]) {
+    push(out, &[b"{\"kind\":\"receipt\",\"receipt\":", receipt, b",\"private\":", private, b"}\n"]);
+}
+
+/// Adds the line of a canary to `out`, given as JSON.
+pub fn push_canary(out: &mut Vec<u8>, canary: &[u8]) {
+    push(out, &[b"{\"kind\":\"canary\",\"canary\":", canary, b"}\n"]);
+}
+
+fn push(out: &mut Vec<u8>, parts: &[&[u8]]) {
+    parts.iter().for_each(|part| out.extend_from_slice(part));
 }
 
 /// The copies in `folder` in which there are lines that cannot be read.
@@ -104,24 +143,19 @@ pub fn damaged(folder: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// What waits in the file of `folder`, which may be that of a guard that runs.
-pub fn read(folder: &Path) -> Result<Waiting, Error> {
-    let mut waiting = read_once(folder)?;
+/// What is in the journal of `folder`, whose guard may be running.
+pub fn read(folder: &Path) -> Result<JournalContents, Error> {
+    let mut contents = read_once(folder)?;
     for _ in 1..READINGS {
-        if waiting.unreadable == 0 {
+        if contents.unreadable == 0 {
             break;
         }
-        waiting = read_once(folder)?;
+        contents = read_once(folder)?;
     }
-    Ok(waiting)
+    Ok(contents)
 }
 
-fn read_once(folder: &Path) -> Result<Waiting, Error> {
-    #[derive(Deserialize)]
-    struct Line {
-        receipt: credence_protocol::receipt::Receipt,
-        private: crate::receipts::Private,
-    }
+fn read_once(folder: &Path) -> Result<JournalContents, Error> {
     let path = folder.join(FILE);
     // No further than it reached when it was opened.
     let whole = File::open(&path).and_then(|file| {
@@ -131,34 +165,33 @@ fn read_once(folder: &Path) -> Result<Waiting, Error> {
     });
     let bytes = match whole {
         Ok(bytes) => bytes,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Waiting::default()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(JournalContents::default()),
         Err(error) => return Err(Error::Io(path, error)),
     };
-    let mut waiting = Waiting::default();
+    let mut contents = JournalContents::default();
     let whole = bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
     for line in bytes[..whole].split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
         match serde_json::from_slice(line) {
-            Ok(Line { receipt, private }) => waiting.receipts.push(NewReceipt { receipt, private }),
-            Err(_) => waiting.unreadable += 1,
+            Ok(Line::Intent { intent, private }) => contents.intents.push((*intent, private)),
+            Ok(Line::Receipt { receipt, private }) => {
+                contents.receipts.push(NewReceipt { receipt: *receipt, private });
+            }
+            Ok(Line::Canary { canary }) => contents.canaries.push(canary),
+            Err(_) => contents.unreadable += 1,
         }
     }
-    Ok(waiting)
+    Ok(contents)
 }
 
 #[cfg(test)]
 mod tests {
-    use credence_ledger::Ledger;
     use credence_protocol::{
         EntityId, SecretKey, Uuid,
-        receipt::{CallOutcome, Receipt, Salts},
+        receipt::{CallOutcome, Salts},
     };
 
     use super::*;
-    use crate::{
-        reading::{Archive, Filter, Found},
-        receipts::{Beside, Private, Recorder},
-        segments::{now, origin},
-    };
+    use crate::{Archive, BookSettings, Filter, FoundReceipt, ReceiptBook, now};
 
     struct Place {
         state: tempfile::TempDir,
@@ -169,7 +202,6 @@ mod tests {
     impl Place {
         fn new() -> Self {
             let (state, provider) = (tempfile::tempdir().unwrap(), EntityId::new("lab").unwrap());
-            crate::folder::make(&state.path().join("fs/1")).unwrap();
             Self { state, provider, key: SecretKey::generate().unwrap() }
         }
 
@@ -177,15 +209,16 @@ mod tests {
             self.state.path().join("fs/1/receipts")
         }
 
-        fn recorder(&self) -> Recorder {
-            let log = origin(&self.provider, "fs", 1);
-            Recorder::open(&self.state.path().join("fs/1"), &log, &self.provider, &self.key, 1 << 24).unwrap()
+        fn book(&self) -> ReceiptBook {
+            let place = crate::folder::take_place(self.state.path(), "fs").unwrap();
+            let settings = BookSettings::new(&place, "fs", self.provider.clone(), self.key.clone());
+            ReceiptBook::open(BookSettings { max_bytes: 1 << 24, ..settings }).unwrap()
         }
 
-        fn found(&self) -> (Vec<Found>, Vec<String>) {
+        fn found(&self) -> (Vec<FoundReceipt>, Vec<String>) {
             let archive = Archive::open(self.state.path(), &self.provider, &self.key.public()).unwrap();
             let (mut all, mut problems) = (Vec::new(), Vec::new());
-            let each = &mut |found: Found, private: Option<Private>| {
+            let each = &mut |found: FoundReceipt, private: Option<Private>| {
                 assert!(private.is_some());
                 all.push(found);
                 Ok(())
@@ -195,39 +228,78 @@ mod tests {
         }
     }
 
-    fn new(tool: &str) -> NewReceipt {
-        let salts = Salts::generate().unwrap();
-        let receipt = Receipt {
+    fn intent(tool: &str, salts: &Salts) -> Intent {
+        Intent {
             agent: None,
             arguments: salts.arguments(None),
             call: Uuid::now_v7(),
             client: None,
-            content_injection: None,
-            delivered: None,
-            execution_ms: Some(1.5),
-            outcome: CallOutcome::Result,
-            posterior: Some(0.25),
             request: Some("1".to_owned()),
-            result: None,
             server: "fs".to_owned(),
             session: Some("a \"session\"\n".to_owned()),
-            signals: Vec::new(),
             stake: None,
             started_at: now(),
             tool: tool.to_owned(),
-            unjudged: None,
-            verdict: None,
-        };
+        }
+    }
+
+    fn new(tool: &str) -> NewReceipt {
+        let salts = Salts::generate().unwrap();
+        let mut receipt = intent(tool, &salts).into_receipt(CallOutcome::Result);
+        receipt.execution_ms = Some(1.5);
+        receipt.posterior = Some(0.25);
         NewReceipt { receipt, private: Private { salts, print: String::new() } }
+    }
+
+    fn canary(of: &NewReceipt) -> CanaryRecord {
+        CanaryRecord { call: of.receipt.call, agent: None, fabrication: "swap".to_owned(), caught: true }
+    }
+
+    #[test]
+    fn lines_are_told_apart_by_their_kind() {
+        let folder = tempfile::tempdir().unwrap();
+        let new = new("one");
+        let (intent, private) = (intent("two", &new.private.salts), serde_json::to_vec(&new.private).unwrap());
+        let mut lines = Vec::new();
+        push_intent(&mut lines, &serde_json::to_vec(&intent).unwrap(), &private);
+        push_receipt(&mut lines, new.receipt.canonical().unwrap().as_bytes(), &private);
+        push_canary(&mut lines, &serde_json::to_vec(&canary(&new)).unwrap());
+        lines.extend_from_slice(b"{\"kind\":\"other\"}\n{\"receipt\":{}}\n");
+        Journal::open(folder.path()).unwrap().append(&lines).unwrap();
+        let read = read(folder.path()).unwrap();
+        assert_eq!(read.intents, [(intent, new.private.clone())]);
+        assert_eq!((&read.receipts[0].receipt, &read.receipts[0].private), (&new.receipt, &new.private));
+        assert_eq!((read.canaries, read.unreadable), (vec![canary(&new)], 2));
+    }
+
+    #[test]
+    fn canaries_of_a_killed_guard_are_taken_once() {
+        let place = Place::new();
+        let killed = place.book();
+        let one = new("one");
+        killed.record([one.clone()].iter()).unwrap();
+        killed.record_canaries(&[canary(&one)]).unwrap();
+        let left = fs::read(place.folder().join(FILE)).unwrap();
+        drop(killed);
+        let caught = || {
+            let archive = Archive::open(place.state.path(), &place.provider, &place.key.public()).unwrap();
+            archive.canaries(&archive.sources[0]).unwrap().get("swap").copied()
+        };
+        assert_eq!(caught(), None);
+        assert_eq!(place.book().position().unwrap().1, 3);
+        assert_eq!(caught(), Some((1, 1)));
+        fs::write(place.folder().join(FILE), left).unwrap();
+        assert_eq!(place.book().position().unwrap().1, 3);
+        assert_eq!(caught(), Some((1, 1)));
     }
 
     #[test]
     fn what_a_killed_guard_left_is_read_and_taken_once() {
         let place = Place::new();
-        let killed = place.recorder();
+        let killed = place.book();
         let all = [new("one"), new("two"), new("three")];
         killed.record(all[..1].iter()).unwrap();
-        assert_eq!(killed.settle(Beside::default()).unwrap().len(), 0, "of nobody");
+        assert_eq!(killed.flush_journal(Vec::new()).unwrap().calls.len(), 0, "of nobody");
         killed.record(all[1..].iter()).unwrap();
         let left = fs::read(place.folder().join(FILE)).unwrap();
         drop(killed);
@@ -238,46 +310,46 @@ mod tests {
         assert_eq!(problems, [""; 0]);
         let archive = Archive::open(place.state.path(), &place.provider, &place.key.public()).unwrap();
         assert!(archive.find(all[2].receipt.call).unwrap().is_some_and(|(found, _)| found.at.is_none()));
-        assert_eq!(archive.sources[0].audit().unwrap(), (3, Vec::new()));
+        assert_eq!(archive.sources[0].audit(None).unwrap(), (3, Vec::new()));
         let why = archive.proof(&found[1]).err().map(|error| error.to_string());
         assert!(why.is_some_and(|why| why.contains("when a guard starts again")));
 
-        let next = place.recorder();
-        assert_eq!((next.unsettled(), next.current().1.view().unwrap().size().unwrap()), (0, 4));
+        let next = place.book();
+        assert_eq!((next.in_journal(), next.position().unwrap().1), (0, 4));
         assert_eq!(fs::metadata(place.folder().join(FILE)).unwrap().len(), 0);
-        next.flush().unwrap();
+        next.seal().unwrap();
         assert!(archive.proof(&found[1]).is_ok(), "it was found in the journal, and is in the log now");
         drop(next);
         // Killed after they had moved, and before the journal was emptied.
         fs::write(place.folder().join(FILE), left).unwrap();
         assert_eq!(place.found().0.len(), 3);
-        let again = place.recorder();
-        assert_eq!(again.current().1.view().unwrap().size().unwrap(), 4);
+        let again = place.book();
+        assert_eq!(again.position().unwrap().1, 4);
     }
 
     #[test]
     fn a_line_that_was_never_finished_is_none_and_a_damaged_one_is_told() {
         let place = Place::new();
-        place.recorder().record([new("one"), new("two")].iter()).unwrap();
+        place.book().record([new("one"), new("two")].iter()).unwrap();
         let path = place.folder().join(FILE);
         let whole = fs::read(&path).unwrap();
         fs::write(&path, &whole[..whole.len() - 10]).unwrap();
         let read = read(&place.folder()).unwrap();
         assert_eq!((read.receipts.len(), read.unreadable), (1, 0));
         let mut damaged = whole.clone();
-        damaged[3] = b'!';
+        damaged[20] = b'!';
         fs::write(&path, &damaged).unwrap();
         let (found, problems) = place.found();
         assert_eq!((found.len(), problems.len()), (1, 1), "{problems:?}");
-        let next = place.recorder();
-        assert_eq!(next.current().1.view().unwrap().size().unwrap(), 2);
+        let next = place.book();
+        assert_eq!(next.position().unwrap().1, 2);
         // It is still known that there was one.
         let aside = super::damaged(&place.folder());
         assert_eq!(fs::read(&aside[0]).unwrap(), damaged);
         let (found, problems) = place.found();
         assert_eq!((found.len(), problems.len()), (1, 1), "{problems:?}");
         let archive = Archive::open(place.state.path(), &place.provider, &place.key.public()).unwrap();
-        assert_eq!(archive.sources[0].audit().unwrap().1.len(), 1);
+        assert_eq!(archive.sources[0].audit(None).unwrap().1.len(), 1);
     }
 
     #[test]

@@ -1,12 +1,11 @@
-//! The segments of a guard's receipts, on disk: each is a ledger and a log of its own, in a folder of its own; of those that were let
-//! go, a file stays.
+//! The segments of a guard's receipts, on disk: each is a ledger and a log of its own, in a folder of its own; of a segment that was
+//! dropped, a file stays. This is the only place of the crate that knows which database a segment is.
 
 use std::{
     fs,
     ops::ControlFlow,
     path::{Path, PathBuf},
     sync::Arc,
-    time::{SystemTime, UNIX_EPOCH},
 };
 
 use credence_ledger::{
@@ -16,12 +15,14 @@ use credence_ledger::{
 use credence_protocol::{Canonical, EntityId, PublicKey, SecretKey, Timestamp, Uuid, receipt::Receipt};
 use serde::{Deserialize, Serialize};
 
-use crate::{Error, folder};
+use crate::{Clock, Error, folder, now};
 
 /// Salts by call: what stays with the guard.
 pub const PRIVATE: Table = Table("private");
 /// Digests of values' parts by call.
 pub const PARTS: Table = Table("parts");
+/// Calls that have a canary: tells whether one that is in the journal is in the ledger, too.
+pub const CANARIES: Table = Table("canaries");
 
 /// Where a segment begins.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -33,9 +34,9 @@ pub struct SegmentRecord {
     pub previous: Option<String>,
 }
 
-/// What is left of a segment that was let go.
+/// What is left of a segment that was dropped: enough to prove an exported receipt.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Kept {
+pub struct SegmentRemains {
     /// The log's name and key.
     pub log_key: String,
     /// Its last checkpoint.
@@ -46,51 +47,91 @@ pub struct Kept {
     pub entries: Vec<(String, Option<Uuid>)>,
 }
 
-/// The segment that is written to.
-pub(crate) struct Segment {
+/// A segment, open.
+#[derive(Clone)]
+pub struct SegmentLog {
+    /// Its number.
     pub number: u64,
-    pub ledger: Arc<SqliteLedger>,
-    /// Bytes written, about.
-    pub bytes: u64,
+    /// Verifies its checkpoints; holds the log's name.
+    pub verifier: LogVerifier,
+    ledger: Arc<dyn Ledger>,
 }
 
-/// Begins a segment.
-pub(crate) fn begin(
-    folder: &Path,
-    origin: &str,
-    key: &SecretKey,
-    subject: &EntityId,
-    number: u64,
-    previous: Option<String>,
-) -> Result<Segment, Error> {
-    let place = segment_folder(folder, number);
-    folder::make(&place)?;
-    let begun = begin_in(options(folder, number), log_key(origin, number, key)?, subject, number, previous);
-    if begun.is_err() {
-        // Nothing half-made stays behind: the next call tries again.
-        let _ = fs::remove_dir_all(&place);
+impl SegmentLog {
+    fn of(number: u64, ledger: SqliteLedger) -> Self {
+        Self { number, verifier: ledger.verifier().clone(), ledger: Arc::new(ledger) }
     }
-    begun
+
+    /// The entries, and the tables beside them.
+    pub fn ledger(&self) -> &dyn Ledger {
+        &*self.ledger
+    }
+
+    /// The log's name.
+    pub fn name(&self) -> &str {
+        self.verifier.origin()
+    }
 }
 
-fn begin_in(
-    options: Options,
-    log: LogKey,
-    subject: &EntityId,
-    number: u64,
-    previous: Option<String>,
-) -> Result<Segment, Error> {
-    let ledger = SqliteLedger::create(options, log, clock())?;
-    let record = SegmentRecord { segment: number, previous };
-    let entry = NewEntry { kind: Kind::Segment, subject: subject.clone(), body: Canonical::of(&record)?, weight: None };
-    credence_ledger::write(&ledger, move |tx| tx.append(&entry).map(drop))?;
-    ledger.flush()?;
-    Ok(Segment { number, ledger: Arc::new(ledger), bytes: 0 })
+/// Who writes segments, and how.
+#[derive(Clone)]
+pub(crate) struct SegmentWriter {
+    /// The folder of the receipts.
+    pub folder: PathBuf,
+    /// The log's name without the segment.
+    pub origin: String,
+    /// Signs the checkpoints.
+    pub key: SecretKey,
+    /// Whom entries are about that name no agent.
+    pub subject: EntityId,
+    /// Stamps the entries.
+    pub clock: Clock,
+    /// When entries are sealed under a checkpoint.
+    pub sealing: Sealing,
 }
 
-/// What stays of a segment.
-pub(crate) fn keep(ledger: &SqliteLedger) -> Result<Kept, Error> {
-    let view = ledger.view()?;
+impl SegmentWriter {
+    fn log_key(&self, number: u64) -> Result<LogKey, Error> {
+        Ok(LogKey::new(&segment_origin(&self.origin, number), &self.key)?)
+    }
+
+    fn options(&self, number: u64) -> Options {
+        options(&self.folder, number, self.sealing)
+    }
+
+    /// Begins a segment.
+    pub fn begin(&self, number: u64, previous: Option<String>) -> Result<SegmentLog, Error> {
+        let place = segment_folder(&self.folder, number);
+        folder::create_private(&place)?;
+        let begun = self.begin_in_folder(number, previous);
+        if begun.is_err() {
+            // Nothing half-made stays behind: the next call tries again.
+            let _ = fs::remove_dir_all(&place);
+        }
+        begun
+    }
+
+    fn begin_in_folder(&self, number: u64, previous: Option<String>) -> Result<SegmentLog, Error> {
+        let ledger = SqliteLedger::create(self.options(number), self.log_key(number)?, Arc::clone(&self.clock))?;
+        let body = Canonical::of(&SegmentRecord { segment: number, previous })?;
+        let entry = NewEntry { kind: Kind::Segment, subject: self.subject.clone(), body, weight: None };
+        credence_ledger::write(&ledger, move |tx| tx.append(&entry).map(drop))?;
+        ledger.flush()?;
+        Ok(SegmentLog::of(number, ledger))
+    }
+
+    /// Goes on with a segment. Gives the bytes it takes, too.
+    pub fn resume(&self, number: u64) -> Result<(SegmentLog, u64), Error> {
+        let options = self.options(number);
+        let bytes = fs::metadata(&options.path).map_or(0, |meta| meta.len());
+        let ledger = SqliteLedger::open(options, self.log_key(number)?, Arc::clone(&self.clock))?;
+        Ok((SegmentLog::of(number, ledger), bytes))
+    }
+}
+
+/// What stays of a segment that is dropped.
+pub(crate) fn remains_of(segment: &SegmentLog) -> Result<SegmentRemains, Error> {
+    let view = segment.ledger().view()?;
     let checkpoint = view.checkpoint()?.unwrap_or_default();
     let mut entries = Vec::new();
     let mut until = now();
@@ -104,7 +145,7 @@ pub(crate) fn keep(ledger: &SqliteLedger) -> Result<Kept, Error> {
         entries.push((leaf, call));
         Ok(())
     })?;
-    Ok(Kept { log_key: ledger.verifier().as_str().to_owned(), checkpoint, until, entries })
+    Ok(SegmentRemains { log_key: segment.verifier.as_str().to_owned(), checkpoint, until, entries })
 }
 
 /// Called with each seq, its bytes and the entry.
@@ -126,7 +167,7 @@ pub fn visit(view: &dyn View, from: u64, each: EntryReader<'_>) -> Result<(), Er
     failed.map_or(Ok(()), Err)
 }
 
-/// The segments in `folder`, in order, and whether they are still there or only what was kept of them.
+/// The segments in `folder`, in order, and whether they are still there; of the others only the remains are.
 pub fn segments(folder: &Path) -> Result<Vec<(u64, bool)>, Error> {
     let io = |e| Error::Io(folder.to_owned(), e);
     let mut found = std::collections::BTreeMap::new();
@@ -149,11 +190,11 @@ pub fn segments(folder: &Path) -> Result<Vec<(u64, bool)>, Error> {
     Ok(found.into_iter().collect())
 }
 
-/// What was kept of a segment that was let go.
-pub fn kept(folder: &Path, number: u64) -> Result<Kept, Error> {
-    let path = kept_file(folder, number);
+/// What is left of a segment that was dropped.
+pub fn read_remains(folder: &Path, number: u64) -> Result<SegmentRemains, Error> {
+    let path = remains_file(folder, number);
     let bytes = fs::read(&path).map_err(|e| Error::Io(path.clone(), e))?;
-    serde_json::from_slice(&bytes).map_err(|e| Error::Receipts(format!("{} is damaged: {e}", path.display())))
+    serde_json::from_slice(&bytes).map_err(|e| Error::Damaged(format!("{} is damaged: {e}", path.display())))
 }
 
 /// Opens a segment for reading; `checked` refuses one that does not add up.
@@ -163,10 +204,12 @@ pub fn open_segment(
     origin: &str,
     key: &PublicKey,
     checked: bool,
-) -> Result<SqliteLedger, Error> {
+) -> Result<SegmentLog, Error> {
     let log = LogVerifier::of(&segment_origin(origin, number), key)?;
-    let options = options(folder, number);
-    Ok(if checked { SqliteLedger::open_read_only(options, log)? } else { SqliteLedger::open_unchecked(options, log)? })
+    let options = options(folder, number, Sealing::Batched);
+    let ledger =
+        if checked { SqliteLedger::open_read_only(options, log)? } else { SqliteLedger::open_unchecked(options, log)? };
+    Ok(SegmentLog::of(number, ledger))
 }
 
 /// The name under which a guard's log of receipts is signed, without the segment.
@@ -179,29 +222,23 @@ pub fn segment_origin(origin: &str, number: u64) -> String {
     format!("{origin}/{number}")
 }
 
-/// The key that signs one segment.
-pub(crate) fn log_key(origin: &str, number: u64, key: &SecretKey) -> Result<LogKey, Error> {
-    Ok(LogKey::new(&segment_origin(origin, number), key)?)
-}
-
 /// A segment's folder.
 pub(crate) fn segment_folder(folder: &Path, number: u64) -> PathBuf {
     folder.join(format!("{number:06}"))
 }
 
-/// The file of what was kept of a segment.
-pub(crate) fn kept_file(folder: &Path, number: u64) -> PathBuf {
+/// The file with the remains of a segment.
+pub(crate) fn remains_file(folder: &Path, number: u64) -> PathBuf {
     folder.join(format!("{number:06}.kept"))
 }
 
-/// How a segment's ledger is opened.
-pub(crate) fn options(folder: &Path, number: u64) -> Options {
+fn options(folder: &Path, number: u64, sealing: Sealing) -> Options {
     let folder = segment_folder(folder, number);
     Options {
         path: folder.join("ledger.db"),
-        tables: &[PRIVATE, PARTS],
+        tables: &[PRIVATE, PARTS, CANARIES],
         outside: OutsideCheckpoint::at(folder.join("checkpoint")),
-        sealing: Sealing::Batched,
+        sealing,
     }
 }
 
@@ -209,16 +246,4 @@ pub(crate) fn options(folder: &Path, number: u64) -> Options {
 pub(crate) fn folder_bytes(folder: &Path) -> u64 {
     let files = fs::read_dir(folder).into_iter().flatten().flatten();
     files.filter_map(|file| file.metadata().ok()).map(|meta| meta.len()).sum()
-}
-
-/// What the ledger goes by.
-pub(crate) fn clock() -> credence_ledger::sqlite::Clock {
-    Arc::new(now)
-}
-
-/// The time of day.
-#[allow(clippy::expect_used, reason = "a system clock before the year 10000")]
-pub fn now() -> Timestamp {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    Timestamp::from_micros(i64::try_from(since.as_micros()).unwrap_or(i64::MAX)).expect("before the year 10000")
 }

@@ -5,39 +5,39 @@ use serde_json::value::RawValue;
 
 use super::{
     Format,
-    book::{Book, Call},
     json::{self, At, Node},
+    pairing::{Call, Pairing},
 };
 
 /// Reads the content of a message: the blocks in it that concern tools.
-pub(super) fn content(book: &mut Book, content: &RawValue, at: &At<'_>) {
+pub(super) fn content(pairing: &mut Pairing, content: &RawValue, at: &At<'_>) {
     if !json::is_list(content) {
         return;
     }
-    book.each(content, at, |book, raw, at| {
+    pairing.each(content, at, |pairing, raw, at| {
         if json::is_object(raw)
-            && let Some(node) = book.node(raw, at)
+            && let Some(node) = pairing.node(raw, at)
         {
-            block(book, &node, at);
+            block(pairing, &node, at);
         }
     });
 }
 
 /// Reads a content block; `false` when it is none that concerns tools.
-pub(super) fn block(book: &mut Book, node: &Node<'_>, at: &At<'_>) -> bool {
+pub(super) fn block(pairing: &mut Pairing, node: &Node<'_>, at: &At<'_>) -> bool {
     match &*node.kind() {
         "tool_use" | "mcp_tool_use" => {
-            let id = book.id(node.id, at);
-            let tool = book.name(node.name, at);
-            let arguments = book.arguments(node.input, at);
-            book.called(Format::Anthropic, Call { id, tool, arguments }, at);
+            let id = pairing.id(node.id, at);
+            let tool = pairing.name(node.name, at);
+            let arguments = pairing.arguments(node.input, at);
+            pairing.called(Format::Anthropic, Call { id, tool, arguments }, at);
         }
         "tool_result" | "mcp_tool_result" => {
-            let id = book.id(node.tool_use_id, at);
+            let id = pairing.id(node.tool_use_id, at);
             let is_error = node.is_error.is_some_and(|flag| flag.get() == "true");
             // A result without content is allowed, and says nothing.
-            let answer = book.answer(node.content, is_error, at);
-            book.answered(Format::Anthropic, id, answer, at);
+            let answer = pairing.answer(node.content, is_error, at);
+            pairing.answered(Format::Anthropic, id, answer, at);
         }
         _ => return false,
     }

@@ -5,9 +5,9 @@
 use serde_json::value::RawValue;
 
 use super::{
-    Format, Said, Why,
-    book::{Awaited, Book, Call, Id},
+    ClaimedResult, Format, Why,
     json::{self, At, Node},
+    pairing::{Awaited, Call, Id, Pairing},
 };
 
 /// Whether the node is a JSON-RPC message; logs at times leave out `jsonrpc`.
@@ -18,30 +18,30 @@ pub(super) fn is_message(node: &Node<'_>) -> bool {
 }
 
 /// Reads a JSON-RPC message.
-pub(super) fn message(book: &mut Book, node: &Node<'_>, at: &At<'_>) {
+pub(super) fn message(pairing: &mut Pairing, node: &Node<'_>, at: &At<'_>) {
     let id = node.id.filter(|id| !json::is_object(id) && !json::is_list(id)).map(rpc_id);
     match node.method.map(json::text) {
-        Some(Some(method)) if method == "tools/call" => request(book, node, id, at),
-        Some(_) => id.into_iter().for_each(|id| book.asked_otherwise(id)),
-        None => response(book, node, id, at),
+        Some(Some(method)) if method == "tools/call" => request(pairing, node, id, at),
+        Some(_) => id.into_iter().for_each(|id| pairing.asked_otherwise(id)),
+        None => response(pairing, node, id, at),
     }
 }
 
-fn request(book: &mut Book, node: &Node<'_>, id: Option<Id>, at: &At<'_>) {
+fn request(pairing: &mut Pairing, node: &Node<'_>, id: Option<Id>, at: &At<'_>) {
     if id.is_none() {
-        book.problem(at, Why::NoId);
+        pairing.problem(at, Why::NoId);
     }
-    let params = node.params.and_then(|params| book.node(params, &at.member("params"))).unwrap_or_default();
-    let tool = book.name(params.name, at);
-    let arguments = book.arguments(params.arguments, at);
-    book.called(Format::Mcp, Call { id, tool, arguments }, at);
+    let params = node.params.and_then(|params| pairing.node(params, &at.member("params"))).unwrap_or_default();
+    let tool = pairing.name(params.name, at);
+    let arguments = pairing.arguments(params.arguments, at);
+    pairing.called(Format::Mcp, Call { id, tool, arguments }, at);
 }
 
-fn response(book: &mut Book, node: &Node<'_>, id: Option<Id>, at: &At<'_>) {
-    let Some(id) = id else { return book.problem(at, Why::NoId) };
-    let awaited = book.awaited(&id);
+fn response(pairing: &mut Pairing, node: &Node<'_>, id: Option<Id>, at: &At<'_>) {
+    let Some(id) = id else { return pairing.problem(at, Why::NoId) };
+    let awaited = pairing.awaited(&id);
     if awaited == Awaited::Other {
-        return book.answered_otherwise(&id);
+        return pairing.answered_otherwise(&id);
     }
     let answer = match (node.result, node.error) {
         (Some(result), error) => {
@@ -52,29 +52,29 @@ fn response(book: &mut Book, node: &Node<'_>, id: Option<Id>, at: &At<'_>) {
                     || read.is_error_mcp.is_some()
             });
             if awaited == Awaited::Nothing && !looks_like_a_tool_s {
-                return book.problem(at, Why::UnknownCall(id.quoted()));
+                return pairing.problem(at, Why::UnknownCall(id.quoted()));
             }
             let read = read.unwrap_or_else(|why| {
-                book.problem(&at.member("result"), why);
+                pairing.problem(&at.member("result"), why);
                 Node::default()
             });
             // Only what asks for input is no result yet; anything else that stands there, a reader may take for one.
             let asks = |kind: &RawValue| json::text(kind).is_some_and(|kind| kind == "input_required");
             let bare = !result.get().contains("\"content\"") && !result.get().contains("\"structuredContent\"");
             if read.result_type.is_some_and(asks) && bare {
-                return book.answered_otherwise(&id);
+                return pairing.answered_otherwise(&id);
             }
             if error.is_some() {
-                book.problem(at, Why::ResultAndError);
+                pairing.problem(at, Why::ResultAndError);
             }
             let is_error = error.is_some() || read.is_error_mcp.is_some_and(|flag| flag.get() == "true");
-            book.whole(result, Said::Json, is_error, at)
+            pairing.whole(result, ClaimedResult::Json, is_error, at)
         }
-        (None, Some(_)) if awaited == Awaited::Nothing => return book.problem(at, Why::UnknownCall(id.quoted())),
-        (None, Some(error)) => book.whole(error, Said::Error, true, at),
-        (None, None) => return book.problem(at, Why::NoResult),
+        (None, Some(_)) if awaited == Awaited::Nothing => return pairing.problem(at, Why::UnknownCall(id.quoted())),
+        (None, Some(error)) => pairing.whole(error, ClaimedResult::Error, true, at),
+        (None, None) => return pairing.problem(at, Why::NoResult),
     };
-    book.answered(Format::Mcp, Some(id), answer, at);
+    pairing.answered(Format::Mcp, Some(id), answer, at);
 }
 
 /// Two texts are one id however they are escaped; numbers are kept digit for digit.

@@ -12,17 +12,17 @@
 //! and results stay the JSON text they were, so that no number loses a digit.
 
 mod anthropic;
-mod book;
 mod json;
 mod mcp;
 mod openai;
+mod pairing;
 
 use std::{collections::BTreeSet, fmt, sync::Arc};
 
 use serde_json::value::RawValue;
 
-use book::Book;
 use json::{At, Node};
+use pairing::Pairing;
 
 /// The largest transcript read, in bytes (256 MiB).
 pub const MAX_BYTES: usize = 256 << 20;
@@ -33,7 +33,7 @@ pub const MAX_CLAIMS: usize = 1_000_000;
 /// The most problems listed for one transcript; more are counted.
 pub const MAX_PROBLEMS: usize = 10_000;
 
-/// The most content items of one result taken apart; a longer list is kept as [`Said::Json`].
+/// The most content items of one result taken apart; a longer list is kept as [`ClaimedResult::Json`].
 pub const MAX_ITEMS: usize = 100_000;
 
 /// The longest name of a tool, in bytes.
@@ -74,14 +74,14 @@ pub struct Claim {
     /// The arguments as JSON; `None` when there were none, or they are not JSON (then a [`Problem`]).
     pub arguments: Option<Arc<RawValue>>,
     /// What the transcript says came back.
-    pub result: Said,
+    pub result: ClaimedResult,
     /// Whether the transcript calls the result an error.
     pub is_error: bool,
 }
 
-/// What the transcript says came back. JSON nested deeper than [`MAX_DEPTH`] is kept too, with a [`Problem`].
+/// A result as the transcript tells it. JSON nested deeper than [`MAX_DEPTH`] is kept too, with a [`Problem`].
 #[derive(Debug)]
-pub enum Said {
+pub enum ClaimedResult {
     /// A text.
     Text(String),
     /// A list of content items.
@@ -92,6 +92,19 @@ pub enum Said {
     Error(Box<RawValue>),
     /// Nothing: the transcript shows no result of the call.
     Nothing,
+}
+
+impl Transcript {
+    /// Whether something could not be read that may hide a claim. A claim that is told twice was read.
+    pub fn may_hide_claims(&self) -> bool {
+        let hides = |why: &Why| !matches!(why, Why::SameId(_) | Why::AnsweredTwice | Why::UnknownCall(_));
+        self.problems_left_out > 0 || self.problems.iter().any(|problem| hides(&problem.why))
+    }
+
+    /// Whether nothing in it is a tool call or a result, as far as it could be read.
+    pub fn is_unrecognised(&self) -> bool {
+        self.formats.is_empty() && self.problems.is_empty()
+    }
 }
 
 /// A format of transcripts.
@@ -237,21 +250,21 @@ pub fn read(bytes: &[u8]) -> Result<Transcript, Error> {
     if bytes.trim_ascii().is_empty() {
         return Err(Error::Empty);
     }
-    let mut book = Book::default();
+    let mut pairing = Pairing::default();
     match document(bytes) {
-        Ok(document) => visit(&mut book, document, &At::Document, MAX_WRAPPINGS),
+        Ok(document) => visit(&mut pairing, document, &At::Document, MAX_WRAPPINGS),
         Err(error) if !mostly_json_lines(bytes) => return Err(error),
         Err(_) => {
             for (number, line) in lines(bytes) {
                 let at = At::Line(number);
                 match parse_line(line) {
-                    Ok(value) => visit(&mut book, value, &at, MAX_WRAPPINGS),
-                    Err(why) => book.problem(&at, why),
+                    Ok(value) => visit(&mut pairing, value, &at, MAX_WRAPPINGS),
+                    Err(why) => pairing.problem(&at, why),
                 }
             }
         }
     }
-    book.close()
+    pairing.close()
 }
 
 fn document(bytes: &[u8]) -> Result<&RawValue, Error> {
@@ -286,23 +299,23 @@ fn parse_line(line: &[u8]) -> Result<&RawValue, Why> {
 }
 
 /// Reads a message, or what has messages in it.
-fn visit(book: &mut Book, raw: &RawValue, at: &At<'_>, wrappings: usize) {
-    let Some(wrappings) = wrappings.checked_sub(1) else { return book.problem(at, Why::TooWrapped) };
+fn visit(pairing: &mut Pairing, raw: &RawValue, at: &At<'_>, wrappings: usize) {
+    let Some(wrappings) = wrappings.checked_sub(1) else { return pairing.problem(at, Why::TooWrapped) };
     if json::is_list(raw) {
-        return book.each(raw, at, |book, item, at| visit(book, item, at, wrappings));
+        return pairing.each(raw, at, |pairing, item, at| visit(pairing, item, at, wrappings));
     }
-    let Some(node) = book.node(raw, at) else { return };
+    let Some(node) = pairing.node(raw, at) else { return };
     if mcp::is_message(&node) {
-        return mcp::message(book, &node, at);
+        return mcp::message(pairing, &node, at);
     }
-    if openai::item(book, &node, at) || anthropic::block(book, &node, at) {
+    if openai::item(pairing, &node, at) || anthropic::block(pairing, &node, at) {
         return;
     }
     if openai::is_message(&node) {
-        if !openai::message(book, &node, at)
+        if !openai::message(pairing, &node, at)
             && let Some(content) = node.content
         {
-            anthropic::content(book, content, &at.member("content"));
+            anthropic::content(pairing, content, &at.member("content"));
         }
         return;
     }
@@ -326,21 +339,21 @@ fn visit(book: &mut Book, raw: &RawValue, at: &At<'_>, wrappings: usize) {
     for (name, value) in wrappers {
         let at = at.member(name);
         match value {
-            Some(value) if json::is_list(value) || json::is_object(value) => visit(book, value, &at, wrappings),
-            Some(value) => quoted_message(book, value, &at),
+            Some(value) if json::is_list(value) || json::is_object(value) => visit(pairing, value, &at, wrappings),
+            Some(value) => quoted_message(pairing, value, &at),
             None => {}
         }
     }
 }
 
 /// Reads a JSON-RPC message that a log kept as a text.
-fn quoted_message(book: &mut Book, value: &RawValue, at: &At<'_>) {
+fn quoted_message(pairing: &mut Pairing, value: &RawValue, at: &At<'_>) {
     let Some(text) = json::text(value).filter(|text| text.trim_start().starts_with('{')) else { return };
     let Ok(message) = serde_json::from_str::<&RawValue>(&text) else { return };
     if let Ok(node) = Node::read(message)
         && node.jsonrpc.is_some()
     {
-        mcp::message(book, &node, at);
+        mcp::message(pairing, &node, at);
     }
 }
 

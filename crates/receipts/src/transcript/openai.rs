@@ -5,103 +5,106 @@
 use serde_json::value::RawValue;
 
 use super::{
-    Format, Said, Why,
-    book::{Book, Call, Id},
+    ClaimedResult, Format, Why,
     json::{self, At, Node},
+    pairing::{Call, Id, Pairing},
 };
 
 /// Reads what a chat message says of tools; `true` when the message is a tool's result and has nothing else to say.
-pub(super) fn message(book: &mut Book, node: &Node<'_>, at: &At<'_>) -> bool {
+pub(super) fn message(pairing: &mut Pairing, node: &Node<'_>, at: &At<'_>) -> bool {
     let role = node.role();
     if role == "tool" || role == "function" {
-        let id =
-            if role == "tool" { book.id(node.tool_call_id, at) } else { book.name(node.name, at).map(Id::Function) };
+        let id = if role == "tool" {
+            pairing.id(node.tool_call_id, at)
+        } else {
+            pairing.name(node.name, at).map(Id::Function)
+        };
         if node.content.is_none() {
-            book.problem(at, Why::NoResult);
+            pairing.problem(at, Why::NoResult);
         }
-        let answer = book.answer(node.content, false, at);
-        book.answered(Format::OpenAiChat, id, answer, at);
+        let answer = pairing.answer(node.content, false, at);
+        pairing.answered(Format::OpenAiChat, id, answer, at);
         return true;
     }
     if let Some(calls) = node.tool_calls {
-        book.each(calls, &at.member("tool_calls"), tool_call);
+        pairing.each(calls, &at.member("tool_calls"), tool_call);
     }
     if let Some(raw) = node.function_call {
         let at = at.member("function_call");
-        if let Some(function) = book.node(raw, &at) {
-            let tool = book.name(function.name, &at);
-            let arguments = book.written_arguments(function.arguments, &at);
+        if let Some(function) = pairing.node(raw, &at) {
+            let tool = pairing.name(function.name, &at);
+            let arguments = pairing.written_arguments(function.arguments, &at);
             let call = Call { id: tool.clone().map(Id::Function), tool, arguments };
-            book.called(Format::OpenAiChat, call, &at);
+            pairing.called(Format::OpenAiChat, call, &at);
         }
     }
     false
 }
 
-fn tool_call(book: &mut Book, raw: &RawValue, at: &At<'_>) {
-    let Some(node) = book.node(raw, at) else { return };
-    let id = book.id(node.id, at);
+fn tool_call(pairing: &mut Pairing, raw: &RawValue, at: &At<'_>) {
+    let Some(node) = pairing.node(raw, at) else { return };
+    let id = pairing.id(node.id, at);
     let (tool, arguments) = if let Some(custom) = node.custom.filter(|_| node.function.is_none()) {
         let at = at.member("custom");
-        let Some(custom) = book.node(custom, &at) else { return };
+        let Some(custom) = pairing.node(custom, &at) else { return };
         // A custom tool takes a text that need not be JSON: it stays the JSON string it is.
-        (book.name(custom.name, &at), book.arguments(custom.input, &at))
+        (pairing.name(custom.name, &at), pairing.arguments(custom.input, &at))
     } else if let Some(function) = node.function {
         let at = at.member("function");
-        let Some(function) = book.node(function, &at) else { return };
-        (book.name(function.name, &at), book.written_arguments(function.arguments, &at))
+        let Some(function) = pairing.node(function, &at) else { return };
+        (pairing.name(function.name, &at), pairing.written_arguments(function.arguments, &at))
     } else {
-        (book.name(node.name, at), book.written_arguments(node.arguments, at))
+        (pairing.name(node.name, at), pairing.written_arguments(node.arguments, at))
     };
-    book.called(Format::OpenAiChat, Call { id, tool, arguments }, at);
+    pairing.called(Format::OpenAiChat, Call { id, tool, arguments }, at);
 }
 
 /// Reads a Responses item; `false` when it is none that concerns tools.
-pub(super) fn item(book: &mut Book, node: &Node<'_>, at: &At<'_>) -> bool {
+pub(super) fn item(pairing: &mut Pairing, node: &Node<'_>, at: &At<'_>) -> bool {
     const FORMAT: Format = Format::OpenAiResponses;
     match &*node.kind() {
         "function_call" => {
-            let id = book.id(node.call_id.or(node.id), at);
-            let tool = book.name(node.name, at);
-            let arguments = book.written_arguments(node.arguments, at);
-            book.called(FORMAT, Call { id, tool, arguments }, at);
+            let id = pairing.id(node.call_id.or(node.id), at);
+            let tool = pairing.name(node.name, at);
+            let arguments = pairing.written_arguments(node.arguments, at);
+            pairing.called(FORMAT, Call { id, tool, arguments }, at);
         }
         "custom_tool_call" => {
-            let id = book.id(node.call_id.or(node.id), at);
-            let tool = book.name(node.name, at);
-            let arguments = book.arguments(node.input, at);
-            book.called(FORMAT, Call { id, tool, arguments }, at);
+            let id = pairing.id(node.call_id.or(node.id), at);
+            let tool = pairing.name(node.name, at);
+            let arguments = pairing.arguments(node.input, at);
+            pairing.called(FORMAT, Call { id, tool, arguments }, at);
         }
         "function_call_output" | "custom_tool_call_output" => {
-            let id = book.id(node.call_id, at);
+            let id = pairing.id(node.call_id, at);
             if node.output.is_none() {
-                book.problem(at, Why::NoResult);
+                pairing.problem(at, Why::NoResult);
             }
-            let answer = book.answer(node.output, false, at);
-            book.answered(FORMAT, id, answer, at);
+            let answer = pairing.answer(node.output, false, at);
+            pairing.answered(FORMAT, id, answer, at);
         }
-        "mcp_call" => mcp_call(book, node, at),
+        "mcp_call" => mcp_call(pairing, node, at),
         _ => return false,
     }
     true
 }
 
-fn mcp_call(book: &mut Book, node: &Node<'_>, at: &At<'_>) {
+fn mcp_call(pairing: &mut Pairing, node: &Node<'_>, at: &At<'_>) {
     // The id pairs nothing here, but an id used twice is still worth a word.
-    let id = book.id(node.id, at);
-    let tool = book.name(node.name, at);
-    let arguments = book.written_arguments(node.arguments, at);
+    let id = pairing.id(node.id, at);
+    let tool = pairing.name(node.name, at);
+    let arguments = pairing.written_arguments(node.arguments, at);
     let answer = match (node.output, node.error) {
         (Some(output), error) => {
             if error.is_some() {
-                book.problem(at, Why::ResultAndError);
+                pairing.problem(at, Why::ResultAndError);
             }
-            Some(book.answer(Some(output), error.is_some(), at))
+            Some(pairing.answer(Some(output), error.is_some(), at))
         }
-        (None, Some(error)) => Some(book.whole(error, Said::Error, true, at)),
+        (None, Some(error)) => Some(pairing.whole(error, ClaimedResult::Error, true, at)),
         (None, None) => None,
     };
-    book.called_and_answered(Format::OpenAiResponses, Call { id, tool, arguments }, answer, at);
+    pairing.called_and_answered(Format::OpenAiResponses, Call { id, tool, arguments }, answer, at);
 }
 
 /// Whether the node is a message of a conversation, OpenAI's or Anthropic's, rather than something around one.

@@ -1,12 +1,12 @@
-//! The book of calls: pairs each result with its call as the transcript is read, once through.
+//! Pairing: each result with its call as the transcript is read, once through.
 
 use std::{collections::HashMap, sync::Arc};
 
 use serde_json::value::RawValue;
 
 use super::{
-    Claim, Error, Format, MAX_CLAIMS, MAX_DEPTH, MAX_ITEMS, MAX_NAME_BYTES, MAX_PROBLEMS, Problem, Said, Transcript,
-    Why,
+    Claim, ClaimedResult, Error, Format, MAX_CLAIMS, MAX_DEPTH, MAX_ITEMS, MAX_NAME_BYTES, MAX_PROBLEMS, Problem,
+    Transcript, Why,
     json::{self, At, Node},
 };
 
@@ -46,7 +46,7 @@ pub(super) struct Call {
 
 /// A result the transcript shows.
 pub(super) struct Answer {
-    pub(super) said: Said,
+    pub(super) said: ClaimedResult,
     pub(super) receipt: Option<String>,
     pub(super) is_error: bool,
 }
@@ -71,13 +71,13 @@ struct Entry {
 }
 
 #[derive(Default)]
-pub(super) struct Book {
+pub(super) struct Pairing {
     transcript: Transcript,
     entries: HashMap<Id, Entry>,
     overflow: bool,
 }
 
-impl Book {
+impl Pairing {
     pub(super) fn close(self) -> Result<Transcript, Error> {
         if self.overflow { Err(Error::TooManyCalls) } else { Ok(self.transcript) }
     }
@@ -161,23 +161,25 @@ impl Book {
 
     /// A result as a conversation gives it: a text, a list of content items, or other JSON.
     pub(super) fn answer(&mut self, raw: Option<&RawValue>, is_error: bool, at: &At<'_>) -> Answer {
-        let Some(raw) = raw else { return Answer { said: Said::Text(String::new()), receipt: None, is_error } };
+        let Some(raw) = raw else {
+            return Answer { said: ClaimedResult::Text(String::new()), receipt: None, is_error };
+        };
         self.check_depth(raw, at);
         let said = if json::is_text(raw) {
-            json::text(raw).map(|text| Said::Text(text.into_owned())).ok_or(Why::NotText)
+            json::text(raw).map(|text| ClaimedResult::Text(text.into_owned())).ok_or(Why::NotText)
         } else if json::is_list(raw) {
             let mut list = Vec::new();
             let read = json::items(raw, |index, item| {
                 list.push(item.to_owned());
                 index < MAX_ITEMS
             });
-            read.and(if list.len() > MAX_ITEMS { Err(Why::TooManyItems) } else { Ok(Said::Items(list)) })
+            read.and(if list.len() > MAX_ITEMS { Err(Why::TooManyItems) } else { Ok(ClaimedResult::Items(list)) })
         } else {
-            Ok(Said::Json(raw.to_owned()))
+            Ok(ClaimedResult::Json(raw.to_owned()))
         };
         let said = said.unwrap_or_else(|why| {
             self.problem(at, why);
-            Said::Json(raw.to_owned())
+            ClaimedResult::Json(raw.to_owned())
         });
         Answer { said, receipt: json::receipt(raw), is_error }
     }
@@ -186,7 +188,7 @@ impl Book {
     pub(super) fn whole(
         &mut self,
         raw: &RawValue,
-        said: fn(Box<RawValue>) -> Said,
+        said: fn(Box<RawValue>) -> ClaimedResult,
         is_error: bool,
         at: &At<'_>,
     ) -> Answer {
@@ -200,7 +202,7 @@ impl Book {
         }
     }
 
-    /// Enters a call. It is a claim with no result until [`Book::answered`].
+    /// Enters a call. It is a claim with no result until [`Pairing::answered`].
     pub(super) fn called(&mut self, format: Format, call: Call, at: &At<'_>) {
         self.called_and_answered(format, call, None, at);
     }
@@ -209,7 +211,7 @@ impl Book {
     pub(super) fn called_and_answered(&mut self, format: Format, call: Call, answer: Option<Answer>, at: &At<'_>) {
         let waits = answer.is_none();
         let Answer { said, receipt, is_error } =
-            answer.unwrap_or(Answer { said: Said::Nothing, receipt: None, is_error: false });
+            answer.unwrap_or(Answer { said: ClaimedResult::Nothing, receipt: None, is_error: false });
         let claim = Claim {
             at: at.to_string(),
             call: call.id.as_ref().and_then(Id::shown),
@@ -293,7 +295,7 @@ impl Book {
         let called = &mut self.transcript.claims[number];
         claim.tool.clone_from(&called.tool);
         claim.arguments.clone_from(&called.arguments);
-        if matches!(called.result, Said::Nothing) {
+        if matches!(called.result, ClaimedResult::Nothing) {
             *called = claim;
             self.transcript.formats.insert(format);
         } else {

@@ -1,6 +1,6 @@
 //! Transcripts as short lines, for tests.
 
-pub(super) use super::{Format, Said, Transcript, read};
+pub(super) use super::{ClaimedResult, Format, Transcript, read};
 
 pub(super) fn read_text(text: &str) -> Transcript {
     read(text.as_bytes()).unwrap()
@@ -27,11 +27,11 @@ pub(super) fn told(transcript: &Transcript) -> Vec<String> {
         let or_dash = |text: &Option<String>| text.clone().unwrap_or_else(|| "-".to_owned());
         let arguments = claim.arguments.as_ref().map_or("-", |arguments| arguments.get());
         let result = match &claim.result {
-            Said::Text(text) => format!("text {text}"),
-            Said::Items(items) => items.iter().fold("items".to_owned(), |line, item| line + " " + item.get()),
-            Said::Json(json) => format!("json {json}"),
-            Said::Error(json) => format!("error {json}"),
-            Said::Nothing => "nothing".to_owned(),
+            ClaimedResult::Text(text) => format!("text {text}"),
+            ClaimedResult::Items(items) => items.iter().fold("items".to_owned(), |line, item| line + " " + item.get()),
+            ClaimedResult::Json(json) => format!("json {json}"),
+            ClaimedResult::Error(json) => format!("error {json}"),
+            ClaimedResult::Nothing => "nothing".to_owned(),
         };
         let mut line = format!("{} {} {} {arguments} = {result}", claim.at, or_dash(&claim.call), or_dash(&claim.tool));
         if claim.is_error {

@@ -154,7 +154,7 @@ fn a_result_of_too_many_items_stays_whole() {
     for (count, whole) in [(MAX_ITEMS, false), (MAX_ITEMS + 1, true)] {
         let content = vec!["0"; count].join(",");
         let transcript = read_text(&format!(r#"{{"type":"tool_result","tool_use_id":"t","content":[{content}]}}"#));
-        assert_eq!(matches!(transcript.claims[0].result, Said::Json(_)), whole);
+        assert_eq!(matches!(transcript.claims[0].result, ClaimedResult::Json(_)), whole);
         assert_eq!(transcript.problems.iter().any(|problem| problem.why == Why::TooManyItems), whole);
     }
 }
@@ -274,7 +274,7 @@ proptest! {
     fn no_result_is_lost(messages in messages()) {
         let transcript = read_text(&format!("[{}]", messages.join(",")));
         let results = messages.iter().filter(|message| message.contains("\"x\"")).count();
-        let claimed = transcript.claims.iter().filter(|claim| matches!(claim.result, Said::Text(_))).count();
+        let claimed = transcript.claims.iter().filter(|claim| matches!(claim.result, ClaimedResult::Text(_))).count();
         prop_assert_eq!(claimed, results);
     }
 
