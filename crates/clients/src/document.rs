@@ -10,7 +10,7 @@ use jsonc_parser::{
     parse_to_ast,
 };
 
-use crate::{Error, Place};
+use crate::{Error, FilePosition};
 
 /// What editors on Windows put before the text.
 const BYTE_ORDER_MARK: char = '\u{feff}';
@@ -188,16 +188,16 @@ impl Reader<'_> {
         self.skipped + node.start()..self.skipped + node.end()
     }
 
-    fn place(&self, parsed: usize) -> Place {
+    fn place(&self, parsed: usize) -> FilePosition {
         place(self.path, &self.text.as_bytes()[self.skipped..], parsed)
     }
 }
 
 /// The line and the column of a byte.
-pub(crate) fn place(path: &Path, bytes: &[u8], at: usize) -> Place {
+pub(crate) fn place(path: &Path, bytes: &[u8], at: usize) -> FilePosition {
     let before = &bytes[..at.min(bytes.len())];
     let line_start = before.iter().rposition(|byte| *byte == b'\n').map_or(0, |newline| newline + 1);
-    Place {
+    FilePosition {
         path: path.to_owned(),
         line: 1 + before.iter().filter(|byte| **byte == b'\n').count(),
         column: 1 + String::from_utf8_lossy(&before[line_start..]).chars().count(),

@@ -6,7 +6,7 @@ use crate::{Client, MAX_CONFIG_BYTES};
 
 /// A place in a configuration file, shown as `FILE:LINE:COLUMN`, both counted from 1; the column counts characters.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Place {
+pub struct FilePosition {
     /// The file.
     pub path: PathBuf,
     /// The line.
@@ -15,7 +15,7 @@ pub struct Place {
     pub column: usize,
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for FilePosition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}:{}", self.path.display(), self.line, self.column)
     }
@@ -69,13 +69,13 @@ pub enum Error {
     #[error("{at}: not UTF-8; save the file as UTF-8 and try again")]
     NotUtf8 {
         /// The first byte that is not.
-        at: Place,
+        at: FilePosition,
     },
     /// The file is not JSON, even with comments and trailing commas allowed.
     #[error("{at}: not JSON: {why}")]
     NotJson {
         /// Where it stops being JSON.
-        at: Place,
+        at: FilePosition,
         /// What the parser met.
         why: String,
     },
@@ -83,7 +83,7 @@ pub enum Error {
     #[error("{at}: {key:?} is written a second time in the same object; remove one of the two")]
     DuplicateKey {
         /// The second occurrence.
-        at: Place,
+        at: FilePosition,
         /// The name.
         key: String,
     },
@@ -99,7 +99,7 @@ pub enum Error {
     #[error("{at}: {member:?} is not an object of servers")]
     ServersNotObject {
         /// Where its value starts.
-        at: Place,
+        at: FilePosition,
         /// The member.
         member: String,
     },
@@ -107,7 +107,7 @@ pub enum Error {
     #[error("{at}: the command of the server {server:?} is not a string")]
     CommandNotString {
         /// Where its value starts.
-        at: Place,
+        at: FilePosition,
         /// The server.
         server: String,
     },
@@ -115,7 +115,7 @@ pub enum Error {
     #[error("{at}: the args of the server {server:?} are not an array of strings")]
     ArgsNotStrings {
         /// The first value that is not what it should be.
-        at: Place,
+        at: FilePosition,
         /// The server.
         server: String,
     },

@@ -28,7 +28,7 @@ use similar::TextDiff;
 
 pub use clients::{Candidate, Client, Environment, Scope, System};
 use document::{Kind, Server, servers};
-pub use error::{Error, Place};
+pub use error::{Error, FilePosition};
 pub use file::MAX_CONFIG_BYTES;
 pub use slug::MAX_SLUG_BYTES;
 use slug::Slugs;

@@ -34,14 +34,14 @@ use crate::{
 
 /// Messages of one batch.
 const MAX_BATCH: usize = 256;
-/// Bytes that a pipe or a socket takes without waiting when it says that it takes some.
-const TAKES: usize = 4096;
-/// How long it is looked for an answer before waiting for one: less than what being woken can cost.
+/// Bytes that a writable pipe or socket takes without blocking.
+const WRITABLE_BYTES: usize = 4096;
+/// How long to spin before blocking in `poll`: less than what being woken can cost.
 const SPIN: Duration = Duration::from_micros(60);
-/// After so long without a message there is time to put receipts where they belong.
+/// After this long without a message the journal is flushed.
 const LULL: Duration = Duration::from_micros(300);
-/// After so long they go there whether there is time or not.
-const LONG: Duration = Duration::from_millis(250);
+/// After this long it is flushed even while messages come.
+const MAX_IN_JOURNAL_FOR: Duration = Duration::from_millis(250);
 /// How long a server may take to end by itself once its client has left: with calls under way, and without.
 const GRACE_CALLS: Duration = Duration::from_secs(30);
 const GRACE: Duration = Duration::from_secs(5);
@@ -58,7 +58,7 @@ pub fn run(guard: &Arc<Guard>, command: &str, args: &[String]) -> Result<i32, Er
         .process_group(0)
         .spawn();
     let mut child = spawned.map_err(|why| Error::Spawn { command: command.to_owned(), why })?;
-    let (Some(to_server), Some(of_server)) = (child.stdin.take(), child.stdout.take()) else {
+    let (Some(to_server), Some(server_lines)) = (child.stdin.take(), child.stdout.take()) else {
         return Err(Error::Spawn {
             command: command.to_owned(),
             why: io::Error::other("it has no standard input or output"),
@@ -68,21 +68,21 @@ pub fn run(guard: &Arc<Guard>, command: &str, args: &[String]) -> Result<i32, Er
     let file =
         |fd: io::Result<OwnedFd>| fd.map(File::from).map_err(|e| Error::Io("standard input or output".into(), e));
     let most = guard.settings.max_message_bytes;
-    let mut between = Between {
+    let mut proxy = StdioProxy {
         guard,
         requests: PendingRequests::default(),
-        of_client: Some(Lines::new(file(io::stdin().as_fd().try_clone_to_owned())?, most)),
-        of_server: Some(Lines::new(of_server, most)),
+        client_lines: Some(Lines::new(file(io::stdin().as_fd().try_clone_to_owned())?, most)),
+        server_lines: Some(Lines::new(server_lines, most)),
         to_client: Outgoing::new("client", file(io::stdout().as_fd().try_clone_to_owned())?),
         to_server: Outgoing::new("server", to_server),
-        asked: signals()?,
+        signalled: signals()?,
         deadline: None,
         asked_to_end: false,
         spin_until: Instant::now(),
     };
-    between.go(&child)?;
+    proxy.go(&child)?;
     let status = ended(&mut child);
-    between.say_what_is_left(&status);
+    proxy.answer_unanswered(&status);
     Ok(status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or_default()))
 }
 
@@ -113,30 +113,30 @@ fn signals() -> Result<PipeReader, Error> {
 }
 
 /// Everything between a client and a server.
-struct Between<'g> {
+struct StdioProxy<'g> {
     guard: &'g Guard,
     requests: PendingRequests,
     /// `None` when it has ended.
-    of_client: Option<Lines<File>>,
-    of_server: Option<Lines<ChildStdout>>,
+    client_lines: Option<Lines<File>>,
+    server_lines: Option<Lines<ChildStdout>>,
     to_client: Outgoing<File>,
     to_server: Outgoing<ChildStdin>,
-    asked: PipeReader,
+    signalled: PipeReader,
     /// When the server is asked to end, or ended.
     deadline: Option<Instant>,
     asked_to_end: bool,
-    /// Until then it is looked, not waited, for what comes.
+    /// Until then `poll` is called without blocking.
     spin_until: Instant,
 }
 
-impl Between<'_> {
+impl StdioProxy<'_> {
     /// Until the server sends nothing more.
     fn go(&mut self, child: &Child) -> Result<(), Error> {
-        while self.of_server.is_some() {
+        while self.server_lines.is_some() {
             let ready = self.wait().map_err(|e| Error::Io("waiting for messages".into(), e))?;
-            if ready.asked {
+            if ready.signalled {
                 let mut byte = [0];
-                let _ = self.asked.read(&mut byte);
+                let _ = self.signalled.read(&mut byte);
                 self.end_server(child);
             }
             if self.deadline.is_some_and(|at| at <= Instant::now()) {
@@ -148,13 +148,13 @@ impl Between<'_> {
             if ready.to_client {
                 self.to_client.push(&[]);
             }
-            if ready.of_client {
-                self.hear_client();
+            if ready.client_lines {
+                self.read_client();
             }
-            if ready.of_server {
-                self.hear_server();
+            if ready.server_lines {
+                self.read_server();
             }
-            if self.of_client.is_none() {
+            if self.client_lines.is_none() {
                 if self.to_server.waiting.is_empty() {
                     // What it reads ends where the client's words end.
                     self.to_server.close();
@@ -182,12 +182,12 @@ impl Between<'_> {
     /// Waits for whatever can be done without waiting.
     fn wait(&self) -> io::Result<Ready> {
         // Whoever does not take what is there for it is not given more.
-        let of_client = self.of_client.as_ref().filter(|_| self.to_server.waiting.is_empty());
-        let of_server = self.of_server.as_ref().filter(|_| self.to_client.waiting.is_empty());
-        let mut fds = vec![PollFd::from_borrowed_fd(self.asked.as_fd(), PollFlags::IN)];
+        let client_lines = self.client_lines.as_ref().filter(|_| self.to_server.waiting.is_empty());
+        let server_lines = self.server_lines.as_ref().filter(|_| self.to_client.waiting.is_empty());
+        let mut fds = vec![PollFd::from_borrowed_fd(self.signalled.as_fd(), PollFlags::IN)];
         let wanted = [
-            (of_client.map(|lines| lines.from.as_fd()), PollFlags::IN),
-            (of_server.map(|lines| lines.from.as_fd()), PollFlags::IN),
+            (client_lines.map(|lines| lines.from.as_fd()), PollFlags::IN),
+            (server_lines.map(|lines| lines.from.as_fd()), PollFlags::IN),
             ((!self.to_client.waiting.is_empty()).then(|| self.to_client.fd()), PollFlags::OUT),
             ((!self.to_server.waiting.is_empty()).then(|| self.to_server.fd()), PollFlags::OUT),
         ];
@@ -205,7 +205,7 @@ impl Between<'_> {
             std::thread::yield_now();
         }
         if let Some(waited) = self.guard.in_journal_for()
-            && (waited > LONG || poll(&mut fds, Some(&timespec(LULL))).is_ok_and(|ready| ready == 0))
+            && (waited > MAX_IN_JOURNAL_FOR || poll(&mut fds, Some(&timespec(LULL))).is_ok_and(|ready| ready == 0))
         {
             self.guard.flush_journal_or_warn();
         }
@@ -215,12 +215,12 @@ impl Between<'_> {
             Err(error) => return Err(error.into()),
         }
         let is = |place: Option<usize>| place.is_some_and(|place| !fds[place].revents().is_empty());
-        let [of_client, of_server, to_client, to_server] = places.map(is);
-        Ok(Ready { asked: is(Some(0)), of_client, of_server, to_client, to_server })
+        let [client_lines, server_lines, to_client, to_server] = places.map(is);
+        Ok(Ready { signalled: is(Some(0)), client_lines, server_lines, to_client, to_server })
     }
 
-    fn hear_client(&mut self) {
-        let Some(lines) = &mut self.of_client else { return };
+    fn read_client(&mut self) {
+        let Some(lines) = &mut self.client_lines else { return };
         let ended = match lines.read() {
             Ok((chunk, ended)) => {
                 // On their way first: no answer is looked at before this is done.
@@ -248,12 +248,12 @@ impl Between<'_> {
         };
         lines.consume();
         if ended {
-            self.of_client = None;
+            self.client_lines = None;
         }
     }
 
-    fn hear_server(&mut self) {
-        let Some(lines) = &mut self.of_server else { return };
+    fn read_server(&mut self) {
+        let Some(lines) = &mut self.server_lines else { return };
         let ended = match lines.read() {
             Ok((chunk, ended)) => {
                 let read = Instant::now();
@@ -270,12 +270,12 @@ impl Between<'_> {
         };
         lines.consume();
         if ended {
-            self.of_server = None;
+            self.server_lines = None;
         }
     }
 
     /// What is left when the server has ended: receipts of calls that have no answer, and the answer that they have none.
-    fn say_what_is_left(&mut self, status: &ExitStatus) {
+    fn answer_unanswered(&mut self, status: &ExitStatus) {
         let others = self.requests.unanswered_requests();
         let calls = self.requests.unanswered();
         // Nobody waits for what was given up, and some clients stumble over answers to it.
@@ -306,9 +306,9 @@ impl Between<'_> {
 }
 
 struct Ready {
-    asked: bool,
-    of_client: bool,
-    of_server: bool,
+    signalled: bool,
+    client_lines: bool,
+    server_lines: bool,
     to_client: bool,
     to_server: bool,
 }
@@ -442,7 +442,7 @@ impl<W: Write + AsFd> Outgoing<W> {
                 Ok(0) | Err(rustix::io::Errno::INTR) => break,
                 _ => {}
             }
-            match to.write(&left[..left.len().min(TAKES)]) {
+            match to.write(&left[..left.len().min(WRITABLE_BYTES)]) {
                 Ok(written) => left = &left[written..],
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,

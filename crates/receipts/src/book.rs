@@ -6,11 +6,13 @@
 //! together take more room than they may, the oldest is dropped, and of it stays a file with its last checkpoint and the leaf of
 //! every receipt, so that an exported receipt can be proved for ever.
 
+mod pending;
+mod rotation;
+
 use std::{
-    fs,
     path::PathBuf,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use credence_ledger::{Kind, NewEntry, sqlite::Sealing};
@@ -25,19 +27,13 @@ use crate::{
     journal::{self, Journal, JournalContents},
     now,
     records::{CanaryRecord, CountedCall, NewReceipt, PartDigests},
-    segments::{
-        CANARIES, PARTS, PRIVATE, SegmentLog, SegmentWriter, folder_bytes, open_segment, origin, remains_file,
-        remains_of, segment_folder, segments, visit,
-    },
+    segments::{CANARIES, PARTS, PRIVATE, SegmentLog, SegmentWriter, origin, segments, visit},
 };
+use pending::{CanaryRow, PendingRows, ReceiptRow, Rows};
+use rotation::CurrentSegment;
 
 /// Bytes of receipts kept, over all segments: about a million receipts.
 pub const DEFAULT_MAX_BYTES: u64 = 2 * 1024 * 1024 * 1024;
-/// Segments that the room for receipts is divided into.
-const SEGMENTS: u64 = 8;
-/// No segment is smaller.
-const MIN_SEGMENT_BYTES: u64 = 64 * 1024;
-
 /// How a book is opened.
 #[derive(Clone)]
 pub struct BookSettings {
@@ -123,76 +119,6 @@ pub struct BookStatus {
     pub behind: bool,
 }
 
-/// The segment that is written to.
-struct CurrentSegment {
-    log: SegmentLog,
-    /// Bytes written, about.
-    bytes: u64,
-}
-
-/// Records that are in the journal and not in the ledger yet.
-struct PendingRows {
-    journal: Journal,
-    rows: Arc<Rows>,
-    /// Since when there are any.
-    since: Instant,
-    /// They could not be moved: no more are taken until they are.
-    behind: bool,
-}
-
-#[derive(Default)]
-struct Rows {
-    receipts: Vec<ReceiptRow>,
-    canaries: Vec<CanaryRow>,
-}
-
-/// A receipt, as it is written.
-struct ReceiptRow {
-    entry: NewEntry,
-    call: String,
-    private: String,
-    counted: Option<CountedCall>,
-}
-
-/// A canary, as it is written.
-struct CanaryRow {
-    entry: NewEntry,
-    call: String,
-    canary: CanaryRecord,
-}
-
-impl Rows {
-    fn len(&self) -> usize {
-        self.receipts.len() + self.canaries.len()
-    }
-
-    /// About what they take in the database.
-    fn bytes(&self) -> u64 {
-        let receipts = self.receipts.iter().map(|row| row.entry.body.as_bytes().len() + row.private.len());
-        let canaries = self.canaries.iter().map(|row| row.entry.body.as_bytes().len());
-        receipts.chain(canaries).map(|bytes| 2 * bytes as u64).sum()
-    }
-}
-
-impl PendingRows {
-    /// Adds rows whose lines are `lines`, once these are in the journal.
-    fn append(&mut self, lines: &[u8], add: impl FnOnce(&mut Rows)) -> Result<(), Error> {
-        // A transaction that failed is over, and holds nothing any more.
-        let rows = Arc::get_mut(&mut self.rows).ok_or(Error::Busy)?;
-        self.journal.append(lines)?;
-        if rows.len() == 0 {
-            self.since = Instant::now();
-        }
-        add(rows);
-        Ok(())
-    }
-
-    fn hold(&mut self, rows: Rows) {
-        self.rows = Arc::new(rows);
-        self.since = Instant::now();
-    }
-}
-
 impl ReceiptBook {
     /// Goes on with the receipts of a place, or begins. Takes over what a killed guard left in the journal.
     pub fn open(settings: BookSettings) -> Result<Self, Error> {
@@ -210,13 +136,8 @@ impl ReceiptBook {
         };
         let sealing = if volatile { Sealing::Volatile } else { Sealing::Batched };
         let writer = SegmentWriter { folder: folder.clone(), origin, key, subject: provider, clock, sealing };
-        let pending = PendingRows {
-            journal: Journal::open(&folder)?,
-            rows: Arc::default(),
-            since: Instant::now(),
-            behind: false,
-        };
-        let current = Mutex::new(continue_or_begin(&writer, &warn)?);
+        let pending = PendingRows::new(Journal::open(&folder)?);
+        let current = Mutex::new(CurrentSegment::open(&writer, &warn)?);
         let book = Self { writer, source, max_bytes, current, pending: Mutex::new(pending), warn };
         book.recover()?;
         Ok(book)
@@ -364,50 +285,6 @@ impl ReceiptBook {
         })
     }
 
-    /// The segment for this many more bytes; begins another one when the current is full.
-    fn segment_with_room(&self, bytes: u64) -> Result<SegmentLog, Error> {
-        let mut current = self.current();
-        if current.bytes > 0 && current.bytes + bytes > (self.max_bytes / SEGMENTS).max(MIN_SEGMENT_BYTES) {
-            current.log.ledger().flush()?;
-            let previous = current.log.ledger().view()?.checkpoint()?;
-            let number = current.log.number + 1;
-            *current = CurrentSegment { log: self.writer.begin(number, previous)?, bytes: 0 };
-            if let Err(error) = self.drop_oldest(number) {
-                self.warn(&format!("old receipts could not be let go: {error}"));
-            }
-        }
-        Ok(current.log.clone())
-    }
-
-    /// Drops the oldest segments until the rest have room.
-    fn drop_oldest(&self, newest: u64) -> Result<(), Error> {
-        let size = |number: u64| folder_bytes(&segment_folder(&self.writer.folder, number));
-        let there = self.segments()?;
-        let mut total: u64 = there.iter().map(|number| size(*number)).sum();
-        for number in there {
-            // The one before the newest stays: whoever reads it now may still need it.
-            if total <= self.max_bytes || number + 1 >= newest {
-                break;
-            }
-            let bytes = size(number);
-            if let Err(error) = self.drop_segment(number) {
-                // Left as it is, for `credence receipts verify` to show; the next one makes room.
-                self.warn(&format!("segment {number} cannot be let go: {error}"));
-                continue;
-            }
-            total -= bytes;
-        }
-        Ok(())
-    }
-
-    fn drop_segment(&self, number: u64) -> Result<(), Error> {
-        let SegmentWriter { folder, origin, key, .. } = &self.writer;
-        let remains = remains_of(&open_segment(folder, number, origin, &key.public(), true)?)?;
-        folder::replace_file(&remains_file(folder, number), &serde_json::to_vec(&remains)?)?;
-        let path = segment_folder(folder, number);
-        fs::remove_dir_all(&path).map_err(|e| Error::Io(path, e))
-    }
-
     /// Signs a checkpoint over everything in the ledger, and has the disk keep it.
     pub fn seal(&self) -> Result<(), Error> {
         let segment = self.current_log();
@@ -508,25 +385,5 @@ impl ReceiptBook {
         };
         let position = Position(segment.number, segment.ledger().committed()?);
         Ok(BookStatus { log: segment.name().to_owned(), position, in_journal, behind })
-    }
-}
-
-/// The newest segment, or a first one; where the newest cannot be used, the next.
-fn continue_or_begin(writer: &SegmentWriter, warn: &Warn) -> Result<CurrentSegment, Error> {
-    let all = segments(&writer.folder)?;
-    let Some(number) = all.iter().filter(|(_, there)| *there).map(|(number, _)| *number).max() else {
-        let first = all.last().map_or(1, |(number, _)| number + 1);
-        return Ok(CurrentSegment { log: writer.begin(first, None)?, bytes: 0 });
-    };
-    match writer.resume(number) {
-        Ok((log, bytes)) => Ok(CurrentSegment { log, bytes }),
-        Err(error @ Error::Ledger(credence_ledger::Error::Full(_) | credence_ledger::Error::Locked { .. })) => {
-            Err(error)
-        }
-        // Left as it is, for `credence receipts verify` to show: calls go on, with receipts.
-        Err(error) => {
-            warn(&format!("segment {number} of the receipts cannot be used, another is begun: {error}"));
-            Ok(CurrentSegment { log: writer.begin(number + 1, None)?, bytes: 0 })
-        }
     }
 }
