@@ -27,7 +27,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use url::Url;
 
-use crate::{Error, Guard, warn};
+use crate::{Error, Guard, innermost_cause, warn};
 
 /// How long to wait after a failure, at first and at most.
 const FIRST_WAIT: Duration = Duration::from_secs(2);
@@ -168,7 +168,7 @@ impl Round {
                 self.progress.error = Some(why);
             }
         }
-        self.progress.waiting = waiting(&self.spool).map_or(0, |files| files.len());
+        self.progress.waiting = unsent_files(&self.spool).map_or(0, |files| files.len());
         let kept = serde_json::to_vec(&self.progress).map_err(credence_receipts::Error::from);
         // For people to look at; the next round writes it anew.
         let _ = kept.and_then(|bytes| folder::replace_file(&self.guard.place.folder.join("courier.json"), &bytes));
@@ -241,17 +241,17 @@ impl Round {
     /// Sends what is on disk. What is refused for good, because something newer is there, goes; all else stays.
     fn send_summaries(&self) -> Result<(), String> {
         let mut refused = None;
-        for file in waiting(&self.spool).map_err(|e| e.to_string())? {
+        for file in unsent_files(&self.spool).map_err(|e| e.to_string())? {
             let body = fs::read(&file).map_err(|e| format!("{}: {e}", file.display()))?;
             let (status, answer) = self.post("/v1/statements", body)?;
             let code = answer["code"].as_str().unwrap_or_default();
             if status.is_success() || code == "older_summary" {
                 fs::remove_file(&file).map_err(|e| format!("{}: {e}", file.display()))?;
             } else if status.is_server_error() || status == StatusCode::TOO_MANY_REQUESTS {
-                return Err(told(status, &answer));
+                return Err(refusal(status, &answer));
             } else {
                 // Somebody has to do something: register the agent, admit the provider, renew the token.
-                refused.get_or_insert_with(|| told(status, &answer));
+                refused.get_or_insert_with(|| refusal(status, &answer));
             }
         }
         refused.map_or(Ok(()), Err)
@@ -275,7 +275,7 @@ impl Round {
             url.query_pairs_mut().append_pair("log", segment.name());
             let (status, answer) = answer(self.client.get(url))?;
             if !status.is_success() {
-                return Err(told(status, &answer));
+                return Err(refusal(status, &answer));
             }
             let number = |name: &str| answer[name].as_u64().unwrap_or_default();
             let mut known = Known { size: number("size"), next: number("next") };
@@ -286,7 +286,7 @@ impl Round {
                 let body = serde_json::to_vec(&next.batch).map_err(|e| e.to_string())?;
                 let (status, taken) = self.post("/v1/receipts", body)?;
                 if !status.is_success() {
-                    return Err(told(status, &taken));
+                    return Err(refusal(status, &taken));
                 }
                 self.shown.set(true);
                 known.size = next.size;
@@ -302,28 +302,19 @@ impl Round {
 
 fn answer(request: reqwest::blocking::RequestBuilder) -> Result<(StatusCode, Value), String> {
     // The URL is in the message already.
-    let answer = request.send().map_err(|e| format!("it cannot be reached: {}", cause(&e.without_url())))?;
+    let answer = request.send().map_err(|e| format!("it cannot be reached: {}", innermost_cause(&e.without_url())))?;
     let status = answer.status();
     let body = answer.bytes().unwrap_or_default();
     Ok((status, serde_json::from_slice(&body).unwrap_or(Value::Null)))
 }
 
-/// The innermost reason: what a person can act on.
-fn cause(error: &dyn std::error::Error) -> String {
-    let mut inner = error;
-    while let Some(source) = inner.source() {
-        inner = source;
-    }
-    inner.to_string()
-}
-
-fn told(status: StatusCode, answer: &Value) -> String {
+fn refusal(status: StatusCode, answer: &Value) -> String {
     let detail = answer["detail"].as_str().unwrap_or("no reason given");
     format!("it answered {}: {detail}", status.as_u16())
 }
 
-/// What waits to be sent, the oldest first.
-pub fn waiting(spool: &Path) -> std::io::Result<Vec<PathBuf>> {
+/// The files that are still to be sent, by name.
+pub fn unsent_files(spool: &Path) -> std::io::Result<Vec<PathBuf>> {
     let mut files = Vec::new();
     for entry in fs::read_dir(spool)? {
         let path = entry?.path();

@@ -1,4 +1,4 @@
-//! The guard: has the answer to a call judged ([`judging`]), writes the receipt, and keeps what was learned and counted.
+//! The guard: has the answer to a call judged (`judging`), writes the receipt, and keeps what was learned and counted.
 
 mod judging;
 

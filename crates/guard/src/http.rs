@@ -31,6 +31,7 @@ use crate::{
     answer::Answer,
     deliver::error_answer,
     events::without_mark,
+    innermost_cause,
     message::{Parsed, parse},
     pending::PendingRequests,
     proxy::{JudgedBatch, from_server, judge, render},
@@ -168,7 +169,7 @@ impl Proxy {
         let url = self.url(&parts.uri);
         let upstream = self.client.request(parts.method, url).headers(headers).body(body).send().await;
         let upstream = upstream.map_err(|error| {
-            let text = format!("the tool server cannot be reached: {}", cause(&error.without_url()));
+            let text = format!("the tool server cannot be reached: {}", innermost_cause(&error.without_url()));
             (StatusCode::BAD_GATEWAY, text)
         })?;
         self.respond(upstream, exchange).await
@@ -245,7 +246,7 @@ impl Proxy {
         let mut whole: Vec<u8> = Vec::new();
         while let Some(part) = stream.next().await {
             let part = part.map_err(|error| {
-                let text = format!("the tool server's answer ended early: {}", cause(&error.without_url()));
+                let text = format!("the tool server's answer ended early: {}", innermost_cause(&error.without_url()));
                 (StatusCode::BAD_GATEWAY, text)
             })?;
             if whole.len() + part.len() > most {
@@ -322,12 +323,4 @@ fn flush_journal_soon(guard: &Arc<Guard>) {
 
 fn lock(requests: &Mutex<PendingRequests>) -> std::sync::MutexGuard<'_, PendingRequests> {
     requests.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-fn cause(error: &dyn std::error::Error) -> String {
-    let mut inner = error;
-    while let Some(source) = inner.source() {
-        inner = source;
-    }
-    inner.to_string()
 }

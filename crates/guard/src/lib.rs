@@ -40,3 +40,12 @@ pub(crate) fn warn(text: &str) {
     use std::io::Write;
     let _ = writeln!(std::io::stderr().lock(), "credence guard: {text}");
 }
+
+/// The innermost reason of an error: what a person can act on.
+pub(crate) fn innermost_cause(error: &dyn std::error::Error) -> String {
+    let mut inner = error;
+    while let Some(source) = inner.source() {
+        inner = source;
+    }
+    inner.to_string()
+}

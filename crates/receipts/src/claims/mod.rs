@@ -4,8 +4,8 @@
 //! receipt that a claim names; by tool, arguments and result; by tool and arguments, the result being another; by tool and
 //! result, the arguments being others. What then has no receipt never happened, as far as the receipts that are kept can say.
 //!
-//! - [`compare`]: one claim against one receipt; [`names`]: how clients spell the name of a tool;
-//! - [`matching`]: which receipt backs which claim; [`differences`]: which parts differ.
+//! - `compare`: one claim against one receipt; `names`: how clients spell the name of a tool;
+//! - `matching`: which receipt backs which claim; `differences`: which parts differ.
 
 mod compare;
 mod differences;
