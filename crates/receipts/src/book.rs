@@ -1,6 +1,6 @@
 //! A guard's receipts: one for each call, in segments. This is the front of the crate.
 //!
-//! A receipt is in the [journal](crate::journal) before its result is forwarded, and in the database as soon as there is a moment
+//! A receipt is in the [`journal`] before its result is forwarded, and in the database as soon as there is a moment
 //! for it. The disk is asked to keep it, and a checkpoint is signed over it, at most a second later (ledger,
 //! `Sealing::Batched`). When a segment is full the next one begins with the former's signed checkpoint; when all of them
 //! together take more room than they may, the oldest is dropped, and of it stays a file with its last checkpoint and the leaf of
