@@ -11,7 +11,7 @@ use anyhow::{Context, bail};
 use credence_engine::{certification::Requirements, universal::DEFAULT_COVERAGE_FLOOR};
 use credence_ledger::{
     Ledger, LogKey, LogVerifier, OutsideCheckpoint, SqliteLedger, View,
-    sqlite::{Clock, Options, Sealing},
+    sqlite::{Options, Sealing},
 };
 use credence_pipeline::{Authority, TABLES, query::Reading};
 use credence_protocol::{AUTHORITY_SOURCE, EntityId, SecretKey, TagRegistry, Timestamp, nearest};

@@ -1,23 +1,23 @@
 //! A guard in front of some agents' tools: what really went through it has a receipt, what was made up has none.
 //!
-//! Its log is a ledger of its own, signed by the provider that runs it. Now and then it hands its newest checkpoint and receipts
-//! to the authority, with their salts, so that anyone with a claim can check it there.
+//! Its receipts are those of a real guard, in a place of their own. Now and then it hands its newest checkpoint and receipts to the
+//! authority, with their salts, so that anyone with a claim can check it there.
 
-use std::path::Path;
+use std::{path::Path, sync::Arc};
 
 use credence_engine::hcs25::output_verification::Stake;
-use credence_ledger::{
-    Checkpoint, Entry, Hash, Kind, Ledger, LogKey, NewEntry, OutsideCheckpoint, SqliteLedger, proof,
-    sqlite::{Clock, Options, Sealing},
-    write,
-};
-use credence_pipeline::receipts::{Batch, Sent};
+use credence_pipeline::receipts::{Batch, MAX_BATCH};
 use credence_protocol::{
     EntityId, SecretKey, Timestamp, Uuid,
-    receipt::{CallOutcome, Exact, Receipt, ReceiptStake, ReceiptVerdict, Salts, Views, forms_of_result},
+    receipt::{CallOutcome, Exact, ReceiptStake, ReceiptVerdict, Salts, Views, forms_of_result},
+};
+use credence_receipts::{
+    BookSettings, Clock, Intent, NewReceipt, Place, Private, ReceiptBook, folder,
+    handover::{Disclosure, Known},
+    parts::fingerprint,
 };
 use credence_verify::{Decision, Verdict};
-use data_encoding::BASE64;
+use data_encoding::BASE64URL_NOPAD;
 
 use crate::{Error, world::Acted};
 
@@ -28,49 +28,35 @@ const SERVER: &str = "demo-tools";
 
 pub(crate) struct Guard {
     provider: EntityId,
-    log: String,
-    ledger: SqliteLedger,
-    /// Entries of the log that the authority has seen.
-    seen: u64,
-    /// Receipts that it has not, with their salts.
-    waiting: Vec<(u64, Salts)>,
+    key: SecretKey,
+    book: ReceiptBook,
+    /// What the authority has of the log.
+    known: Known,
+    _place: Place,
 }
 
 impl Guard {
-    /// A guard of `provider`, its log in `folder`.
+    /// A guard of `provider`, its state in `folder`.
     pub(crate) fn new(folder: &Path, provider: EntityId, key: &SecretKey, clock: Clock) -> Result<Self, Error> {
-        std::fs::create_dir_all(folder)?;
-        let log = format!("{provider}/guard/{SERVER}/1/1");
-        let options = Options {
-            path: folder.join("receipts.db"),
-            tables: &[],
-            outside: OutsideCheckpoint::at(folder.join("checkpoint")),
-            sealing: Sealing::Volatile,
-        };
-        let ledger = SqliteLedger::create(options, LogKey::new(&log, key)?, clock)?;
-        Ok(Self { provider, log, ledger, seen: 0, waiting: Vec::new() })
+        let place = folder::take_place(folder, SERVER)?;
+        let settings = BookSettings::new(&place, SERVER, provider.clone(), key.clone());
+        let book = ReceiptBook::open(BookSettings { volatile: true, clock: Arc::clone(&clock), ..settings })?;
+        Ok(Self { provider, key: key.clone(), book, known: Known::default(), _place: place })
     }
 
     /// Writes the receipt of a call that went through it.
     pub(crate) fn record(&mut self, acted: &Acted, verdict: &Verdict, at: Timestamp) -> Result<(), Error> {
         let salts = Salts::generate()?;
         let (args, result) = (acted.call.args.to_string(), acted.call.result.to_string());
-        let agent = EntityId::new(acted.agent)?;
-        let receipt = Receipt {
-            agent: Some(agent.clone()),
-            arguments: salts.arguments(Some(&Exact::parse(&args)?)),
+        let args = Exact::parse(&args)?;
+        let intent = Intent {
+            agent: Some(EntityId::new(acted.agent)?),
+            arguments: salts.arguments(Some(&args)),
             call: Uuid::now_v7(),
             client: Some("credence-demo".to_owned()),
-            content_injection: None,
-            delivered: None,
-            execution_ms: Some(acted.call.ms),
-            outcome: CallOutcome::Result,
-            posterior: Some(verdict.posterior),
             request: None,
-            result: Views::commit(&salts.result, &forms_of_result(&Exact::parse(&result)?)),
             server: SERVER.to_owned(),
             session: Some(acted.agent.to_owned()),
-            signals: verdict.signals.iter().filter(|one| one.fired).map(|one| one.signal.to_string()).collect(),
             stake: Some(match acted.stake {
                 Stake::Low => ReceiptStake::Low,
                 Stake::Medium => ReceiptStake::Medium,
@@ -79,41 +65,31 @@ impl Guard {
             }),
             started_at: at,
             tool: acted.call.tool.to_owned(),
-            unjudged: None,
-            verdict: Some(match verdict.decision {
-                Decision::Accept => ReceiptVerdict::Accept,
-                Decision::Flag => ReceiptVerdict::Flag,
-                Decision::Block => ReceiptVerdict::Block,
-            }),
         };
-        let entry = NewEntry { kind: Kind::Receipt, subject: agent, body: receipt.canonical()?, weight: None };
-        let seq = write(&self.ledger, move |tx| Ok::<_, Error>(tx.append(&entry)?.seq))?;
-        self.waiting.push((seq, salts));
+        let mut receipt = intent.into_receipt(CallOutcome::Result);
+        receipt.execution_ms = Some(acted.call.ms);
+        receipt.posterior = Some(verdict.posterior);
+        receipt.result = Views::commit(&salts.result, &forms_of_result(&Exact::parse(&result)?));
+        receipt.signals = verdict.signals.iter().filter(|one| one.fired).map(|one| one.signal.to_string()).collect();
+        receipt.verdict = Some(match verdict.decision {
+            Decision::Accept => ReceiptVerdict::Accept,
+            Decision::Flag => ReceiptVerdict::Flag,
+            Decision::Block => ReceiptVerdict::Block,
+        });
+        let print = BASE64URL_NOPAD.encode(&fingerprint(&self.key, Some(&args)));
+        self.book.record([NewReceipt { receipt, private: Private { salts, print } }].iter())?;
+        // At once: the story's clock stamps the entry.
+        self.book.flush_journal(Vec::new())?;
         Ok(())
     }
 
     /// What it hands in: how far its log has grown, and what the authority has not seen of it. None where nothing is new.
     pub(crate) fn batch(&mut self) -> Result<Option<Batch>, Error> {
-        let view = self.ledger.view()?;
-        let Some(note) = view.checkpoint()?.filter(|_| !self.waiting.is_empty()) else { return Ok(None) };
-        let size = Checkpoint::open(&note, self.ledger.verifier())?.size;
-        let encode = |hashes: Vec<Hash>| hashes.iter().map(|hash| BASE64.encode(&hash.0)).collect();
-        let consistency =
-            if self.seen == 0 { Vec::new() } else { encode(proof::consistency(self.seen, size, &*view)?) };
-        let mut receipts = Vec::new();
-        for (seq, salts) in std::mem::take(&mut self.waiting) {
-            let bytes = view.entry(seq)?.unwrap_or_default();
-            Entry::parse(seq, &bytes)?;
-            let entry = String::from_utf8_lossy(&bytes).into_owned();
-            receipts.push(Sent { seq, entry, proof: encode(proof::inclusion(size, seq, &*view)?), salts: Some(salts) });
-        }
-        self.seen = size;
-        Ok(Some(Batch {
-            provider: self.provider.clone(),
-            log: self.log.clone(),
-            checkpoint: note,
-            consistency,
-            receipts,
-        }))
+        let everything = Disclosure { receipts: MAX_BATCH, salts: true };
+        let next = self.book.current_log().next_batch(&self.provider, self.known, everything)?;
+        let Some(next) = next.filter(|next| !next.batch.receipts.is_empty()) else { return Ok(None) };
+        let last = next.batch.receipts.last().map_or(self.known.next, |receipt| receipt.seq + 1);
+        self.known = Known { size: next.size, next: last };
+        Ok(Some(next.batch))
     }
 }

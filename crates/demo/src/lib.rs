@@ -35,6 +35,9 @@ pub enum Error {
     /// From the ledger.
     #[error(transparent)]
     Ledger(#[from] credence_ledger::Error),
+    /// From the guard's receipts.
+    #[error(transparent)]
+    Receipts(#[from] credence_receipts::Error),
     /// A key, an id or a signature.
     #[error(transparent)]
     Protocol(#[from] credence_protocol::Error),

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::io::BufRead;
 use std::time::{Duration, Instant};
 
-use credence_guard::injection::look;
+use credence_guard::injection::scan;
 
 fn strings<'a>(value: &'a serde_json::Value, into: &mut Vec<&'a str>) {
     match value {
@@ -26,7 +26,7 @@ fn wilson(hits: usize, n: usize) -> (f64, f64) {
 fn main() {
     let show = std::env::args().skip_while(|argument| argument != "--show").nth(1);
     let mut sets: BTreeMap<String, (usize, usize, usize, Duration)> = BTreeMap::new();
-    look(["warm"]);
+    scan(["warm"]);
     for line in std::io::stdin().lock().lines().map_while(Result::ok) {
         let Ok(row) = serde_json::from_str::<serde_json::Value>(&line) else { continue };
         let (Some(text), Some(set)) = (row["text"].as_str(), row["set"].as_str()) else { continue };
@@ -40,7 +40,7 @@ fn main() {
         }
         let bytes: usize = texts.iter().map(|text| text.len()).sum();
         let start = Instant::now();
-        let finding = look(texts);
+        let finding = scan(texts);
         let took = start.elapsed();
         let entry = sets.entry(set.to_owned()).or_default();
         entry.0 += 1;

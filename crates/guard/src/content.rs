@@ -1,12 +1,8 @@
-//! What is in a tool's result (an MCP `CallToolResult`), as far as it is judged.
-//!
-//! The engine judges the structured content where there is some; else the text, as JSON where it is JSON; else the list of
-//! content items, in which an image or a sound stands for itself by its kind and its length.
-
-use std::borrow::Cow;
-use std::collections::BTreeMap;
+//! What is in a tool's result (an MCP `CallToolResult`): the value that the engine judges, whether there is anything in it, its texts;
+//! and what a tool declares of its results.
 
 use credence_protocol::receipt::Exact;
+use credence_receipts::parts::BINARY_MEMBERS;
 use credence_verify::{ToolProfile, Verdict};
 use serde::Deserialize;
 use serde_json::{Value, value::RawValue};
@@ -17,52 +13,13 @@ use crate::Error;
 const ANY_LATENCY_MS: (f64, f64) = (0.0, 1e9);
 /// Texts that say that there is nothing.
 const EMPTY: [&str; 5] = ["", "[]", "{}", "null", "None"];
-/// Members that hold bytes in base64: their length says as much as they do.
-const BINARY: [&str; 2] = ["data", "blob"];
 
-/// What is judged of a result.
-pub fn judged<'a>(result: &'a Exact<'a>) -> Cow<'a, Exact<'a>> {
-    if let Some(structured) = result.get("structuredContent").filter(|structured| !structured.is_null()) {
-        return Cow::Borrowed(structured);
-    }
-    match result.get("content") {
-        Some(Exact::List(items)) => match items.as_slice() {
-            [only] if is_text(only) => match only.get("text") {
-                Some(Exact::Text(text)) => match Exact::parse(text) {
-                    Ok(json @ (Exact::Object(_) | Exact::List(_))) => Cow::Owned(json),
-                    _ => Cow::Owned(Exact::Text(Cow::Borrowed(text.as_ref()))),
-                },
-                _ => Cow::Borrowed(only),
-            },
-            items => Cow::Owned(Exact::List(items.iter().map(summarised).collect())),
-        },
-        _ => Cow::Borrowed(result),
-    }
-}
-
-fn is_text(item: &Exact<'_>) -> bool {
-    item.get("type").and_then(Exact::as_text) == Some("text")
-}
-
-fn summarised<'a>(item: &'a Exact<'a>) -> Exact<'a> {
-    let Exact::Object(members) = item else { return item.clone() };
-    let members = members.iter().filter(|(name, _)| *name != "_meta").map(|(name, value)| {
-        let value = match value {
-            Exact::Text(bytes) if BINARY.contains(&name.as_ref()) => Exact::Number(bytes.len().to_string().into()),
-            Exact::Object(_) => summarised(value),
-            other => other.clone(),
-        };
-        (name.clone(), value)
-    });
-    Exact::Object(members.collect::<BTreeMap<_, _>>())
-}
-
-/// The same as the engine takes it.
+/// A value as the engine takes it.
 pub fn value(exact: &Exact<'_>) -> Result<Value, Error> {
     Ok(match exact {
         Exact::Word("null") => Value::Null,
         Exact::Word(word) => Value::Bool(*word == "true"),
-        Exact::Number(number) => serde_json::from_str(number).map_err(|e| Error::Receipts(e.to_string()))?,
+        Exact::Number(number) => serde_json::from_str(number).map_err(|e| Error::Content(e.to_string()))?,
         Exact::Text(text) => Value::String(text.to_string()),
         Exact::List(items) => Value::Array(items.iter().map(value).collect::<Result<_, _>>()?),
         Exact::Object(members) => {
@@ -124,7 +81,8 @@ fn collect(value: &Exact<'_>, texts: &mut Vec<String>) {
         Exact::Text(text) => texts.push(text.to_string()),
         Exact::List(items) => items.iter().for_each(|item| collect(item, texts)),
         Exact::Object(members) => {
-            let readable = members.iter().filter(|(name, _)| !BINARY.contains(&name.as_ref()) && *name != "_meta");
+            let readable =
+                members.iter().filter(|(name, _)| !BINARY_MEMBERS.contains(&name.as_ref()) && *name != "_meta");
             readable.for_each(|(_, member)| collect(member, texts));
         }
         _ => {}
@@ -153,7 +111,7 @@ pub fn output_schemas(result: &RawValue) -> Vec<(String, &RawValue)> {
 
 /// The profile that a declared schema makes. Nothing is assumed of how long the tool takes, or of the network.
 pub fn profile(schema: &RawValue) -> Result<ToolProfile, Error> {
-    let schema: Value = serde_json::from_str(schema.get()).map_err(|e| Error::Receipts(e.to_string()))?;
+    let schema: Value = serde_json::from_str(schema.get()).map_err(|e| Error::Content(e.to_string()))?;
     let (least, most) = ANY_LATENCY_MS;
     let profile = ToolProfile::builder().expected_latency_ms(least, most).has_network_io(false).output_schema(schema);
     Ok(profile.build()?)
@@ -179,7 +137,7 @@ mod tests {
     fn seen(result: Value) -> Value {
         let text = result.to_string();
         let exact = Exact::parse(&text).unwrap();
-        value(&judged(&exact)).unwrap()
+        value(&credence_receipts::parts::judged_part(&exact)).unwrap()
     }
 
     #[test]

@@ -5,7 +5,7 @@ use serde_json::{json, value::RawValue};
 
 use crate::message::{Edit, apply, insert_member, offset, push_item};
 
-/// The member of `_meta` under which a guard says what it thought.
+/// The member of `_meta` that holds the guard's verdict.
 pub const META_KEY: &str = "credence/guard";
 
 /// Where the parts of a result lie.
@@ -17,9 +17,9 @@ struct Outline<'a> {
     content: Option<&'a RawValue>,
 }
 
-/// The result with `said` in its `_meta`, and `note` as one more content item. `None` where the result is not an object whose
+/// The result with `guard_meta` in its `_meta`, and `note` as one more content item. `None` where the result is not an object whose
 /// parts can be told apart.
-pub fn annotated(result: &str, said: &str, note: Option<&str>) -> Option<String> {
+pub fn annotated(result: &str, guard_meta: &str, note: Option<&str>) -> Option<String> {
     if !result.starts_with('{') {
         return None;
     }
@@ -27,20 +27,20 @@ pub fn annotated(result: &str, said: &str, note: Option<&str>) -> Option<String>
     let mut edits: Vec<Edit> = Vec::new();
     match outline.meta.map(RawValue::get) {
         Some(meta) if meta.starts_with('{') => match without_ours(meta) {
-            None => edits.push(insert_member(meta, offset(result, meta), META_KEY, said)),
+            None => edits.push(insert_member(meta, offset(result, meta), META_KEY, guard_meta)),
             // Only a guard speaks under that name: what the server says there is dropped.
             Some(others) => {
-                let insert = format!("{{\"{META_KEY}\":{said}{others}}}");
+                let insert = format!("{{\"{META_KEY}\":{guard_meta}{others}}}");
                 edits.push(Edit { at: offset(result, meta), remove: meta.len(), insert });
             }
         },
         // Neither an object nor absent: no reader can use it.
         Some(meta) => {
-            let insert = format!("{{\"{META_KEY}\":{said}}}");
+            let insert = format!("{{\"{META_KEY}\":{guard_meta}}}");
             edits.push(Edit { at: offset(result, meta), remove: meta.len(), insert });
         }
         None if has_null_meta(result) => return None,
-        None => edits.push(insert_member(result, 0, "_meta", &format!("{{\"{META_KEY}\":{said}}}"))),
+        None => edits.push(insert_member(result, 0, "_meta", &format!("{{\"{META_KEY}\":{guard_meta}}}"))),
     }
     if let Some(note) = note {
         let item = json!({ "type": "text", "text": note }).to_string();
@@ -77,11 +77,11 @@ fn has_null_meta(result: &str) -> bool {
 }
 
 /// A tool error in place of a result. `original` tells which members its protocol version needs.
-pub fn refusal(original: &str, said: &str, text: &str) -> String {
+pub fn refusal(original: &str, guard_meta: &str, text: &str) -> String {
     let typed = serde_json::from_str::<Typed<'_>>(original).is_ok_and(|typed| typed.result_type.is_some());
     let result_type = if typed { "\"resultType\":\"complete\"," } else { "" };
     let item = json!({ "type": "text", "text": text });
-    format!("{{{result_type}\"content\":[{item}],\"isError\":true,\"_meta\":{{\"{META_KEY}\":{said}}}}}")
+    format!("{{{result_type}\"content\":[{item}],\"isError\":true,\"_meta\":{{\"{META_KEY}\":{guard_meta}}}}}")
 }
 
 #[derive(Deserialize)]

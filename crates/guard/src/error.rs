@@ -4,32 +4,21 @@ use std::path::PathBuf;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// A file or folder.
-    #[error("{path}: {1}", path = .0.display())]
-    Io(PathBuf, std::io::Error),
-    /// A server's name that cannot be part of a path.
-    #[error("'{0}' cannot be a server's name: letters, digits, '.', '_' and '-', at most 64 of them, not '.' first")]
-    Name(String),
-    /// Too many guards of one name.
-    #[error("{most} guards of '{name}' are running already: end some, or choose another --name")]
-    NoPlace {
-        /// Their name.
-        name: String,
-        /// The limit.
-        most: u32,
-    },
-    /// A key file that cannot be used.
-    #[error("key file {path}: {1}", path = .0.display())]
-    Key(PathBuf, String),
-    /// The receipts.
-    #[error("receipts: {0}")]
-    Ledger(#[from] credence_ledger::Error),
+    /// The receipts, or the folder they are in.
+    #[error(transparent)]
+    Receipts(#[from] credence_receipts::Error),
+    /// The receipts could not be opened when the guard started.
+    #[error("the receipts could not be opened")]
+    NoReceipts,
     /// Something malformed.
     #[error(transparent)]
     Protocol(#[from] credence_protocol::Error),
     /// The verification engine.
     #[error(transparent)]
     Verify(#[from] credence_verify::Error),
+    /// Reading, writing or serving failed.
+    #[error("{path}: {1}", path = .0.display())]
+    Io(PathBuf, std::io::Error),
     /// The server could not be run.
     #[error("cannot run '{command}': {why}")]
     Spawn {
@@ -38,9 +27,9 @@ pub enum Error {
         /// Why.
         why: std::io::Error,
     },
-    /// Anything about the receipts that people have to look at.
+    /// A result or a schema that cannot be used.
     #[error("{0}")]
-    Receipts(String),
+    Content(String),
     /// An address or URL.
     #[error("{0}")]
     Address(String),

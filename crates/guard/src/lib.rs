@@ -1,40 +1,35 @@
 //! The guard: sits where a tool is really called, so it can say what no statistic can: *this call happened* (DESIGN,
 //! *Receipts*).
 //!
+//! - [`service`]: runs a guard until its server ends or it is told to stop;
 //! - [`stdio`], [`http`]: the proxies. They move messages of the Model Context Protocol as the bytes they are, and change
-//!   only what they must;
-//! - [`watch`]: which calls are under way, and what answers them;
-//! - [`guard`]: judges an answer ([`look`] takes it apart), writes the receipt, decides what the client gets; [`deliver`] makes it;
-//! - [`receipts`]: the guard's own ledger, in segments; [`reading`]: what is in those of all guards;
-//! - [`transcript`], [`claims`]: what an agent says it was given, held against the receipts;
+//!   only what they must; [`proxy`] is what both do with a message;
+//! - [`pending`]: which calls are under way, and which message answers them;
+//! - [`guard`]: has an answer judged ([`answer`] takes it apart), writes the receipt, decides what the client gets; [`deliver`] makes it;
 //! - [`rollup`], [`courier`]: what the authority is told;
-//! - [`install`]: puts the servers of an MCP client under guards;
-//! - [`injection`]: whether a result's text tries to instruct the model, a signal of its own.
+//! - [`injection`]: whether a result's text tries to instruct the model, a signal of its own;
+//! - [`server_name`]: the name of a server, from the command that runs it.
+//!
+//! Receipts themselves, and everything that is done with them later, are the crate `credence-receipts`.
 
-pub mod claims;
+pub mod answer;
 pub mod content;
 pub mod courier;
 pub mod deliver;
 mod error;
 mod events;
-pub mod folder;
 pub mod guard;
 pub mod http;
 pub mod injection;
-pub mod install;
-pub mod journal;
 mod lines;
-pub mod look;
 pub mod message;
+pub mod pending;
 pub mod proxy;
-pub mod reading;
-pub mod receipts;
 pub mod rollup;
-pub mod segments;
+pub mod server_name;
+pub mod service;
 pub mod settings;
 pub mod stdio;
-pub mod transcript;
-pub mod watch;
 
 pub use error::Error;
 pub use guard::Guard;
@@ -44,4 +39,13 @@ pub use settings::{Caller, GuardMode, Settings};
 pub(crate) fn warn(text: &str) {
     use std::io::Write;
     let _ = writeln!(std::io::stderr().lock(), "credence guard: {text}");
+}
+
+/// The innermost reason of an error: what a person can act on.
+pub(crate) fn innermost_cause(error: &dyn std::error::Error) -> String {
+    let mut inner = error;
+    while let Some(source) = inner.source() {
+        inner = source;
+    }
+    inner.to_string()
 }

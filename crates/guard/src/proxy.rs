@@ -7,19 +7,20 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use crate::{
+    answer::Answer,
     deliver::error_answer,
-    guard::{Answer, Guard, Judged},
+    guard::{Guard, JudgedCall},
     message::{Edit, Message, Parsed, apply, id_at_the_edges, id_of_ambiguous, offset, parse},
+    pending::{PendingRequest, PendingRequests, StartedCall},
     settings::GuardMode,
     warn,
-    watch::{Pending, Started, Watch},
 };
 
 /// Characters of a line that is no message, as the operator sees it.
 const SHOWN: usize = 500;
 
 /// Calls that were judged, with the answers they came from.
-pub type Batch<'l> = Vec<(Judged, Answer<'l>)>;
+pub type JudgedBatch<'l> = Vec<(JudgedCall, Answer<'l>)>;
 
 /// What becomes of a message.
 pub enum Piece<'l> {
@@ -42,7 +43,7 @@ pub enum Piece<'l> {
 
 /// The parts of a result by which a call goes on instead of ending.
 #[derive(Deserialize)]
-struct GoesOn<'a> {
+struct Continuation<'a> {
     #[serde(borrow, default, rename = "resultType")]
     result_type: Option<&'a str>,
     #[serde(default)]
@@ -55,7 +56,7 @@ struct GoesOn<'a> {
     is_error: Option<&'a RawValue>,
 }
 
-impl<'a> GoesOn<'a> {
+impl<'a> Continuation<'a> {
     fn of(result: &'a str) -> Option<Self> {
         if result.starts_with('{') { serde_json::from_str(result).ok() } else { None }
     }
@@ -69,7 +70,7 @@ impl<'a> GoesOn<'a> {
         self.result_type == Some("input_required") && self.is_bare()
     }
 
-    fn task(self, started: &Started) -> Option<String> {
+    fn task(self, started: &StartedCall) -> Option<String> {
         let bare = self.is_bare();
         self.task.filter(|_| bare && started.as_task).map(|task| task.id)
     }
@@ -84,26 +85,26 @@ struct Task {
 /// Looks at one line from the server; judged calls are added to `batch`.
 pub fn from_server<'l>(
     guard: &Guard,
-    watch: &mut Watch,
+    requests: &mut PendingRequests,
     line: &'l str,
     read: Instant,
-    batch: &mut Batch<'l>,
+    batch: &mut JudgedBatch<'l>,
 ) -> Piece<'l> {
     match parse(line) {
-        Parsed::One(message) => one(guard, watch, line, &message, read, batch),
+        Parsed::One(message) => one(guard, requests, line, &message, read, batch),
         Parsed::Batch(items) => {
             // A list in a list is no message.
             let mut each = |item: &'l RawValue| match item.get().starts_with('[') {
                 true => Piece::Withheld,
-                false => from_server(guard, watch, item.get(), read, batch),
+                false => from_server(guard, requests, item.get(), read, batch),
             };
             Piece::Several(items.into_iter().map(&mut each).collect())
         }
         Parsed::Ambiguous(why) => {
-            let call = id_of_ambiguous(line).filter(|id| watch.awaits(id)).map(|id| (watch.answered(&id), id));
+            let call = id_of_ambiguous(line).filter(|id| requests.awaits(id)).map(|id| (requests.answered(&id), id));
             warn(&format!("the server sent a message that can be read in two ways ({why})"));
             match call {
-                Some((Some(Pending::Call(started)), _)) => {
+                Some((Some(PendingRequest::Call(started)), _)) => {
                     let answer = Answer::Ambiguous("a member is there twice");
                     judge(guard, *started, answer, read, batch);
                     Piece::Call { number: batch.len() - 1, message: line, result: None }
@@ -124,16 +125,16 @@ pub fn from_server<'l>(
 
 fn one<'l>(
     guard: &Guard,
-    watch: &mut Watch,
+    requests: &mut PendingRequests,
     line: &'l str,
     message: &Message<'l>,
     read: Instant,
-    batch: &mut Batch<'l>,
+    batch: &mut JudgedBatch<'l>,
 ) -> Piece<'l> {
-    if let Some(id) = message.id.filter(|id| message.is_doubtful() && watch.awaits(id.get())) {
+    if let Some(id) = message.id.filter(|id| message.is_doubtful() && requests.awaits(id.get())) {
         // One reader takes it for the answer, another does not.
-        return match watch.answered(id.get()) {
-            Some(Pending::Call(started)) => {
+        return match requests.answered(id.get()) {
+            Some(PendingRequest::Call(started)) => {
                 judge(guard, *started, Answer::Ambiguous("it has a method and a result, or neither"), read, batch);
                 Piece::Call { number: batch.len() - 1, message: line, result: None }
             }
@@ -142,30 +143,32 @@ fn one<'l>(
         };
     }
     let (Some(id), true) = (message.id, message.is_answer()) else { return Piece::Raw(line) };
-    let started = match watch.answered(id.get()) {
-        None => return unasked(guard, line, id.get()),
-        Some(Pending::Other) => return Piece::Raw(line),
-        Some(Pending::Tools) => {
+    let started = match requests.answered(id.get()) {
+        None => return unexpected_answer(guard, line, id.get()),
+        Some(PendingRequest::Other) => return Piece::Raw(line),
+        Some(PendingRequest::Tools) => {
             if let Some(result) = message.result {
                 guard.learn_tools(result);
             }
             return Piece::Raw(line);
         }
         // Not ready yet: it is asked for again.
-        Some(Pending::TaskResult(_)) if message.error.is_some() && message.result.is_none() => return Piece::Raw(line),
-        Some(Pending::TaskResult(task)) => match guard.task(&task) {
-            Some(started) => Started { id: id.get().to_owned(), ..started },
+        Some(PendingRequest::TaskResult(_)) if message.error.is_some() && message.result.is_none() => {
+            return Piece::Raw(line);
+        }
+        Some(PendingRequest::TaskResult(task)) => match guard.task(&task) {
+            Some(started) => StartedCall { id: id.get().to_owned(), ..started },
             None if guard.settings.mode == GuardMode::Enforce => {
                 warn("the server gave the result of a task that no call became: withheld");
                 return Piece::Withheld;
             }
             None => return Piece::Raw(line),
         },
-        Some(Pending::Call(started)) => *started,
+        Some(PendingRequest::Call(started)) => *started,
     };
     let answer = match (message.result, message.error) {
         (Some(result), None) => {
-            if let Some(on) = GoesOn::of(result.get()) {
+            if let Some(on) = Continuation::of(result.get()) {
                 if on.needs_input() {
                     return Piece::Raw(line);
                 }
@@ -185,7 +188,7 @@ fn one<'l>(
 }
 
 /// An answer that nobody waits for: to an unknown id, or a second one.
-fn unasked<'l>(guard: &Guard, line: &'l str, id: &str) -> Piece<'l> {
+fn unexpected_answer<'l>(guard: &Guard, line: &'l str, id: &str) -> Piece<'l> {
     let id: String = id.chars().take(SHOWN).collect();
     if guard.settings.mode == GuardMode::Enforce {
         warn(&format!("the server answered {id}, which nobody waits for: withheld"));
@@ -199,16 +202,16 @@ fn unasked<'l>(guard: &Guard, line: &'l str, id: &str) -> Piece<'l> {
 /// A message too large to keep, of which the first and the last bytes are known.
 pub fn too_large<'l>(
     guard: &Guard,
-    watch: &mut Watch,
+    requests: &mut PendingRequests,
     head: &[u8],
     tail: &[u8],
     bytes: usize,
-    batch: &mut Batch<'l>,
+    batch: &mut JudgedBatch<'l>,
 ) -> Piece<'l> {
     let most = guard.settings.max_message_bytes;
     warn(&format!("the server sent a message of {bytes} bytes, and {most} is the limit (--max-message): dropped"));
-    match id_at_the_edges(head, tail).and_then(|id| watch.answered(&id)) {
-        Some(Pending::Call(started)) => {
+    match id_at_the_edges(head, tail).and_then(|id| requests.answered(&id)) {
+        Some(PendingRequest::Call(started)) => {
             judge(guard, *started, Answer::TooLarge(bytes), Instant::now(), batch);
             Piece::Call { number: batch.len() - 1, message: "", result: None }
         }
@@ -217,13 +220,13 @@ pub fn too_large<'l>(
 }
 
 /// Judges and adds to the batch.
-pub fn judge<'l>(guard: &Guard, started: Started, answer: Answer<'l>, read: Instant, batch: &mut Batch<'l>) {
+pub fn judge<'l>(guard: &Guard, started: StartedCall, answer: Answer<'l>, read: Instant, batch: &mut JudgedBatch<'l>) {
     let execution_ms = read.saturating_duration_since(started.instant).as_secs_f64() * 1000.0;
     batch.push((guard.judge(started, answer, execution_ms), answer));
 }
 
 /// What the client gets of a message, once the batch was recorded; `None` where it gets nothing.
-pub fn render(piece: &Piece<'_>, batch: &Batch<'_>) -> Option<String> {
+pub fn render(piece: &Piece<'_>, batch: &JudgedBatch<'_>) -> Option<String> {
     match piece {
         Piece::Raw(line) => Some((*line).to_owned()),
         Piece::Withheld => None,

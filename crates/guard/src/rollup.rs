@@ -6,19 +6,18 @@
 use std::{collections::BTreeSet, path::Path};
 
 use credence_engine::hcs25::output_verification::{self as summary, Check, Limits, Rollup};
-use credence_ledger::{Kind, Ledger};
 use credence_protocol::{
-    EntityId, Timestamp,
-    receipt::{Receipt, ReceiptStake, ReceiptVerdict},
+    Timestamp,
+    receipt::{ReceiptStake, ReceiptVerdict},
+};
+use credence_receipts::{
+    CanaryRecord, CountedCall, ReceiptBook,
+    book::{BookEntry, Position},
+    folder,
 };
 use serde::{Deserialize, Serialize};
 
-use crate::{
-    Error, folder,
-    receipts::{CanaryRecord, Recorder},
-    segments::visit,
-    warn,
-};
+use crate::{Error, warn};
 
 const FILE: &str = "rollup.json";
 
@@ -26,45 +25,32 @@ const FILE: &str = "rollup.json";
 #[derive(Default, Serialize, Deserialize)]
 pub struct Tally {
     /// The segment up to which receipts are counted, and how many entries of it.
-    reach: (u64, u64),
+    reach: Position,
     rollup: Rollup,
     /// Agents that have new receipts since they were last reported.
     #[serde(default)]
     changed: BTreeSet<String>,
 }
 
-/// What counts of a receipt.
-#[derive(Debug, Clone)]
-pub struct Counted {
-    agent: EntityId,
-    check: Check,
-}
-
-impl Counted {
-    /// Of a call that was judged, of an agent that has a name.
-    pub fn of(receipt: &Receipt) -> Option<Self> {
-        let (Some(agent), Some(verdict), Some(posterior)) = (&receipt.agent, receipt.verdict, receipt.posterior) else {
-            return None;
-        };
-        let verdict = match verdict {
-            ReceiptVerdict::Accept => summary::Verdict::Allow,
-            ReceiptVerdict::Flag => summary::Verdict::Uncertain,
-            ReceiptVerdict::Block => summary::Verdict::Block,
-        };
-        let stake = receipt.stake.map(|stake| match stake {
-            ReceiptStake::Low => summary::Stake::Low,
-            ReceiptStake::Medium => summary::Stake::Medium,
-            ReceiptStake::High => summary::Stake::High,
-            ReceiptStake::Critical => summary::Stake::Critical,
-        });
-        let check = Check { verdict, confidence: verdict.confidence(posterior), stake, at: receipt.started_at };
-        Some(Self { agent: agent.clone(), check })
-    }
+/// A call as the summaries count it.
+fn check(counted: &CountedCall) -> Check {
+    let verdict = match counted.verdict {
+        ReceiptVerdict::Accept => summary::Verdict::Allow,
+        ReceiptVerdict::Flag => summary::Verdict::Uncertain,
+        ReceiptVerdict::Block => summary::Verdict::Block,
+    };
+    let stake = counted.stake.map(|stake| match stake {
+        ReceiptStake::Low => summary::Stake::Low,
+        ReceiptStake::Medium => summary::Stake::Medium,
+        ReceiptStake::High => summary::Stake::High,
+        ReceiptStake::Critical => summary::Stake::Critical,
+    });
+    Check { verdict, confidence: verdict.confidence(counted.posterior), stake, at: counted.at }
 }
 
 impl Tally {
     /// From its file, with whatever receipts came after it.
-    pub fn open(folder: &Path, recorder: Option<&Recorder>) -> Result<Self, Error> {
+    pub fn open(folder: &Path, book: Option<&ReceiptBook>) -> Result<Self, Error> {
         let path = folder.join(FILE);
         let mut tally = match std::fs::read(&path) {
             Ok(bytes) => serde_json::from_slice(&bytes).unwrap_or_else(|error| {
@@ -74,37 +60,18 @@ impl Tally {
             Err(_) => Self::default(),
         };
         tally.rollup = std::mem::take(&mut tally.rollup).restored(Limits::default());
-        let Some(recorder) = recorder else { return Ok(tally) };
+        let Some(book) = book else { return Ok(tally) };
         // What came after the count was kept, in whichever segment.
-        let (segment, entries) = tally.reach;
-        for number in recorder.segments()?.into_iter().filter(|number| *number >= segment) {
-            let ledger = match recorder.segment(number) {
-                Ok(ledger) => ledger,
-                // `credence receipts verify` shows it.
-                Err(error) => {
-                    warn(&format!(
-                        "the receipts of segment {number} that were not counted yet are not counted: {error}"
-                    ));
-                    continue;
-                }
-            };
-            let view = ledger.view()?;
-            let from = if number == segment { entries } else { 0 };
-            visit(&*view, from, &mut |seq, _, entry| {
-                match entry.kind {
-                    Kind::Receipt => Counted::of(&entry.record(seq)?).into_iter().for_each(|one| tally.add(one)),
-                    Kind::Canary => tally.add_canary(&entry.record(seq)?, entry.recorded_at),
-                    _ => {}
-                }
-                Ok(())
-            })?;
-            tally.reach = (number, view.size()?);
-        }
+        let from = tally.reach;
+        tally.reach = book.visit_from(from, &mut |entry, recorded_at| match entry {
+            BookEntry::Receipt(receipt) => CountedCall::of(&receipt).into_iter().for_each(|one| tally.add(one)),
+            BookEntry::Canary(canary) => tally.add_canary(&canary, recorded_at),
+        })?;
         Ok(tally)
     }
 
     /// How far the count in a guard's folder reaches: the segment, and entries of it.
-    pub fn reach_of(folder: &Path) -> Option<(u64, u64)> {
+    pub fn reach_of(folder: &Path) -> Option<Position> {
         let kept: Tally = serde_json::from_slice(&std::fs::read(folder.join(FILE)).ok()?).ok()?;
         Some(kept.reach)
     }
@@ -113,7 +80,7 @@ impl Tally {
     pub fn together(&self, state: &Path, own: &Path) -> Rollup {
         let copy = serde_json::to_value(&self.rollup).and_then(serde_json::from_value::<Rollup>);
         let mut all = copy.unwrap_or_default().restored(Limits::default());
-        for (_, _, folder) in folder::all(state).unwrap_or_default() {
+        for (_, _, folder) in folder::all_places(state).unwrap_or_default() {
             if folder == own {
                 continue;
             }
@@ -127,18 +94,17 @@ impl Tally {
     }
 
     /// Keeps it. What it reaches is everything that was written: whoever writes counts under the same lock.
-    pub fn save(&self, folder: &Path, recorder: Option<&Recorder>) -> Result<(), Error> {
-        let Some(recorder) = recorder else { return Ok(()) };
-        let (number, ledger) = recorder.current();
-        let kept = Kept { reach: (number, ledger.committed()?), rollup: &self.rollup, changed: &self.changed };
-        let bytes = serde_json::to_vec(&kept).map_err(|e| Error::Receipts(e.to_string()))?;
-        folder::replace(&folder.join(FILE), &bytes)
+    pub fn save(&self, folder: &Path, book: Option<&ReceiptBook>) -> Result<(), Error> {
+        let Some(book) = book else { return Ok(()) };
+        let kept = SavedTally { reach: book.position()?, rollup: &self.rollup, changed: &self.changed };
+        let bytes = serde_json::to_vec(&kept).map_err(credence_receipts::Error::from)?;
+        Ok(folder::replace_file(&folder.join(FILE), &bytes)?)
     }
 
     /// Counts a call.
-    pub fn add(&mut self, counted: Counted) {
+    pub fn add(&mut self, counted: CountedCall) {
         let agent = counted.agent.to_string();
-        self.rollup.add(&agent, counted.check);
+        self.rollup.add(&agent, check(&counted));
         self.changed.insert(agent);
     }
 
@@ -154,15 +120,15 @@ impl Tally {
         std::mem::take(&mut self.changed)
     }
 
-    /// Those agents have to be reported again.
-    pub fn changed_again(&mut self, agents: BTreeSet<String>) {
+    /// These agents have to be reported again.
+    pub fn mark_changed(&mut self, agents: BTreeSet<String>) {
         self.changed.extend(agents);
     }
 }
 
 #[derive(Serialize)]
-struct Kept<'a> {
-    reach: (u64, u64),
+struct SavedTally<'a> {
+    reach: Position,
     rollup: &'a Rollup,
     changed: &'a BTreeSet<String>,
 }

@@ -1,4 +1,4 @@
-//! What a guard goes by.
+//! Guard configuration.
 
 use std::{collections::BTreeMap, path::PathBuf};
 
@@ -81,8 +81,8 @@ pub struct Settings {
     pub max_message_bytes: usize,
 }
 
-/// Bytes of receipts kept: about a million receipts.
-pub const DEFAULT_RECEIPT_BYTES: u64 = 2 * 1024 * 1024 * 1024;
+/// Bytes of receipts kept.
+pub const DEFAULT_RECEIPT_BYTES: u64 = credence_receipts::book::DEFAULT_MAX_BYTES;
 /// Bytes of one message.
 pub const DEFAULT_MESSAGE_BYTES: usize = 128 * 1024 * 1024;
 /// The share of accepted results of which a made-up variant is judged.

@@ -23,25 +23,25 @@ use rustix::{
 
 use crate::{
     Error, Guard,
+    answer::Answer,
     deliver::error_answer,
-    guard::Answer,
     lines::{Line, Lines},
     message::{Parsed, id_at_the_edges, parse},
-    proxy::{Batch, Piece, from_server, judge, render, too_large},
+    pending::PendingRequests,
+    proxy::{JudgedBatch, Piece, from_server, judge, render, too_large},
     warn,
-    watch::Watch,
 };
 
 /// Messages of one batch.
 const MAX_BATCH: usize = 256;
-/// Bytes that a pipe or a socket takes without waiting when it says that it takes some.
-const TAKES: usize = 4096;
-/// How long it is looked for an answer before waiting for one: less than what being woken can cost.
+/// Bytes that a writable pipe or socket takes without blocking.
+const WRITABLE_BYTES: usize = 4096;
+/// How long to spin before blocking in `poll`: less than what being woken can cost.
 const SPIN: Duration = Duration::from_micros(60);
-/// After so long without a message there is time to put receipts where they belong.
+/// After this long without a message the journal is flushed.
 const LULL: Duration = Duration::from_micros(300);
-/// After so long they go there whether there is time or not.
-const LONG: Duration = Duration::from_millis(250);
+/// After this long it is flushed even while messages come.
+const MAX_IN_JOURNAL_FOR: Duration = Duration::from_millis(250);
 /// How long a server may take to end by itself once its client has left: with calls under way, and without.
 const GRACE_CALLS: Duration = Duration::from_secs(30);
 const GRACE: Duration = Duration::from_secs(5);
@@ -58,28 +58,31 @@ pub fn run(guard: &Arc<Guard>, command: &str, args: &[String]) -> Result<i32, Er
         .process_group(0)
         .spawn();
     let mut child = spawned.map_err(|why| Error::Spawn { command: command.to_owned(), why })?;
-    let (Some(to_server), Some(of_server)) = (child.stdin.take(), child.stdout.take()) else {
-        return Err(Error::Receipts("the server has no standard input or output".to_owned()));
+    let (Some(to_server), Some(server_lines)) = (child.stdin.take(), child.stdout.take()) else {
+        return Err(Error::Spawn {
+            command: command.to_owned(),
+            why: io::Error::other("it has no standard input or output"),
+        });
     };
     // Not through std's buffers: a message leaves when it is written.
     let file =
         |fd: io::Result<OwnedFd>| fd.map(File::from).map_err(|e| Error::Io("standard input or output".into(), e));
     let most = guard.settings.max_message_bytes;
-    let mut between = Between {
+    let mut proxy = StdioProxy {
         guard,
-        watch: Watch::default(),
-        of_client: Some(Lines::new(file(io::stdin().as_fd().try_clone_to_owned())?, most)),
-        of_server: Some(Lines::new(of_server, most)),
+        requests: PendingRequests::default(),
+        client_lines: Some(Lines::new(file(io::stdin().as_fd().try_clone_to_owned())?, most)),
+        server_lines: Some(Lines::new(server_lines, most)),
         to_client: Outgoing::new("client", file(io::stdout().as_fd().try_clone_to_owned())?),
         to_server: Outgoing::new("server", to_server),
-        asked: signals()?,
+        signalled: signals()?,
         deadline: None,
         asked_to_end: false,
         spin_until: Instant::now(),
     };
-    between.go(&child)?;
+    proxy.go(&child)?;
     let status = ended(&mut child);
-    between.say_what_is_left(&status);
+    proxy.answer_unanswered(&status);
     Ok(status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or_default()))
 }
 
@@ -110,30 +113,30 @@ fn signals() -> Result<PipeReader, Error> {
 }
 
 /// Everything between a client and a server.
-struct Between<'g> {
+struct StdioProxy<'g> {
     guard: &'g Guard,
-    watch: Watch,
+    requests: PendingRequests,
     /// `None` when it has ended.
-    of_client: Option<Lines<File>>,
-    of_server: Option<Lines<ChildStdout>>,
+    client_lines: Option<Lines<File>>,
+    server_lines: Option<Lines<ChildStdout>>,
     to_client: Outgoing<File>,
     to_server: Outgoing<ChildStdin>,
-    asked: PipeReader,
+    signalled: PipeReader,
     /// When the server is asked to end, or ended.
     deadline: Option<Instant>,
     asked_to_end: bool,
-    /// Until then it is looked, not waited, for what comes.
+    /// Until then `poll` is called without blocking.
     spin_until: Instant,
 }
 
-impl Between<'_> {
+impl StdioProxy<'_> {
     /// Until the server sends nothing more.
     fn go(&mut self, child: &Child) -> Result<(), Error> {
-        while self.of_server.is_some() {
+        while self.server_lines.is_some() {
             let ready = self.wait().map_err(|e| Error::Io("waiting for messages".into(), e))?;
-            if ready.asked {
+            if ready.signalled {
                 let mut byte = [0];
-                let _ = self.asked.read(&mut byte);
+                let _ = self.signalled.read(&mut byte);
                 self.end_server(child);
             }
             if self.deadline.is_some_and(|at| at <= Instant::now()) {
@@ -145,18 +148,18 @@ impl Between<'_> {
             if ready.to_client {
                 self.to_client.push(&[]);
             }
-            if ready.of_client {
-                self.hear_client();
+            if ready.client_lines {
+                self.read_client();
             }
-            if ready.of_server {
-                self.hear_server();
+            if ready.server_lines {
+                self.read_server();
             }
-            if self.of_client.is_none() {
+            if self.client_lines.is_none() {
                 if self.to_server.waiting.is_empty() {
                     // What it reads ends where the client's words end.
                     self.to_server.close();
                 }
-                let grace = if self.watch.is_idle() { GRACE } else { GRACE_CALLS };
+                let grace = if self.requests.is_idle() { GRACE } else { GRACE_CALLS };
                 self.deadline.get_or_insert(Instant::now() + grace);
             }
         }
@@ -179,12 +182,12 @@ impl Between<'_> {
     /// Waits for whatever can be done without waiting.
     fn wait(&self) -> io::Result<Ready> {
         // Whoever does not take what is there for it is not given more.
-        let of_client = self.of_client.as_ref().filter(|_| self.to_server.waiting.is_empty());
-        let of_server = self.of_server.as_ref().filter(|_| self.to_client.waiting.is_empty());
-        let mut fds = vec![PollFd::from_borrowed_fd(self.asked.as_fd(), PollFlags::IN)];
+        let client_lines = self.client_lines.as_ref().filter(|_| self.to_server.waiting.is_empty());
+        let server_lines = self.server_lines.as_ref().filter(|_| self.to_client.waiting.is_empty());
+        let mut fds = vec![PollFd::from_borrowed_fd(self.signalled.as_fd(), PollFlags::IN)];
         let wanted = [
-            (of_client.map(|lines| lines.from.as_fd()), PollFlags::IN),
-            (of_server.map(|lines| lines.from.as_fd()), PollFlags::IN),
+            (client_lines.map(|lines| lines.from.as_fd()), PollFlags::IN),
+            (server_lines.map(|lines| lines.from.as_fd()), PollFlags::IN),
             ((!self.to_client.waiting.is_empty()).then(|| self.to_client.fd()), PollFlags::OUT),
             ((!self.to_server.waiting.is_empty()).then(|| self.to_server.fd()), PollFlags::OUT),
         ];
@@ -201,10 +204,10 @@ impl Between<'_> {
             }
             std::thread::yield_now();
         }
-        if let Some(waited) = self.guard.unsettled_for()
-            && (waited > LONG || poll(&mut fds, Some(&timespec(LULL))).is_ok_and(|ready| ready == 0))
+        if let Some(waited) = self.guard.in_journal_for()
+            && (waited > MAX_IN_JOURNAL_FOR || poll(&mut fds, Some(&timespec(LULL))).is_ok_and(|ready| ready == 0))
         {
-            self.guard.settle_or_warn();
+            self.guard.flush_journal_or_warn();
         }
         let left = self.deadline.map(|at| timespec(at.saturating_duration_since(Instant::now())));
         match poll(&mut fds, left.as_ref()) {
@@ -212,12 +215,12 @@ impl Between<'_> {
             Err(error) => return Err(error.into()),
         }
         let is = |place: Option<usize>| place.is_some_and(|place| !fds[place].revents().is_empty());
-        let [of_client, of_server, to_client, to_server] = places.map(is);
-        Ok(Ready { asked: is(Some(0)), of_client, of_server, to_client, to_server })
+        let [client_lines, server_lines, to_client, to_server] = places.map(is);
+        Ok(Ready { signalled: is(Some(0)), client_lines, server_lines, to_client, to_server })
     }
 
-    fn hear_client(&mut self) {
-        let Some(lines) = &mut self.of_client else { return };
+    fn read_client(&mut self) {
+        let Some(lines) = &mut self.client_lines else { return };
         let ended = match lines.read() {
             Ok((chunk, ended)) => {
                 // On their way first: no answer is looked at before this is done.
@@ -227,7 +230,7 @@ impl Between<'_> {
                     match line {
                         Line::Whole(bytes) => {
                             if let Ok(text) = std::str::from_utf8(bytes) {
-                                remember(self.guard, &mut self.watch, text, sent);
+                                remember(self.guard, &mut self.requests, text, sent);
                             }
                         }
                         Line::TooLarge { head, tail, bytes } => {
@@ -245,18 +248,18 @@ impl Between<'_> {
         };
         lines.consume();
         if ended {
-            self.of_client = None;
+            self.client_lines = None;
         }
     }
 
-    fn hear_server(&mut self) {
-        let Some(lines) = &mut self.of_server else { return };
+    fn read_server(&mut self) {
+        let Some(lines) = &mut self.server_lines else { return };
         let ended = match lines.read() {
             Ok((chunk, ended)) => {
                 let read = Instant::now();
                 let all: Vec<Line<'_>> = chunk.lines().collect();
                 for some in all.chunks(MAX_BATCH) {
-                    pass_on(self.guard, &mut self.watch, some, read, &mut self.to_client);
+                    pass_on(self.guard, &mut self.requests, some, read, &mut self.to_client);
                 }
                 ended
             }
@@ -267,18 +270,18 @@ impl Between<'_> {
         };
         lines.consume();
         if ended {
-            self.of_server = None;
+            self.server_lines = None;
         }
     }
 
     /// What is left when the server has ended: receipts of calls that have no answer, and the answer that they have none.
-    fn say_what_is_left(&mut self, status: &ExitStatus) {
-        let others = self.watch.unanswered_requests();
-        let calls = self.watch.unanswered();
+    fn answer_unanswered(&mut self, status: &ExitStatus) {
+        let others = self.requests.unanswered_requests();
+        let calls = self.requests.unanswered();
         // Nobody waits for what was given up, and some clients stumble over answers to it.
         let given_up: Vec<bool> = calls.iter().map(|started| started.cancelled).collect();
         let waited = given_up.iter().filter(|given_up| !**given_up).count();
-        let mut batch: Batch<'_> = Vec::new();
+        let mut batch: JudgedBatch<'_> = Vec::new();
         for started in calls {
             judge(self.guard, started, Answer::Nothing, Instant::now(), &mut batch);
         }
@@ -287,7 +290,7 @@ impl Between<'_> {
             warn(&format!("{ended}: {waited} calls and {} other requests are unanswered", others.len()));
         }
         if self.guard.record(&mut batch).is_none() {
-            self.guard.after(&batch);
+            self.guard.after_delivery(&batch);
         }
         let of_call = format!("[credence] {ended}; whether the call took effect is not known: do not blindly retry it");
         let of_other = format!("[credence] {ended}");
@@ -303,9 +306,9 @@ impl Between<'_> {
 }
 
 struct Ready {
-    asked: bool,
-    of_client: bool,
-    of_server: bool,
+    signalled: bool,
+    client_lines: bool,
+    server_lines: bool,
     to_client: bool,
     to_server: bool,
 }
@@ -315,7 +318,13 @@ fn timespec(duration: Duration) -> Timespec {
 }
 
 /// Judges some messages, writes their receipts, and lets them go on.
-fn pass_on(guard: &Guard, watch: &mut Watch, some: &[Line<'_>], read: Instant, to_client: &mut Outgoing<File>) {
+fn pass_on(
+    guard: &Guard,
+    requests: &mut PendingRequests,
+    some: &[Line<'_>],
+    read: Instant,
+    to_client: &mut Outgoing<File>,
+) {
     let texts: Vec<Option<std::borrow::Cow<'_, str>>> = some
         .iter()
         .map(|line| match line {
@@ -323,10 +332,10 @@ fn pass_on(guard: &Guard, watch: &mut Watch, some: &[Line<'_>], read: Instant, t
             Line::TooLarge { .. } => None,
         })
         .collect();
-    let mut batch: Batch<'_> = Vec::new();
+    let mut batch: JudgedBatch<'_> = Vec::new();
     let each = some.iter().zip(&texts).map(|(line, text)| match (line, text) {
-        (_, Some(text)) => from_server(guard, watch, text, read, &mut batch),
-        (Line::TooLarge { head, tail, bytes }, None) => too_large(guard, watch, head, tail, *bytes, &mut batch),
+        (_, Some(text)) => from_server(guard, requests, text, read, &mut batch),
+        (Line::TooLarge { head, tail, bytes }, None) => too_large(guard, requests, head, tail, *bytes, &mut batch),
         (Line::Whole(_), None) => Piece::Withheld,
     });
     let pieces: Vec<Piece<'_>> = each.collect();
@@ -344,7 +353,7 @@ fn pass_on(guard: &Guard, watch: &mut Watch, some: &[Line<'_>], read: Instant, t
     }
     to_client.push(&out);
     if !failed {
-        guard.after(&batch);
+        guard.after_delivery(&batch);
     }
 }
 
@@ -383,17 +392,17 @@ fn refuse(guard: &Guard, to_client: &mut Outgoing<File>, head: &[u8], tail: &[u8
 }
 
 /// Remembers what a line from the client asks for.
-fn remember(guard: &Guard, watch: &mut Watch, line: &str, sent: Instant) {
+fn remember(guard: &Guard, requests: &mut PendingRequests, line: &str, sent: Instant) {
     match parse(line) {
         Parsed::One(message) => {
-            if let Some(started) = watch.request(&message, &guard.settings.caller, &guard.settings.session, sent) {
+            if let Some(started) = requests.request(&message, &guard.settings.caller, &guard.settings.session, sent) {
                 started.prepared = guard.prepare(started.arguments.as_deref());
             }
         }
         // A list in a list is no message.
         Parsed::Batch(items) => {
             let messages = items.iter().filter(|item| !item.get().starts_with('['));
-            messages.for_each(|item| remember(guard, watch, item.get(), sent));
+            messages.for_each(|item| remember(guard, requests, item.get(), sent));
         }
         Parsed::Ambiguous(_) | Parsed::NotJson(_) => {}
     }
@@ -433,7 +442,7 @@ impl<W: Write + AsFd> Outgoing<W> {
                 Ok(0) | Err(rustix::io::Errno::INTR) => break,
                 _ => {}
             }
-            match to.write(&left[..left.len().min(TAKES)]) {
+            match to.write(&left[..left.len().min(WRITABLE_BYTES)]) {
                 Ok(written) => left = &left[written..],
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,

@@ -18,6 +18,9 @@ pub enum Error {
     /// From the engine.
     #[error(transparent)]
     Engine(#[from] credence_engine::Error),
+    /// From a receipt that was handed in.
+    #[error(transparent)]
+    Receipts(#[from] credence_receipts::Error),
     /// From the HCS-25 model.
     #[error(transparent)]
     Hcs25(credence_engine::hcs25::Error),

@@ -4,20 +4,17 @@
 //! past. A log that does not extend what was seen of it is refused. The receipts themselves are kept beside the ledger, in
 //! an append-only log of their own: there are as many as calls, and no score is made of them.
 
-use std::path::Path;
+use std::{path::Path, sync::Arc};
 
 use credence_ledger::{
-    Appended, Checkpoint, Clock, Entry, Hash, Kind, Ledger, LogKey, LogVerifier, NewEntry, OutsideCheckpoint,
-    SqliteLedger, Table, Transaction, View,
-    proof::{self, InclusionProof},
+    Appended, Checkpoint, Clock, Entry, Kind, Ledger, LogKey, LogVerifier, NewEntry, OutsideCheckpoint, SqliteLedger, Table,
+    Transaction, View,
+    proof::InclusionProof,
     sqlite::{Options, Sealing},
     write,
 };
-use credence_protocol::{
-    Canonical, EntityId, Uuid,
-    receipt::{MAX_RECEIPT_BYTES, Receipt, Salts},
-    strict::present,
-};
+use credence_protocol::{Canonical, EntityId, Uuid, receipt::Receipt};
+pub use credence_receipts::handover::{Batch, HandedReceipt};
 use data_encoding::BASE64;
 use serde::{Deserialize, Serialize};
 
@@ -34,44 +31,9 @@ pub const MAX_BATCH: usize = 1_000;
 const MAX_NOTE_BYTES: usize = 4 * 1024;
 /// Bytes of a guard's log's name.
 const MAX_LOG_BYTES: usize = 300;
-/// Hashes of a proof: a log of 2^63 entries has no longer one.
-const MAX_HASHES: usize = 64;
 
 const BY_CALL: Table = Table("by_call");
 const NEXT: Table = Table("next");
-
-/// What a guard hands in: how far its log has grown, and some of its receipts.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Batch {
-    /// Whose guard it is.
-    pub provider: EntityId,
-    /// The log's name: `PROVIDER/guard/SERVER/PLACE/SEGMENT`.
-    pub log: String,
-    /// Its newest signed checkpoint.
-    pub checkpoint: String,
-    /// That it extends the checkpoint that was seen last: hashes in base64. Empty for the first.
-    #[serde(default)]
-    pub consistency: Vec<String>,
-    /// Receipts.
-    #[serde(default)]
-    pub receipts: Vec<Sent>,
-}
-
-/// One receipt on its way.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Sent {
-    /// The entry's number in the guard's log.
-    pub seq: u64,
-    /// The entry, as it is in the log.
-    pub entry: String,
-    /// The way from it to the checkpoint's root: hashes in base64.
-    pub proof: Vec<String>,
-    /// The salts, where the guard discloses them: whoever has a claim can then check it.
-    #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
-    pub salts: Option<Salts>,
-}
 
 /// What is known of a guard's log.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -97,7 +59,7 @@ pub struct Held {
     pub log_key: String,
     /// Everything to prove it.
     #[serde(flatten)]
-    pub sent: Sent,
+    pub sent: HandedReceipt,
     /// The checkpoint that the proof leads to.
     pub checkpoint: String,
 }
@@ -123,26 +85,24 @@ pub struct Taken {
     pub next: u64,
 }
 
-fn hashes(texts: &[String]) -> std::result::Result<Vec<Hash>, Rejection> {
-    let hash = |text: &String| BASE64.decode(text.as_bytes()).ok().and_then(|bytes| bytes.try_into().ok()).map(Hash);
-    let all: Option<Vec<Hash>> = texts.iter().map(hash).collect();
-    all.filter(|all| all.len() <= MAX_HASHES)
-        .ok_or_else(|| Rejection::Receipts("a proof is at most 64 hashes in base64".into()))
+/// Refused, for a reason that whoever handed it in can act on.
+fn refused(error: &credence_receipts::Error) -> Rejection {
+    Rejection::Receipts(error.to_string())
 }
 
 impl Authority {
     /// Checks a batch: who signed, that the log extends what was seen of it, that every receipt is in it.
     pub fn check_receipts(&self, batch: Batch) -> Result<std::result::Result<Checked, Rejection>> {
-        let refused = |why: String| Ok(Err(Rejection::Receipts(why)));
+        let malformed = |why: String| Ok(Err(Rejection::Receipts(why)));
         let view = self.ledger().view()?;
         if batch.receipts.len() > MAX_BATCH {
-            return refused(format!("{} receipts, the limit is {MAX_BATCH} at once", batch.receipts.len()));
+            return malformed(format!("{} receipts, the limit is {MAX_BATCH} at once", batch.receipts.len()));
         }
         if batch.checkpoint.len() > MAX_NOTE_BYTES || batch.log.len() > MAX_LOG_BYTES {
-            return refused("the checkpoint or the log's name is too long".into());
+            return malformed("the checkpoint or the log's name is too long".into());
         }
         if !batch.log.starts_with(&format!("{}/guard/", batch.provider)) {
-            return refused(format!(
+            return malformed(format!(
                 "the log of a guard of '{0}' is called {0}/guard/…, not '{1}'",
                 batch.provider, batch.log
             ));
@@ -155,18 +115,18 @@ impl Authority {
             Err(rejection) => return Ok(Err(rejection)),
         };
         if let Some(known) = tables::get::<GuardLogRow>(&*view, tables::GUARD_LOGS, &batch.log)?
-            && let Err(rejection) = extends(&known, &checkpoint, &batch)
+            && let Err(error) = batch.extends(&checkpoint, known.size, &known.root)
         {
-            return Ok(Err(rejection));
+            return Ok(Err(refused(&error)));
         }
         let mut calls = Vec::with_capacity(batch.receipts.len());
         for sent in &batch.receipts {
-            match included(sent, &checkpoint, &batch.checkpoint, &verifier) {
+            match sent.check(&checkpoint, &batch.log) {
                 Ok(receipt) => {
                     let subject = receipt.agent.unwrap_or_else(|| batch.provider.clone());
                     calls.push((receipt.call, subject));
                 }
-                Err(rejection) => return Ok(Err(rejection)),
+                Err(error) => return Ok(Err(refused(&error))),
             }
         }
         Ok(Ok(Checked { batch, checkpoint, verifier, calls }))
@@ -183,7 +143,7 @@ impl Authority {
         tables::scan(view, tables::KEYS, credence_ledger::Scan::all(), |_, row: KeyRow| {
             if row.source == batch.provider {
                 let verifier = LogVerifier::of(&batch.log, &row.public_key)?;
-                if let Ok(checkpoint) = Checkpoint::open(&batch.checkpoint, &verifier) {
+                if let Ok(checkpoint) = batch.open_checkpoint(&verifier) {
                     match row.revoked_from {
                         Some(from) => revoked = Some(Rejection::RevokedKey { key: row.public_key.id(), from }),
                         None => signed = Some((checkpoint, verifier)),
@@ -223,8 +183,8 @@ impl Authority {
                 if (known.size, &known.root) == (record.size, &record.root) {
                     return Ok(Ok(known.seq));
                 }
-                if let Err(rejection) = extends(&known, &size, &again) {
-                    return Ok::<_, crate::Error>(Err(rejection));
+                if let Err(error) = again.extends(&size, known.size, &known.root) {
+                    return Ok::<_, crate::Error>(Err(refused(&error)));
                 }
             }
             registry::append(tx, &record.provider, &Record::Checkpoint(record.clone())).map(Ok)
@@ -241,82 +201,43 @@ impl Authority {
     }
 }
 
-fn extends(known: &GuardLogRow, checkpoint: &Checkpoint, batch: &Batch) -> std::result::Result<(), Rejection> {
-    let same = known.root == BASE64.encode(&checkpoint.root.0);
-    if known.size == checkpoint.size && same {
-        return Ok(());
-    }
-    let root = BASE64.decode(known.root.as_bytes()).ok().and_then(|bytes| bytes.try_into().ok()).map(Hash);
-    let proved = root.is_some_and(|root| {
-        hashes(&batch.consistency).is_ok_and(|hashes| {
-            proof::check_consistency(&hashes, (checkpoint.size, checkpoint.root), (known.size, root)).is_ok()
-        })
-    });
-    if proved {
-        return Ok(());
-    }
-    Err(Rejection::Receipts(format!(
-        "the log '{}' had {} entries when it was last seen, and it is not shown that these {} extend them: send the proof of \
-         consistency",
-        batch.log, known.size, checkpoint.size
-    )))
-}
-
-/// Checks that a receipt is in the log that the checkpoint was signed over.
-fn included(
-    sent: &Sent,
-    checkpoint: &Checkpoint,
-    note: &str,
-    verifier: &LogVerifier,
-) -> std::result::Result<Receipt, Rejection> {
-    let refused = |why: String| Rejection::Receipts(format!("entry {}: {why}", sent.seq));
-    if sent.entry.len() > MAX_RECEIPT_BYTES {
-        return Err(refused(format!("a receipt has at most {MAX_RECEIPT_BYTES} bytes")));
-    }
-    let entry = Entry::parse(sent.seq, sent.entry.as_bytes()).map_err(|e| refused(e.to_string()))?;
-    if entry.kind != Kind::Receipt {
-        return Err(refused(format!("it is a {}, not a receipt", entry.kind.key())));
-    }
-    let receipt: Receipt = entry.record(sent.seq).map_err(|e| refused(e.to_string()))?;
-    let proof = InclusionProof {
-        entry: sent.entry.clone().into_bytes(),
-        seq: sent.seq,
-        hashes: hashes(&sent.proof)?,
-        checkpoint: note.to_owned(),
-    };
-    let leaf = credence_ledger::merkle::leaf(&proof.entry);
-    proof::check_inclusion(&proof.hashes, checkpoint.size, checkpoint.root, sent.seq, leaf)
-        .map_err(|e| refused(format!("{e} (log {})", verifier.origin())))?;
-    Ok(receipt)
-}
-
 /// Folds a checkpoint in.
 pub(crate) fn apply(tx: &mut dyn Transaction, at: Appended, record: &CheckpointRecord) -> Result<()> {
     let CheckpointRecord { provider, log, size, root, .. } = record.clone();
     Ok(tables::put(tx, tables::GUARD_LOGS, &log, &GuardLogRow { seq: at.seq, provider, size, root })?)
 }
 
-/// Where receipts are held.
-pub struct ReceiptStore(SqliteLedger);
+/// Where receipts are held: a ledger of their own, whatever database it is.
+pub struct ReceiptStore {
+    ledger: Arc<dyn Ledger>,
+}
 
 impl ReceiptStore {
-    /// Opens the store in `folder`, or makes one.
+    /// The tables that its ledger needs.
+    pub const TABLES: &'static [Table] = &[BY_CALL, NEXT];
+
+    /// The store that `ledger` holds.
+    pub fn new(ledger: Arc<dyn Ledger>) -> Self {
+        Self { ledger }
+    }
+
+    /// Opens the SQLite store in `folder`, or makes one.
     pub fn open(folder: &Path, key: LogKey, clock: Clock) -> credence_ledger::Result<Self> {
         let options = Options {
             path: folder.join("receipts.db"),
-            tables: &[BY_CALL, NEXT],
+            tables: Self::TABLES,
             outside: OutsideCheckpoint::at(folder.join("receipts.checkpoint")),
             sealing: Sealing::EveryCommit,
         };
         let exists = options.path.exists();
         let ledger =
             if exists { SqliteLedger::open(options, key, clock) } else { SqliteLedger::create(options, key, clock) };
-        ledger.map(Self)
+        ledger.map(|ledger| Self::new(Arc::new(ledger)))
     }
 
     fn keep(&self, checked: Checked, seq: u64) -> Result<std::result::Result<Taken, Rejection>> {
         let Checked { batch, verifier, calls, .. } = checked;
-        let kept = write(&self.0, move |tx| {
+        let kept = write(&*self.ledger, move |tx| {
             let (mut new, mut known) = (0, 0);
             let mut next: u64 = tables::get(tx, NEXT, &batch.log)?.unwrap_or_default();
             for (sent, (call, subject)) in batch.receipts.iter().zip(&calls) {
@@ -353,7 +274,7 @@ impl ReceiptStore {
 
     /// The receipt of a call: the one that was handed in first, where several providers have one.
     pub fn find(&self, call: &Uuid) -> Result<Option<Held>> {
-        let view = self.0.view()?;
+        let view = self.ledger.view()?;
         let mut first = None;
         tables::scan(&*view, BY_CALL, credence_ledger::Scan::prefix(&format!("{call}/")), |_, seq: u64| {
             first = Some(first.map_or(seq, |first: u64| first.min(seq)));
@@ -364,7 +285,7 @@ impl ReceiptStore {
 
     /// The newest receipts of an agent's calls, newest first, among the `looked_at` newest of all.
     pub fn newest(&self, agent: &EntityId, limit: usize, looked_at: u64) -> Result<Vec<Held>> {
-        let view = self.0.view()?;
+        let view = self.ledger.view()?;
         let size = view.size()?;
         let mut found = Vec::new();
         for seq in (size.saturating_sub(looked_at)..size).rev() {
@@ -382,17 +303,17 @@ impl ReceiptStore {
 
     /// How many receipts are held.
     pub fn size(&self) -> Result<u64> {
-        Ok(self.0.view()?.size()?)
+        Ok(self.ledger.view()?.size()?)
     }
 
     /// The first entry of a guard's log that is not here yet.
     pub fn next(&self, log: &str) -> Result<u64> {
-        Ok(tables::get(&*self.0.view()?, NEXT, log)?.unwrap_or_default())
+        Ok(tables::get(&*self.ledger.view()?, NEXT, log)?.unwrap_or_default())
     }
 
     /// Has the disk keep everything.
     pub fn flush(&self) -> credence_ledger::Result<()> {
-        self.0.flush()
+        self.ledger.flush()
     }
 }
 
@@ -403,17 +324,12 @@ fn held(view: &(impl View + ?Sized), seq: u64) -> Result<Held> {
 
 impl Held {
     /// The receipt.
-    pub fn receipt(&self) -> credence_ledger::Result<Receipt> {
-        Entry::parse(self.sent.seq, self.sent.entry.as_bytes())?.record(self.sent.seq)
+    pub fn receipt(&self) -> Result<Receipt> {
+        Ok(self.sent.receipt()?)
     }
 
     /// The proof, as anyone can check it with the log's key.
     pub fn proof(&self) -> std::result::Result<InclusionProof, Rejection> {
-        Ok(InclusionProof {
-            entry: self.sent.entry.clone().into_bytes(),
-            seq: self.sent.seq,
-            hashes: hashes(&self.sent.proof)?,
-            checkpoint: self.checkpoint.clone(),
-        })
+        self.sent.inclusion_proof(&self.checkpoint).map_err(|error| refused(&error))
     }
 }

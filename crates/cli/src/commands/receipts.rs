@@ -5,18 +5,15 @@ use std::{
 };
 
 use anyhow::{Context, bail, ensure};
-use credence_guard::{
-    claims::{self, Judgement, Report, Status},
-    reading::{Archive, Filter, Found},
-    receipts::Private,
-    transcript::{self, Why},
+use credence_guard::rollup::Tally;
+use credence_ledger::{LogVerifier, proof::InclusionProof};
+use credence_protocol::{EntityId, SecretKey, Timestamp, Uuid, receipt::Receipt};
+use credence_receipts::{
+    Archive, Filter, FoundReceipt, Private,
+    claims::{CheckOptions, ClaimFinding, ClaimReport, ClaimStatus},
+    export::{ExportedReceipt, TrustedKey},
+    transcript,
 };
-use credence_ledger::{Entry, Kind, LogVerifier, proof::InclusionProof};
-use credence_protocol::{
-    EntityId, PublicKey, SecretKey, Timestamp, Uuid,
-    receipt::{Receipt, Salts},
-};
-use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::{Done, answer, guard::StateArgs};
@@ -130,16 +127,6 @@ impl Which {
     }
 }
 
-/// A receipt as it is exported.
-#[derive(Serialize, Deserialize)]
-struct Exported {
-    receipt: Receipt,
-    log_key: String,
-    proof: String,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    salts: Option<Salts>,
-}
-
 fn open(keeping: &StateArgs) -> anyhow::Result<(Archive, SecretKey)> {
     let key = keeping.secret(false)?;
     Ok((Archive::open(&keeping.folder()?, &keeping.provider, &key.public())?, key))
@@ -160,21 +147,8 @@ pub fn run(out: &Output, command: Command) -> Done {
 
 fn list(out: &Output, which: &Which, limit: usize) -> Done {
     let (archive, _) = open(&which.keeping)?;
-    let mut found: Vec<Found> = Vec::new();
     let mut problems = Vec::new();
-    let keep = limit.max(1).saturating_mul(2);
-    archive.visit(
-        &which.filter(),
-        &mut |one, _| {
-            found.push(one);
-            if found.len() >= keep.max(10_000) {
-                newest(&mut found, limit);
-            }
-            Ok(())
-        },
-        &mut |problem| problems.push(problem),
-    )?;
-    newest(&mut found, limit);
+    let found = archive.newest(&which.filter(), limit, &mut |problem| problems.push(problem))?;
     let shown: Vec<&Receipt> = found.iter().map(|one| &one.receipt).collect();
     out.show(&json!({ "receipts": shown, "problems": problems }), || {
         let rows = found.iter().map(|one| {
@@ -200,13 +174,6 @@ fn list(out: &Output, which: &Which, limit: usize) -> Done {
     Ok(answer(!problems.is_empty()))
 }
 
-/// Keeps the newest, the newest last.
-fn newest(found: &mut Vec<Found>, limit: usize) {
-    found.sort_by_key(|one| (one.receipt.started_at, one.receipt.call));
-    let surplus = found.len().saturating_sub(limit);
-    found.drain(..surplus);
-}
-
 /// The verdict, or why there is none.
 fn words(receipt: &Receipt) -> String {
     match (&receipt.verdict, &receipt.unjudged) {
@@ -223,28 +190,21 @@ fn because(receipt: &Receipt) -> String {
     format!("{signals}; P(fabricated) {posterior:.3}")
 }
 
-fn exported(archive: &Archive, found: &Found, private: Option<&Private>, disclose: bool) -> anyhow::Result<Exported> {
-    let (proof, log) = archive.proof(found)?;
-    let salts = private.filter(|_| disclose).map(|private| private.salts);
-    Ok(Exported { receipt: found.receipt.clone(), log_key: log.as_str().to_owned(), proof: proof.to_text(), salts })
-}
-
 fn show(out: &Output, call: Uuid, keeping: &StateArgs) -> Done {
     let (archive, _) = open(keeping)?;
     let Some((found, private)) = archive.find(call)? else {
-        if let Some((source, segment, kept)) =
-            archive.kept()?.into_iter().find(|(_, _, kept)| kept.entries.iter().any(|(_, one)| *one == Some(call)))
-        {
+        if let Some(dropped) = archive.dropped(call)? {
             bail!(
-                "the receipt of call {call} was let go with segment {segment} of {}: its leaf under the checkpoint of {} entries is \
+                "the receipt of call {call} was let go with segment {} of {}: its leaf under the checkpoint of {} entries is \
                  all that is kept",
-                archive.sources[source].name(),
-                kept.entries.len()
+                dropped.segment,
+                dropped.guard,
+                dropped.entries
             );
         }
         bail!("there is no receipt of call {call} in {}", keeping.folder()?.display());
     };
-    let exported = exported(&archive, &found, private.as_ref(), false)?;
+    let exported = archive.export(&found, private.as_ref(), false)?;
     let proof = InclusionProof::parse(&exported.proof)?;
     let checked = proof.verify(&LogVerifier::parse(&exported.log_key)?)?;
     let shown = json!({
@@ -287,7 +247,7 @@ fn export(which: &Which, call: Option<Uuid>, disclose: bool, file: Option<&Path>
         )),
         None => Box::new(io::BufWriter::new(io::stdout().lock())),
     };
-    let mut all: Vec<(Found, Option<Private>)> = Vec::new();
+    let mut all: Vec<(FoundReceipt, Option<Private>)> = Vec::new();
     let mut problems = Vec::new();
     match call {
         Some(call) => all.extend(archive.find(call)?),
@@ -302,7 +262,7 @@ fn export(which: &Which, call: Option<Uuid>, disclose: bool, file: Option<&Path>
     }
     ensure!(!all.is_empty() || call.is_none(), "there is no such receipt");
     for (found, private) in &all {
-        match exported(&archive, found, private.as_ref(), disclose) {
+        match archive.export(found, private.as_ref(), disclose) {
             Ok(one) => writeln!(sink, "{}", serde_json::to_string(&one)?)?,
             Err(error) => problems.push(format!("call {}: {error}", found.receipt.call)),
         }
@@ -313,18 +273,19 @@ fn export(which: &Which, call: Option<Uuid>, disclose: bool, file: Option<&Path>
 }
 
 fn verify_file(out: &Output, file: &str, log_key: Option<&str>) -> Done {
-    let trusted = log_key.map(Trusted::parse).transpose().context("--log-key")?;
+    let trusted = log_key.map(TrustedKey::parse).transpose().context("--log-key")?;
     let text = String::from_utf8(input::file_or_stdin(file, MAX_EXPORT_BYTES)?).context("it is not text")?;
     let mut keys = std::collections::BTreeSet::new();
     let mut failed: Vec<String> = Vec::new();
     let mut good = 0_u64;
     for (n, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
-        match verify_line(line, trusted.as_ref()) {
+        let read = ExportedReceipt::parse(line);
+        match read.and_then(|one| one.verify(trusted.as_ref()).map(|()| one.log_key)) {
             Ok(key) => {
                 good += 1;
                 keys.insert(key);
             }
-            Err(error) => failed.push(format!("line {}: {error:#}", n + 1)),
+            Err(error) => failed.push(format!("line {}: {error}", n + 1)),
         }
     }
     ensure!(good > 0 || !failed.is_empty(), "{file} holds no receipts");
@@ -341,52 +302,13 @@ fn verify_file(out: &Output, file: &str, log_key: Option<&str>) -> Done {
     Ok(answer(!failed.is_empty()))
 }
 
-/// Whose signatures are trusted.
-enum Trusted {
-    Log(LogVerifier),
-    Provider(PublicKey),
-}
-
-impl Trusted {
-    fn parse(text: &str) -> anyhow::Result<Self> {
-        if let Ok(key) = PublicKey::parse(text) {
-            return Ok(Self::Provider(key));
-        }
-        Ok(Self::Log(LogVerifier::parse(text)?))
-    }
-
-    /// The verifier of a log that goes by `named`.
-    fn verifier(&self, named: &LogVerifier) -> anyhow::Result<LogVerifier> {
-        Ok(match self {
-            Self::Log(log) => log.clone(),
-            Self::Provider(key) => LogVerifier::of(named.origin(), key)?,
-        })
-    }
-}
-
-fn verify_line(line: &str, trusted: Option<&Trusted>) -> anyhow::Result<String> {
-    let exported: Exported = serde_json::from_str(line).context("not an exported receipt")?;
-    let named = LogVerifier::parse(&exported.log_key).context("log_key")?;
-    let verifier = match trusted {
-        Some(trusted) => trusted.verifier(&named)?,
-        None => named,
-    };
-    let proof = InclusionProof::parse(&exported.proof)?;
-    proof.verify(&verifier)?;
-    let entry = Entry::parse(proof.seq, &proof.entry)?;
-    ensure!(entry.kind == Kind::Receipt, "what is proved is a {}, not a receipt", entry.kind.key());
-    let proved: Receipt = entry.record(proof.seq)?;
-    ensure!(proved == exported.receipt, "the receipt is not the one that is proved");
-    Ok(exported.log_key)
-}
-
 fn verify_all(out: &Output, keeping: &StateArgs) -> Done {
     let (archive, _) = open(keeping)?;
     let mut findings: Vec<String> = Vec::new();
     let mut receipts = 0;
     let bar = out.progress(Some(archive.sources.len() as u64), "guards");
     for source in &archive.sources {
-        let (count, found) = source.audit()?;
+        let (count, found) = source.audit(Tally::reach_of(source.place_folder()))?;
         receipts += count;
         findings.extend(found);
         bar.inc(1);
@@ -410,43 +332,35 @@ fn check(out: &Output, file: &str, which: &Which, ignored: &[String], (proofs, a
     let bytes = input::file_or_stdin(file, transcript::MAX_BYTES as u64)?;
     let read = transcript::read(&bytes).with_context(|| format!("transcript {file}"))?;
     ensure!(
-        allow_empty || !read.formats.is_empty() || !read.problems.is_empty(),
+        allow_empty || !read.is_unrecognised(),
         "nothing in {file} is recognised as a tool call or a result (OpenAI chat and responses, Anthropic messages and MCP messages are); \
          --allow-empty says that this is fine"
     );
     let (archive, key) = open(&which.keeping)?;
-    let mut report = claims::check(&archive, &key, &read, &which.filter(), ignored, proofs)?;
+    let options = CheckOptions { filter: which.filter(), ignored_tools: ignored.to_vec(), proofs };
+    let report = archive.check(&key, &read, &options)?;
     let unreadable: Vec<String> = read.problems.iter().map(ToString::to_string).collect();
-    // What is told twice was read; what could not be read may hide a claim.
-    let hidden = |why: &Why| !matches!(why, Why::SameId(_) | Why::AnsweredTwice | Why::UnknownCall(_));
-    let hidden = read.problems_left_out > 0 || read.problems.iter().any(|problem| hidden(&problem.why));
-    report.problems.extend(archive_notes(&archive));
     let formats: Vec<String> = read.formats.iter().map(ToString::to_string).collect();
     let mut shown = serde_json::to_value(&report)?;
     shown["summary"] = summary(&report);
     shown["formats"] = json!(formats);
     shown["transcript_problems"] = json!(unreadable);
     out.show(&shown, || text(&report, &unreadable))?;
-    Ok(answer(!report.is_clean() || !report.problems.is_empty() || hidden))
+    Ok(answer(!report.is_clean() || !report.problems.is_empty() || read.may_hide_claims()))
 }
 
-/// What keeps the answer from being whole.
-fn archive_notes(archive: &Archive) -> Vec<String> {
-    if archive.sources.is_empty() { vec!["no guard has written any receipts".to_owned()] } else { Vec::new() }
-}
-
-const STATUSES: [(Status, &str); 8] = [
-    (Status::Executed, "executed"),
-    (Status::Failed, "failed"),
-    (Status::Altered, "altered"),
-    (Status::NeverHappened, "never happened"),
-    (Status::Unknown, "unknown"),
-    (Status::Unproven, "unproven"),
-    (Status::Repeated, "repeated"),
-    (Status::NoResult, "without a result"),
+const STATUSES: [(ClaimStatus, &str); 8] = [
+    (ClaimStatus::Executed, "executed"),
+    (ClaimStatus::Failed, "failed"),
+    (ClaimStatus::Altered, "altered"),
+    (ClaimStatus::NeverHappened, "never happened"),
+    (ClaimStatus::Unknown, "unknown"),
+    (ClaimStatus::Unproven, "unproven"),
+    (ClaimStatus::Repeated, "repeated"),
+    (ClaimStatus::NoResult, "without a result"),
 ];
 
-fn summary(report: &Report) -> Value {
+fn summary(report: &ClaimReport) -> Value {
     let counts = STATUSES
         .iter()
         .map(|(status, _)| (json!(status).as_str().unwrap_or_default().to_owned(), json!(report.count(*status))));
@@ -456,8 +370,8 @@ fn summary(report: &Report) -> Value {
     Value::Object(all)
 }
 
-fn text(report: &Report, unreadable: &[String]) -> String {
-    let word = |status: Status| STATUSES.iter().find(|(one, _)| *one == status).map_or("", |(_, word)| *word);
+fn text(report: &ClaimReport, unreadable: &[String]) -> String {
+    let word = |status: ClaimStatus| STATUSES.iter().find(|(one, _)| *one == status).map_or("", |(_, word)| *word);
     let mut text = String::new();
     for claim in &report.claims {
         text +=
@@ -502,7 +416,7 @@ fn text(report: &Report, unreadable: &[String]) -> String {
     text
 }
 
-fn place(claim: &Judgement) -> String {
+fn place(claim: &ClaimFinding) -> String {
     match &claim.call {
         Some(call) => format!("({}, {call})", claim.at),
         None => format!("({})", claim.at),

@@ -1,43 +1,23 @@
 mod setup;
 mod status;
 
-use std::{path::PathBuf, process::ExitCode, sync::Arc, time::Duration};
+use std::{path::PathBuf, process::ExitCode, time::Duration};
 
 use anyhow::{Context, bail, ensure};
 use clap::ValueEnum;
 use credence_guard::{
     Caller, Guard, GuardMode, Settings,
-    courier::{self, Courier},
-    folder, http,
+    courier::CourierSettings,
+    http::HttpSettings,
+    server_name, service,
     settings::{DEFAULT_CANARIES, DEFAULT_MESSAGE_BYTES, DEFAULT_RECEIPT_BYTES},
-    stdio,
 };
 use credence_protocol::{EntityId, SecretKey};
+use credence_receipts::folder;
 use credence_verify::Stake;
 
 use super::{Done, verify::Calibrations};
 use crate::{input, keyfile, output::Output, traces};
-
-/// What was learned is kept this often.
-const SAVE_EVERY: Duration = Duration::from_secs(30);
-/// Programs whose first argument says what they run.
-const RUNNERS: [&str; 15] = [
-    "env",
-    "sudo",
-    "mcp-remote",
-    "npx",
-    "npm",
-    "node",
-    "bun",
-    "bunx",
-    "deno",
-    "python",
-    "python3",
-    "uv",
-    "uvx",
-    "pipx",
-    "docker",
-];
 
 #[derive(clap::Args)]
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
@@ -156,26 +136,18 @@ pub struct StateArgs {
 impl StateArgs {
     /// The folder.
     pub fn folder(&self) -> anyhow::Result<PathBuf> {
-        if let Some(folder) = &self.state {
-            return Ok(folder.clone());
-        }
-        let of = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
-        let base = of("XDG_STATE_HOME").or_else(|| Some(of("HOME")?.join(".local").join("state")));
-        Ok(base
-            .context("neither XDG_STATE_HOME nor HOME is set: name a folder with --state")?
-            .join("credence")
-            .join("guard"))
+        self.state.clone().map_or_else(|| Ok(folder::default_state()?), Ok)
     }
 
     /// The key that signs; made when there is none and `make`.
     pub fn secret(&self, make: bool) -> anyhow::Result<SecretKey> {
         const VARIABLE: &str = "CREDENCE_GUARD_KEY";
-        let file = self.folder()?.join("provider.jwk");
+        let file = folder::key_file(&self.folder()?);
         match &self.key {
             Some(path) => keyfile::read(path),
             None if std::env::var_os(VARIABLE).is_some() => keyfile::from_environment_or(VARIABLE, &file),
             None if make || file.try_exists().with_context(|| format!("cannot look into {}", file.display()))? => {
-                Ok(folder::key(&file)?)
+                Ok(folder::read_or_create_key(&file)?)
             }
             None => bail!("no guard has run yet: there is nothing in {}", self.folder()?.display()),
         }
@@ -213,59 +185,18 @@ pub fn run(out: &Output, args: Args) -> Done {
     let key = run.keeping.secret(true)?;
     let courier = run.courier()?;
     if let (Some(upstream), Some(listen)) = (&run.upstream, &run.listen) {
-        let route = http::Route { upstream: upstream.clone(), allowed_origins: run.allowed_origins.clone() };
-        return proxy(Guard::start(settings, key)?, route, listen, courier);
+        let http = HttpSettings { upstream: upstream.clone(), allowed_origins: run.allowed_origins.clone() };
+        service::run_http(&Guard::start(settings, key)?, courier, http, listen)?;
+        return Ok(ExitCode::SUCCESS);
     }
     let Some((command, rest)) = run.command.split_first() else {
         bail!(
             "what should be guarded? `credence guard -- COMMAND ARGS…` runs a server, --upstream URL --listen ADDRESS proxies one"
         );
     };
-    let guard = Guard::start(settings, key)?;
-    keep_saving(&guard)?;
-    let courier = courier.map(|route| Courier::start(Arc::clone(&guard), route)).transpose()?;
-    let code = stdio::run(&guard, command, rest)?;
-    if let Some(courier) = courier {
-        courier.finish();
-    }
-    guard.close()?;
+    let code = service::run_stdio(&Guard::start(settings, key)?, courier, command, rest)?;
     // A thread may still wait for a client that does not come back.
     std::process::exit(code);
-}
-
-/// Stands in front of a server that speaks HTTP, until it is asked to end.
-fn proxy(guard: Arc<Guard>, route: http::Route, listen: &str, courier: Option<courier::Route>) -> Done {
-    keep_saving(&guard)?;
-    let courier = courier.map(|route| Courier::start(Arc::clone(&guard), route)).transpose()?;
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    let served = runtime.block_on(async {
-        use tokio::signal::unix::{SignalKind, signal};
-        let listener = tokio::net::TcpListener::bind(listen).await;
-        let listener = listener.with_context(|| format!("cannot listen on {listen}: choose another with --listen"))?;
-        let address = listener.local_addr()?;
-        if !http::is_local(&address) {
-            eprintln!(
-                "credence guard: {address} can be reached from elsewhere, and the guard asks nobody who they are"
-            );
-        }
-        eprintln!("credence guard: {} in front of {}", address, http::shown(&route.upstream));
-        let (mut term, mut int) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
-        let stop = async move {
-            tokio::select! {
-                _ = term.recv() => {}
-                _ = int.recv() => {}
-            }
-        };
-        Ok::<_, anyhow::Error>(http::serve(Arc::clone(&guard), route, listener, stop).await?)
-    });
-    // Streams that clients keep open must not keep the process.
-    runtime.shutdown_timeout(Duration::from_secs(2));
-    if let Some(courier) = courier {
-        courier.finish();
-    }
-    guard.close()?;
-    served?;
-    Ok(ExitCode::SUCCESS)
 }
 
 /// Shows the public key.
@@ -281,29 +212,14 @@ fn key(out: &Output, args: &StateArgs) -> Done {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Keeps what is learned, now and then.
-fn keep_saving(guard: &Arc<Guard>) -> anyhow::Result<()> {
-    let guard = Arc::downgrade(guard);
-    std::thread::Builder::new().name("saver".to_owned()).spawn(move || {
-        loop {
-            std::thread::sleep(SAVE_EVERY);
-            let Some(guard) = guard.upgrade() else { return };
-            if let Err(error) = guard.save() {
-                eprintln!("credence guard: what was learned could not be kept: {error}");
-            }
-        }
-    })?;
-    Ok(())
-}
-
 impl RunArgs {
-    fn courier(&self) -> anyhow::Result<Option<courier::Route>> {
+    fn courier(&self) -> anyhow::Result<Option<CourierSettings>> {
         let Some(authority) = &self.authority else { return Ok(None) };
         let token = match &self.token_file {
             Some(path) => Some(String::from_utf8(input::file(path, 4096)?)?.trim().to_owned()),
             None => std::env::var("CREDENCE_GUARD_TOKEN").ok().filter(|token| !token.is_empty()),
         };
-        Ok(Some(courier::Route {
+        Ok(Some(CourierSettings {
             authority: authority.clone(),
             token,
             every: Duration::from_secs(self.report_every),
@@ -316,8 +232,8 @@ impl RunArgs {
         let name = match &self.name {
             Some(name) => name.clone(),
             None => match &self.upstream {
-                Some(url) => named_after_url(url),
-                None => named_after(&self.command),
+                Some(url) => server_name::from_url(url),
+                None => server_name::from_command(&self.command),
             },
         };
         let calibrations: Calibrations = match &self.calibration {
@@ -359,116 +275,5 @@ impl RunArgs {
             max_receipt_bytes: self.max_receipts.saturating_mul(MIB),
             max_message_bytes: usize::try_from(self.max_message * MIB)?,
         })
-    }
-}
-
-/// Flags of runners whose value follows.
-const WITH_VALUE: [&str; 18] = [
-    "-e",
-    "--env",
-    "--env-file",
-    "-v",
-    "--volume",
-    "--mount",
-    "--name",
-    "--network",
-    "-p",
-    "--publish",
-    "-w",
-    "--workdir",
-    "-u",
-    "--user",
-    "--with",
-    "--from",
-    "--python",
-    "--directory",
-];
-/// Words of runners that are no program.
-const VERBS: [&str; 6] = ["run", "exec", "x", "dlx", "tool", "start"];
-/// Names that say nothing: the folder's says more.
-const GENERIC: [&str; 10] = ["index", "main", "server", "app", "cli", "mod", "dist", "build", "src", "bin"];
-
-/// A name from a command: `npx -y @scope/server-files /tmp` is `server-files`. Values of flags and of variables may be secrets, and
-/// never become part of it.
-fn named_after(command: &[String]) -> String {
-    let Some((program, rest)) = command.split_first() else { return "server".to_owned() };
-    let name = name_of(program);
-    if RUNNERS.contains(&name.as_str()) {
-        let mut args = rest.iter().enumerate();
-        while let Some((n, arg)) = args.next() {
-            if WITH_VALUE.contains(&arg.as_str()) {
-                args.next();
-            } else if !arg.starts_with('-') && !arg.contains('=') && !VERBS.contains(&arg.as_str()) {
-                return named_after(&rest[n..]);
-            }
-        }
-    }
-    if let Ok(url) = program.parse::<url::Url>()
-        && url.host().is_some()
-    {
-        return named_after_url(&url);
-    }
-    if name.is_empty() { "server".to_owned() } else { name }
-}
-
-/// The last part of a path or package that says something.
-fn name_of(path: &str) -> String {
-    let mut parts = path.rsplit(['/', '\\']).filter(|part| !part.is_empty()).map(|part| {
-        let stem = match part.rsplit_once('.') {
-            Some((stem, ending))
-                if !stem.is_empty() && ending.len() <= 3 && !ending.starts_with(|c: char| c.is_ascii_digit()) =>
-            {
-                stem
-            }
-            _ => part,
-        };
-        let unversioned = stem.split(['@', ':']).find(|part| !part.is_empty()).unwrap_or_default();
-        safe(unversioned)
-    });
-    let last = parts.next().unwrap_or_default();
-    if !GENERIC.contains(&last.as_str()) {
-        return last;
-    }
-    parts.find(|part| !part.is_empty() && !GENERIC.contains(&part.as_str())).unwrap_or(last)
-}
-
-fn named_after_url(url: &url::Url) -> String {
-    let host = url.host_str().unwrap_or_default();
-    safe(&url.port().map_or_else(|| host.to_owned(), |port| format!("{host}-{port}")))
-}
-
-fn safe(text: &str) -> String {
-    let one = |c: char| if c.is_ascii_alphanumeric() || "._-".contains(c) { c } else { '-' };
-    let name: String = text.chars().map(one).take(64).collect();
-    name.trim_start_matches(['.', '-']).to_owned()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn servers_are_named_after_what_they_run() {
-        let name = |command: &str| named_after(&command.split(' ').map(str::to_owned).collect::<Vec<_>>());
-        for (command, expected) in [
-            ("npx -y @modelcontextprotocol/server-filesystem /tmp", "server-filesystem"),
-            ("npx -y some-server@1.2.3", "some-server"),
-            ("/usr/bin/python3 ./my_server.py --x", "my_server"),
-            ("python -m weather", "weather"),
-            ("uvx mcp-server-git", "mcp-server-git"),
-            ("./target/release/thing", "thing"),
-            ("node", "node"),
-            ("node /x/node_modules/server-everything/dist/index.js stdio", "server-everything"),
-            ("python3 /a/weather/server.py", "weather"),
-            ("docker run -i --rm -e TOKEN=abc123secret mcp/github", "github"),
-            ("docker run -i -e TOKEN mcp/github:latest", "github"),
-            ("env SECRET=1 node x.js", "x"),
-            ("npx -y mcp-remote https://tools.example:8443/mcp", "tools.example-8443"),
-            ("uv run --with mcp my-server", "my-server"),
-            ("ümlaut", "-mlaut".trim_start_matches('-')),
-        ] {
-            assert_eq!(name(command), expected, "{command}");
-            assert!(folder::check_name(&name(command)).is_ok());
-        }
     }
 }

@@ -2,7 +2,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 use clap::builder::PossibleValuesParser;
-use credence_guard::install::{self, Change, Client, Environment, Guarding, Plan, Scope};
+use credence_clients::{Change, Client, Environment, Guarding, Plan, Scope, plan_install, plan_uninstall};
 use serde_json::json;
 
 use crate::{
@@ -69,7 +69,7 @@ pub fn install(out: &Output, args: InstallArgs) -> Done {
     check_flags(&args.flags)?;
     let guarding = Guarding::new(&executable, args.flags)?;
     let client = args.which.client()?;
-    let plan = |file: &Path| Ok(install::plan_install(file, client.servers_at(), &guarding)?);
+    let plan = |file: &Path| Ok(plan_install(file, client.servers_at(), &guarding)?);
     go(out, &args.which, args.dry_run, &plan)
 }
 
@@ -91,7 +91,7 @@ fn check_flags(flags: &[String]) -> anyhow::Result<()> {
 pub fn uninstall(out: &Output, args: UninstallArgs) -> Done {
     let executable = std::env::current_exe().context("where this program is cannot be told")?;
     let client = args.which.client()?;
-    let plan = |file: &Path| Ok(install::plan_uninstall(file, client.servers_at(), &executable)?);
+    let plan = |file: &Path| Ok(plan_uninstall(file, client.servers_at(), &executable)?);
     go(out, &args.which, args.dry_run, &plan)
 }
 

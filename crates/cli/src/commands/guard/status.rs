@@ -2,14 +2,12 @@ use std::{collections::BTreeMap, path::PathBuf};
 
 use anyhow::bail;
 use credence_charts::{Mark, Series};
-use credence_guard::{
-    courier,
-    reading::{Archive, Filter, Source},
-};
+use credence_guard::courier;
 use credence_protocol::{
     Timestamp,
     receipt::{CallOutcome, Receipt, ReceiptVerdict},
 };
+use credence_receipts::archive::{Archive, Filter, Source};
 use serde::Serialize;
 use serde_json::json;
 
@@ -266,13 +264,12 @@ struct GuardLine {
 fn guard(archive: &Archive, source: &Source) -> GuardLine {
     let canaries = archive.canaries(source).unwrap_or_default();
     let sum = canaries.values().fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
-    let place = source.folder.parent().unwrap_or(&source.folder);
     GuardLine {
         server: source.server.clone(),
         place: source.place,
         process: source.running.clone(),
         canaries: sum,
-        authority: courier::progress(place),
+        authority: courier::progress(source.place_folder()),
     }
 }
 

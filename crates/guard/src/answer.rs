@@ -1,0 +1,117 @@
+//! An answer of the server, and what is in it: its views for the receipt, the value for the engine, its texts, and the parts whose
+//! digests are kept.
+
+use credence_protocol::receipt::{CallOutcome, Exact, Form, View, forms_of_error, forms_of_result};
+use credence_receipts::parts::{judged_part, leaves};
+use serde_json::{Value, value::RawValue};
+
+use crate::content;
+
+/// Bytes of an answer beyond which no parts are looked at.
+const MAX_PARTS_BYTES: usize = 256 * 1024;
+/// Bytes of an answer that is judged: beyond it parsing alone would hold up everything behind it.
+const MAX_JUDGED_BYTES: usize = 16 * 1024 * 1024;
+
+/// An answer from the server.
+#[derive(Clone, Copy)]
+pub enum Answer<'a> {
+    /// A result.
+    Result(&'a RawValue),
+    /// An error of the protocol.
+    Error(&'a RawValue),
+    /// An answer that two readers may read differently.
+    Ambiguous(&'a str),
+    /// None.
+    Nothing,
+    /// One too large to be kept, of so many bytes.
+    TooLarge(usize),
+}
+
+/// What is in an answer.
+pub(crate) struct AnswerParts {
+    pub outcome: CallOutcome,
+    pub forms: Vec<Form>,
+    /// What the engine judges.
+    pub value: Option<Value>,
+    pub texts: Vec<String>,
+    /// There is nothing in it.
+    pub empty: bool,
+    /// Parts with their forms.
+    pub leaves: Vec<(String, String)>,
+}
+
+impl AnswerParts {
+    /// Why there is no verdict on it.
+    pub fn why_unjudged(&self) -> &'static str {
+        match self.outcome {
+            CallOutcome::ToolError => "the tool reported an error",
+            CallOutcome::ProtocolError => "the server answered with an error",
+            CallOutcome::Unanswered => "there was no answer",
+            CallOutcome::Result => "",
+        }
+    }
+
+    /// Takes an answer apart; what keeps it from being judged is told in `unjudged`.
+    pub fn parse(answer: Answer<'_>, unjudged: &mut Option<String>) -> Self {
+        let mut parts = Self {
+            outcome: CallOutcome::Unanswered,
+            forms: Vec::new(),
+            value: None,
+            texts: Vec::new(),
+            empty: false,
+            leaves: Vec::new(),
+        };
+        match answer {
+            Answer::Nothing => {}
+            Answer::TooLarge(bytes) => {
+                parts.outcome = CallOutcome::Result;
+                *unjudged =
+                    Some(format!("its answer of {bytes} bytes is larger than the guard takes, and was dropped"));
+            }
+            Answer::Ambiguous(why) => {
+                parts.outcome = CallOutcome::Result;
+                *unjudged = Some(format!("the answer can be read in two ways: {why}"));
+                parts.forms = vec![(View::Whole, "ambiguous".to_owned())];
+            }
+            Answer::Error(raw) => {
+                parts.outcome = CallOutcome::ProtocolError;
+                match Exact::of(raw) {
+                    Ok(error) => parts.forms = forms_of_error(&error),
+                    Err(_) => parts.forms = vec![(View::Whole, raw.get().to_owned())],
+                }
+            }
+            Answer::Result(raw) => {
+                parts.outcome = CallOutcome::Result;
+                let exact = match Exact::of(raw) {
+                    Ok(exact) => exact,
+                    // The parser's words may be the server's: they stay out of what a model reads.
+                    Err(_) => {
+                        *unjudged = Some("a member of the result is there twice, or it is nested too deep".to_owned());
+                        parts.forms = vec![(View::Whole, raw.get().to_owned())];
+                        return parts;
+                    }
+                };
+                if matches!(exact.get("isError"), Some(Exact::Word("true"))) {
+                    parts.outcome = CallOutcome::ToolError;
+                }
+                parts.forms = forms_of_result(&exact);
+                parts.texts = content::texts(&exact);
+                parts.empty = content::is_empty(&exact);
+                if raw.get().len() > MAX_JUDGED_BYTES {
+                    *unjudged =
+                        Some(format!("a result of {} bytes; up to {MAX_JUDGED_BYTES} are judged", raw.get().len()));
+                    return parts;
+                }
+                let judged = judged_part(&exact);
+                if raw.get().len() <= MAX_PARTS_BYTES {
+                    parts.leaves = leaves(&judged);
+                }
+                match content::value(&judged) {
+                    Ok(value) => parts.value = Some(value),
+                    Err(_) => *unjudged = Some("a number in the result is beyond what can be judged".to_owned()),
+                }
+            }
+        }
+        parts
+    }
+}

@@ -1,0 +1,389 @@
+//! A guard's receipts: one for each call, in segments. This is the front of the crate.
+//!
+//! A receipt is in the [`journal`] before its result is forwarded, and in the database as soon as there is a moment
+//! for it. The disk is asked to keep it, and a checkpoint is signed over it, at most a second later (ledger,
+//! `Sealing::Batched`). When a segment is full the next one begins with the former's signed checkpoint; when all of them
+//! together take more room than they may, the oldest is dropped, and of it stays a file with its last checkpoint and the leaf of
+//! every receipt, so that an exported receipt can be proved for ever.
+
+mod pending;
+mod rotation;
+
+use std::{
+    path::PathBuf,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use credence_ledger::{Kind, NewEntry, sqlite::Sealing};
+use credence_protocol::{Canonical, EntityId, SecretKey, Timestamp, Uuid, receipt::Receipt};
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    Archive, Clock, Error, FoundReceipt, Warn,
+    archive::Source,
+    export::ExportedReceipt,
+    folder::{self, Place},
+    journal::{self, Journal, JournalContents},
+    now,
+    records::{CanaryRecord, CountedCall, NewReceipt, PartDigests},
+    segments::{CANARIES, PARTS, PRIVATE, SegmentLog, SegmentWriter, origin, segments, visit},
+};
+use pending::{CanaryRow, PendingRows, ReceiptRow, Rows};
+use rotation::CurrentSegment;
+
+/// Bytes of receipts kept, over all segments: about a million receipts.
+pub const DEFAULT_MAX_BYTES: u64 = 2 * 1024 * 1024 * 1024;
+/// How a book is opened.
+#[derive(Clone)]
+pub struct BookSettings {
+    /// The guard's place.
+    pub place: PathBuf,
+    /// The place's number.
+    pub number: u32,
+    /// The server's name.
+    pub server: String,
+    /// Under whose name the log is signed.
+    pub provider: EntityId,
+    /// The provider's key.
+    pub key: SecretKey,
+    /// Bytes kept, over all segments.
+    pub max_bytes: u64,
+    /// Nothing waits for the disk: for receipts that need not outlive the process.
+    pub volatile: bool,
+    /// Stamps the entries.
+    pub clock: Clock,
+    /// Tells the operator.
+    pub warn: Warn,
+}
+
+impl BookSettings {
+    /// The receipts of `server` in `place`, with the time of day as their clock, and silent.
+    pub fn new(place: &Place, server: &str, provider: EntityId, key: SecretKey) -> Self {
+        Self {
+            place: place.folder.clone(),
+            number: place.number,
+            server: server.to_owned(),
+            provider,
+            key,
+            max_bytes: DEFAULT_MAX_BYTES,
+            volatile: false,
+            clock: Arc::new(now),
+            warn: Arc::new(|_| ()),
+        }
+    }
+}
+
+/// One guard's receipts: recorded, sealed, read and proved.
+pub struct ReceiptBook {
+    writer: SegmentWriter,
+    source: Source,
+    max_bytes: u64,
+    current: Mutex<CurrentSegment>,
+    pending: Mutex<PendingRows>,
+    warn: Warn,
+}
+
+/// How far receipts reach: a segment, and how many entries of it. JSON: `[segment, entries]`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Position(pub u64, pub u64);
+
+/// An entry that counts.
+#[derive(Debug, Clone, PartialEq)]
+pub enum BookEntry {
+    /// A receipt.
+    Receipt(Box<Receipt>),
+    /// A canary.
+    Canary(CanaryRecord),
+}
+
+/// What [`ReceiptBook::flush_journal`] moved into the ledger.
+#[derive(Debug, Default)]
+pub struct Flushed {
+    /// What summaries count of the receipts.
+    pub calls: Vec<CountedCall>,
+    /// The canaries.
+    pub canaries: Vec<CanaryRecord>,
+}
+
+/// How a book is doing.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct BookStatus {
+    /// The log's name, with the segment that is written to.
+    pub log: String,
+    /// How far the ledger reaches.
+    pub position: Position,
+    /// Records in the journal alone.
+    pub in_journal: usize,
+    /// They could not be moved into the ledger.
+    pub behind: bool,
+}
+
+impl ReceiptBook {
+    /// Goes on with the receipts of a place, or begins. Takes over what a killed guard left in the journal.
+    pub fn open(settings: BookSettings) -> Result<Self, Error> {
+        let BookSettings { place, number, server, provider, key, max_bytes, volatile, clock, warn } = settings;
+        let folder = place.join("receipts");
+        folder::create_private(&folder)?;
+        let origin = origin(&provider, &server, number);
+        let source = Source {
+            server,
+            place: number,
+            folder: folder.clone(),
+            running: Some(std::process::id().to_string()),
+            origin: origin.clone(),
+            key: key.public(),
+        };
+        let sealing = if volatile { Sealing::Volatile } else { Sealing::Batched };
+        let writer = SegmentWriter { folder: folder.clone(), origin, key, subject: provider, clock, sealing };
+        let pending = PendingRows::new(Journal::open(&folder)?);
+        let current = Mutex::new(CurrentSegment::open(&writer, &warn)?);
+        let book = Self { writer, source, max_bytes, current, pending: Mutex::new(pending), warn };
+        book.recover()?;
+        Ok(book)
+    }
+
+    /// Takes what a guard that was killed has left in the journal.
+    fn recover(&self) -> Result<(), Error> {
+        let JournalContents { receipts, canaries, unreadable, .. } = journal::read(&self.writer.folder)?;
+        if unreadable > 0 {
+            let aside = self.pending().journal.put_aside()?;
+            self.warn(&format!(
+                "{unreadable} receipts in the journal cannot be read: it is put aside as {}",
+                aside.display()
+            ));
+        }
+        let mut rows = Rows {
+            receipts: receipts.iter().map(|new| self.receipt_row(new)).collect::<Result<_, _>>()?,
+            canaries: canaries.into_iter().map(|canary| self.canary_row(canary)).collect::<Result<_, _>>()?,
+        };
+        // It may have been killed after they had moved, and before the journal was emptied.
+        for number in if rows.len() == 0 { Vec::new() } else { self.segments()? } {
+            let Ok(segment) = self.segment(number) else { continue };
+            let view = segment.ledger().view()?;
+            let mut moved = std::collections::HashSet::new();
+            for row in &rows.receipts {
+                if view.get(PRIVATE, &row.call)?.is_some() {
+                    moved.insert(row.call.clone());
+                }
+            }
+            rows.receipts.retain(|row| !moved.contains(&row.call));
+            moved.clear();
+            for row in &rows.canaries {
+                if view.get(CANARIES, &row.call)?.is_some() {
+                    moved.insert(row.call.clone());
+                }
+            }
+            rows.canaries.retain(|row| !moved.contains(&row.call));
+        }
+        self.pending().hold(rows);
+        if let Err(error) = self.flush_journal(Vec::new()) {
+            self.warn(&format!("{} receipts stay in the journal: {error}", self.in_journal()));
+        }
+        Ok(())
+    }
+
+    fn warn(&self, text: &str) {
+        (self.warn)(text);
+    }
+
+    fn current(&self) -> MutexGuard<'_, CurrentSegment> {
+        self.current.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn pending(&self) -> MutexGuard<'_, PendingRows> {
+        self.pending.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn subject(&self, agent: Option<&EntityId>) -> EntityId {
+        agent.unwrap_or(&self.writer.subject).clone()
+    }
+
+    fn receipt_row(&self, NewReceipt { receipt, private }: &NewReceipt) -> Result<ReceiptRow, Error> {
+        let subject = self.subject(receipt.agent.as_ref());
+        let entry = NewEntry { kind: Kind::Receipt, subject, body: receipt.canonical()?, weight: None };
+        let private = serde_json::to_string(private)?;
+        Ok(ReceiptRow { entry, call: receipt.call.to_string(), private, counted: CountedCall::of(receipt) })
+    }
+
+    fn canary_row(&self, canary: CanaryRecord) -> Result<CanaryRow, Error> {
+        let subject = self.subject(canary.agent.as_ref());
+        let entry = NewEntry { kind: Kind::Canary, subject, body: Canonical::of(&canary)?, weight: None };
+        Ok(CanaryRow { entry, call: canary.call.to_string(), canary })
+    }
+
+    /// Writes receipts into the journal. When it returns they outlive this process.
+    pub fn record<'a>(&self, receipts: impl ExactSizeIterator<Item = &'a NewReceipt>) -> Result<(), Error> {
+        let rows = receipts.map(|new| self.receipt_row(new)).collect::<Result<Vec<_>, Error>>()?;
+        let mut lines = Vec::with_capacity(1024 * rows.len());
+        for row in &rows {
+            journal::push_receipt(&mut lines, row.entry.body.as_bytes(), row.private.as_bytes());
+        }
+        self.pending().append(&lines, |pending| pending.receipts.extend(rows))
+    }
+
+    /// Writes canaries into the journal.
+    pub fn record_canaries(&self, canaries: &[CanaryRecord]) -> Result<(), Error> {
+        let rows = canaries.iter().map(|canary| self.canary_row(canary.clone())).collect::<Result<Vec<_>, Error>>()?;
+        let mut lines = Vec::with_capacity(256 * rows.len());
+        rows.iter().for_each(|row| journal::push_canary(&mut lines, row.entry.body.as_bytes()));
+        self.pending().append(&lines, |pending| pending.canaries.extend(rows))
+    }
+
+    /// How many records are in the journal alone.
+    pub fn in_journal(&self) -> usize {
+        self.pending().rows.len()
+    }
+
+    /// For how long records have been in the journal alone; `None` where there are none, or where they cannot be moved.
+    pub fn in_journal_for(&self) -> Option<Duration> {
+        let pending = self.pending();
+        (pending.rows.len() > 0 && !pending.behind).then(|| pending.since.elapsed())
+    }
+
+    /// Whether records could not be moved from the journal to the ledger: record no more until [`Self::flush_journal`] succeeds.
+    pub fn is_behind(&self) -> bool {
+        self.pending().behind
+    }
+
+    /// Moves what is in the journal into the ledger, with the digests of parts, which are lost if this fails.
+    pub fn flush_journal(&self, parts: Vec<(Uuid, PartDigests)>) -> Result<Flushed, Error> {
+        let mut digests = Vec::with_capacity(parts.len());
+        for (call, parts) in &parts {
+            digests.push((call.to_string(), serde_json::to_string(parts)?));
+        }
+        let mut pending = self.pending();
+        let rows = Arc::clone(&pending.rows);
+        let bytes = rows.bytes();
+        let written = self.segment_with_room(bytes).and_then(|segment| {
+            let rows = Arc::clone(&rows);
+            let work = move |tx: &mut dyn credence_ledger::Transaction| {
+                for row in &rows.receipts {
+                    tx.append(&row.entry)?;
+                    tx.put(PRIVATE, &row.call, &row.private)?;
+                }
+                for row in &rows.canaries {
+                    tx.append(&row.entry)?;
+                    tx.put(CANARIES, &row.call, "1")?;
+                }
+                digests.iter().try_for_each(|(call, digests)| tx.put(PARTS, call, digests))
+            };
+            Ok(credence_ledger::write(segment.ledger(), work)?)
+        });
+        pending.behind = written.is_err() && rows.len() > 0;
+        written?;
+        self.current().bytes += bytes;
+        // Left as it is, what is in the ledger already is not taken from it again.
+        if let Err(error) = pending.journal.clear() {
+            self.warn(&format!("the journal cannot be emptied: {error}"));
+        }
+        pending.hold(Rows::default());
+        drop(pending);
+        Ok(Flushed {
+            calls: rows.receipts.iter().filter_map(|row| row.counted.clone()).collect(),
+            canaries: rows.canaries.iter().map(|row| row.canary.clone()).collect(),
+        })
+    }
+
+    /// Signs a checkpoint over everything in the ledger, and has the disk keep it.
+    pub fn seal(&self) -> Result<(), Error> {
+        let segment = self.current_log();
+        Ok(segment.ledger().flush()?)
+    }
+
+    /// The newest signed checkpoint.
+    pub fn checkpoint(&self) -> Result<Option<String>, Error> {
+        let segment = self.current_log();
+        let checkpoint = segment.ledger().view()?.checkpoint()?;
+        Ok(checkpoint)
+    }
+
+    /// How far the ledger reaches.
+    pub fn position(&self) -> Result<Position, Error> {
+        let segment = self.current_log();
+        Ok(Position(segment.number, segment.ledger().committed()?))
+    }
+
+    /// The numbers of the segments that are there, in order.
+    pub fn segments(&self) -> Result<Vec<u64>, Error> {
+        let all = segments(&self.writer.folder)?;
+        Ok(all.into_iter().filter(|(_, there)| *there).map(|(number, _)| number).collect())
+    }
+
+    /// Opens a segment anew, for reading; refused where its entries, tiles and checkpoint do not agree.
+    pub fn open_checked(&self, number: u64) -> Result<SegmentLog, Error> {
+        self.source.segment(number)
+    }
+
+    /// The segment that is written to.
+    pub fn current_log(&self) -> SegmentLog {
+        self.current().log.clone()
+    }
+
+    /// A segment, for reading.
+    fn segment(&self, number: u64) -> Result<SegmentLog, Error> {
+        let current = self.current_log();
+        if number == current.number {
+            return Ok(current);
+        }
+        self.source.segment(number)
+    }
+
+    /// Calls `each` with the receipts and canaries after `from`, in whichever segment, and when they were recorded. Gives how far
+    /// that reached. The operator is told of a segment that cannot be read.
+    pub fn visit_from(&self, from: Position, each: &mut dyn FnMut(BookEntry, Timestamp)) -> Result<Position, Error> {
+        let mut reached = from;
+        for number in self.segments()?.into_iter().filter(|number| *number >= from.0) {
+            let segment = match self.segment(number) {
+                Ok(segment) => segment,
+                // `credence receipts verify` shows it.
+                Err(error) => {
+                    self.warn(&format!(
+                        "the receipts of segment {number} that were not counted yet are not counted: {error}"
+                    ));
+                    continue;
+                }
+            };
+            let view = segment.ledger().view()?;
+            let first = if number == from.0 { from.1 } else { 0 };
+            visit(&*view, first, &mut |seq, _, entry| {
+                match entry.kind {
+                    Kind::Receipt => each(BookEntry::Receipt(entry.record(seq)?), entry.recorded_at),
+                    Kind::Canary => each(BookEntry::Canary(entry.record(seq)?), entry.recorded_at),
+                    _ => {}
+                }
+                Ok(())
+            })?;
+            reached = Position(number, view.size()?);
+        }
+        Ok(reached)
+    }
+
+    /// This book's receipts, to be searched and compared with claims.
+    pub fn archive(&self) -> Archive {
+        Archive::of(vec![self.source.clone()])
+    }
+
+    /// The receipt of a call.
+    pub fn find(&self, call: Uuid) -> Result<Option<FoundReceipt>, Error> {
+        Ok(self.archive().find(call)?.map(|(found, _)| found))
+    }
+
+    /// The receipt of a call with everything to check it elsewhere; `disclose` adds the salts. `None` where there is no receipt.
+    pub fn prove(&self, call: Uuid, disclose: bool) -> Result<Option<ExportedReceipt>, Error> {
+        let archive = self.archive();
+        let Some((found, private)) = archive.find(call)? else { return Ok(None) };
+        archive.export(&found, private.as_ref(), disclose).map(Some)
+    }
+
+    /// How the book is doing.
+    pub fn status(&self) -> Result<BookStatus, Error> {
+        let segment = self.current_log();
+        let (in_journal, behind) = {
+            let pending = self.pending();
+            (pending.rows.len(), pending.behind)
+        };
+        let position = Position(segment.number, segment.ledger().committed()?);
+        Ok(BookStatus { log: segment.name().to_owned(), position, in_journal, behind })
+    }
+}

@@ -1,0 +1,81 @@
+//! Records that are in the journal, held until they are in the ledger.
+
+use std::{sync::Arc, time::Instant};
+
+use credence_ledger::NewEntry;
+
+use crate::{
+    Error,
+    journal::Journal,
+    records::{CanaryRecord, CountedCall},
+};
+
+/// Records that are in the journal and not in the ledger yet.
+pub(super) struct PendingRows {
+    pub journal: Journal,
+    pub rows: Arc<Rows>,
+    /// Since when there are any.
+    pub since: Instant,
+    /// They could not be moved: no more are taken until they are.
+    pub behind: bool,
+}
+
+/// The records themselves.
+#[derive(Default)]
+pub(super) struct Rows {
+    pub receipts: Vec<ReceiptRow>,
+    pub canaries: Vec<CanaryRow>,
+}
+
+/// A receipt, as it is written.
+pub(super) struct ReceiptRow {
+    pub entry: NewEntry,
+    pub call: String,
+    pub private: String,
+    pub counted: Option<CountedCall>,
+}
+
+/// A canary, as it is written.
+pub(super) struct CanaryRow {
+    pub entry: NewEntry,
+    pub call: String,
+    pub canary: CanaryRecord,
+}
+
+impl Rows {
+    pub fn len(&self) -> usize {
+        self.receipts.len() + self.canaries.len()
+    }
+
+    /// About what they take in the database.
+    pub fn bytes(&self) -> u64 {
+        let receipts = self.receipts.iter().map(|row| row.entry.body.as_bytes().len() + row.private.len());
+        let canaries = self.canaries.iter().map(|row| row.entry.body.as_bytes().len());
+        receipts.chain(canaries).map(|bytes| 2 * bytes as u64).sum()
+    }
+}
+
+impl PendingRows {
+    /// With nothing in it.
+    pub fn new(journal: Journal) -> Self {
+        Self { journal, rows: Arc::default(), since: Instant::now(), behind: false }
+    }
+
+    /// Adds rows whose lines are `lines`, once these are in the journal.
+    pub fn append(&mut self, lines: &[u8], add: impl FnOnce(&mut Rows)) -> Result<(), Error> {
+        // A transaction that failed is over, and holds nothing any more.
+        let rows = Arc::get_mut(&mut self.rows).ok_or(Error::Busy)?;
+        self.journal.append(lines)?;
+        if rows.len() == 0 {
+            self.since = Instant::now();
+        }
+        add(rows);
+        Ok(())
+    }
+
+    /// Holds these in place of what it held.
+    pub fn hold(&mut self, rows: Rows) {
+        self.rows = Arc::new(rows);
+        self.since = Instant::now();
+    }
+}
