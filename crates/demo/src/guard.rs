@@ -5,7 +5,6 @@
 
 use std::path::Path;
 
-use credence_engine::hcs25::output_verification::Stake;
 use credence_ledger::{
     Checkpoint, Entry, Hash, Kind, Ledger, LogKey, NewEntry, OutsideCheckpoint, SqliteLedger, proof,
     sqlite::{Clock, Options, Sealing},
@@ -14,12 +13,12 @@ use credence_ledger::{
 use credence_pipeline::receipts::{Batch, Sent};
 use credence_protocol::{
     EntityId, SecretKey, Timestamp, Uuid,
-    receipt::{CallOutcome, Exact, Receipt, ReceiptStake, ReceiptVerdict, Salts, Views, forms_of_result},
+    receipt::{CallOutcome, Exact, Receipt, Salts, Views, forms_of_result},
 };
-use credence_verify::{Decision, Verdict};
+use credence_verify::Verdict;
 use data_encoding::BASE64;
 
-use crate::{Error, world::Acted};
+use crate::{Error, world::AgentCall};
 
 /// The agents whose tools it stands in front of: one that is honest, and one that is not.
 pub(crate) const GUARDED: [&str; 2] = ["atlas-travel", "marlow-research"];
@@ -52,10 +51,10 @@ impl Guard {
     }
 
     /// Writes the receipt of a call that went through it.
-    pub(crate) fn record(&mut self, acted: &Acted, verdict: &Verdict, at: Timestamp) -> Result<(), Error> {
+    pub(crate) fn record(&mut self, made: &AgentCall, verdict: &Verdict, at: Timestamp) -> Result<(), Error> {
         let salts = Salts::generate()?;
-        let (args, result) = (acted.call.args.to_string(), acted.call.result.to_string());
-        let agent = EntityId::new(acted.agent)?;
+        let (args, result) = (made.call.args.to_string(), made.call.result.to_string());
+        let agent = EntityId::new(made.agent)?;
         let receipt = Receipt {
             agent: Some(agent.clone()),
             arguments: salts.arguments(Some(&Exact::parse(&args)?)),
@@ -63,28 +62,19 @@ impl Guard {
             client: Some("credence-demo".to_owned()),
             content_injection: None,
             delivered: None,
-            execution_ms: Some(acted.call.ms),
+            execution_ms: Some(made.call.ms),
             outcome: CallOutcome::Result,
             posterior: Some(verdict.posterior),
             request: None,
             result: Views::commit(&salts.result, &forms_of_result(&Exact::parse(&result)?)),
             server: SERVER.to_owned(),
-            session: Some(acted.agent.to_owned()),
-            signals: verdict.signals.iter().filter(|one| one.fired).map(|one| one.signal.to_string()).collect(),
-            stake: Some(match acted.stake {
-                Stake::Low => ReceiptStake::Low,
-                Stake::Medium => ReceiptStake::Medium,
-                Stake::High => ReceiptStake::High,
-                Stake::Critical => ReceiptStake::Critical,
-            }),
+            session: Some(made.agent.to_owned()),
+            checks: verdict.checks.iter().filter(|one| one.fired).map(|one| one.check.to_string()).collect(),
+            stake: Some(made.stake),
             started_at: at,
-            tool: acted.call.tool.to_owned(),
+            tool: made.call.tool.to_owned(),
             unjudged: None,
-            verdict: Some(match verdict.decision {
-                Decision::Accept => ReceiptVerdict::Accept,
-                Decision::Flag => ReceiptVerdict::Flag,
-                Decision::Block => ReceiptVerdict::Block,
-            }),
+            verdict: Some(verdict.decision),
         };
         let entry = NewEntry { kind: Kind::Receipt, subject: agent, body: receipt.canonical()?, weight: None };
         let seq = write(&self.ledger, move |tx| Ok::<_, Error>(tx.append(&entry)?.seq))?;

@@ -74,7 +74,7 @@ pub struct Backing {
     pub checkpoint_size: Option<u64>,
     /// What was thought of the result.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub verdict: Option<credence_protocol::receipt::ReceiptVerdict>,
+    pub verdict: Option<credence_protocol::Decision>,
     /// The proof, as a file.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub proof: Option<String>,

@@ -11,9 +11,9 @@ use std::{
 
 use credence_protocol::{
     EntityId, SecretKey, Uuid,
-    receipt::{CallOutcome, Exact, Receipt, ReceiptStake, ReceiptVerdict, Salts, Views, cut_name, forms_of_result},
+    receipt::{CallOutcome, Exact, Receipt, Salts, Views, cut_name, forms_of_result},
 };
-use credence_verify::{Call, Decision, Engine, Stake, Tier, Verdict};
+use credence_verify::{Call, Decision, Engine, Stage, Verdict};
 use serde::Serialize;
 use serde_json::{Value, value::RawValue};
 
@@ -108,12 +108,12 @@ enum Delivery {
 #[derive(Serialize)]
 struct Said<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
-    verdict: Option<ReceiptVerdict>,
+    verdict: Option<Decision>,
     #[serde(skip_serializing_if = "Option::is_none")]
     posterior: Option<f64>,
-    /// The signals that fired.
-    #[serde(skip_serializing_if = "<[String]>::is_empty")]
-    signals: &'a [String],
+    /// The checks that fired.
+    #[serde(rename = "signals", skip_serializing_if = "<[String]>::is_empty")]
+    checks: &'a [String],
     #[serde(skip_serializing_if = "Option::is_none")]
     receipt: Option<Uuid>,
     mode: &'static str,
@@ -270,11 +270,11 @@ impl Guard {
             arguments,
             result,
             delivered: None,
-            signals: verdict.as_ref().map(content::fired).unwrap_or_default(),
-            verdict: verdict.as_ref().map(|verdict| word(verdict.decision)),
+            checks: verdict.as_ref().map(content::fired).unwrap_or_default(),
+            verdict: verdict.as_ref().map(|verdict| verdict.decision),
             posterior: verdict.as_ref().map(|verdict| verdict.posterior),
             unjudged: unjudged.clone(),
-            stake: started.caller.stake.map(stake_word),
+            stake: started.caller.stake,
             content_injection: finding.as_ref().map(|finding| finding.score),
         };
         let mut judged = Judged {
@@ -331,7 +331,7 @@ impl Guard {
         let failed = unverified.is_some() || no_receipt.is_some();
         // There is nothing in it to be kept from anyone, and "nothing was found" is often just what was asked. A profile that wants
         // more than nothing is another matter.
-        let unwanted = |one: &Verdict| one.decision == Decision::Block && one.tier == Tier::One;
+        let unwanted = |one: &Verdict| one.decision == Decision::Block && one.stage == Stage::One;
         let empty = closed
             && judged.empty
             && verdict.is_some_and(unwanted)
@@ -339,7 +339,7 @@ impl Guard {
         let said = Said {
             verdict: receipt.verdict,
             posterior: receipt.posterior,
-            signals: &receipt.signals,
+            checks: &receipt.checks,
             receipt: no_receipt.is_none().then_some(receipt.call),
             mode: mode.name(),
             unjudged: receipt.unjudged.as_deref(),
@@ -553,23 +553,6 @@ fn no_preparation() -> Prepared {
     let zero = || "AAAAAAAAAAAAAAAAAAAAAA".parse().expect("22 characters of base64url");
     let salts = Salts { arguments: zero(), result: zero() };
     Prepared { salts, arguments: salts.arguments.commit("unreadable", ""), print: [0; 16] }
-}
-
-fn word(decision: Decision) -> ReceiptVerdict {
-    match decision {
-        Decision::Accept => ReceiptVerdict::Accept,
-        Decision::Flag => ReceiptVerdict::Flag,
-        Decision::Block => ReceiptVerdict::Block,
-    }
-}
-
-fn stake_word(stake: Stake) -> ReceiptStake {
-    match stake {
-        Stake::Low => ReceiptStake::Low,
-        Stake::Medium => ReceiptStake::Medium,
-        Stake::High => ReceiptStake::High,
-        Stake::Critical => ReceiptStake::Critical,
-    }
 }
 
 fn flag_text(verdict: &Verdict, receipt: &Receipt, empty: bool) -> String {

@@ -22,7 +22,6 @@ use credence_protocol::EntityId;
 use credence_verify::Stake;
 use futures_util::StreamExt;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
-use serde_json::json;
 use tokio::net::TcpListener;
 use url::Url;
 
@@ -517,7 +516,7 @@ fn caller(headers: &HeaderMap) -> Caller {
     let agent = of("credence-agent")
         .and_then(|agent| EntityId::new(agent).inspect_err(|error| warn(&format!("Credence-Agent: {error}"))).ok());
     let stake = of("credence-stake").and_then(|stake| {
-        let parsed: Option<Stake> = serde_json::from_value(json!(stake)).ok();
+        let parsed = stake.parse::<Stake>().ok();
         if parsed.is_none() {
             warn(&format!("Credence-Stake: '{stake}' is neither low, medium, high nor critical"));
         }

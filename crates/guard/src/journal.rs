@@ -211,7 +211,7 @@ mod tests {
             result: None,
             server: "fs".to_owned(),
             session: Some("a \"session\"\n".to_owned()),
-            signals: Vec::new(),
+            checks: Vec::new(),
             stake: None,
             started_at: now(),
             tool: tool.to_owned(),

@@ -5,12 +5,9 @@
 
 use std::{collections::BTreeSet, path::Path};
 
-use credence_engine::hcs25::output_verification::{self as summary, Check, Limits, Rollup};
+use credence_engine::hcs25::output_verification::{CheckedOutput, Limits, Rollup};
 use credence_ledger::{Kind, Ledger};
-use credence_protocol::{
-    EntityId, Timestamp,
-    receipt::{Receipt, ReceiptStake, ReceiptVerdict},
-};
+use credence_protocol::{EntityId, Timestamp, receipt::Receipt};
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -37,7 +34,7 @@ pub struct Tally {
 #[derive(Debug, Clone)]
 pub struct Counted {
     agent: EntityId,
-    check: Check,
+    output: CheckedOutput,
 }
 
 impl Counted {
@@ -46,19 +43,8 @@ impl Counted {
         let (Some(agent), Some(verdict), Some(posterior)) = (&receipt.agent, receipt.verdict, receipt.posterior) else {
             return None;
         };
-        let verdict = match verdict {
-            ReceiptVerdict::Accept => summary::Verdict::Allow,
-            ReceiptVerdict::Flag => summary::Verdict::Uncertain,
-            ReceiptVerdict::Block => summary::Verdict::Block,
-        };
-        let stake = receipt.stake.map(|stake| match stake {
-            ReceiptStake::Low => summary::Stake::Low,
-            ReceiptStake::Medium => summary::Stake::Medium,
-            ReceiptStake::High => summary::Stake::High,
-            ReceiptStake::Critical => summary::Stake::Critical,
-        });
-        let check = Check { verdict, confidence: verdict.confidence(posterior), stake, at: receipt.started_at };
-        Some(Self { agent: agent.clone(), check })
+        let output = CheckedOutput::new(verdict, posterior, receipt.stake, receipt.started_at);
+        Some(Self { agent: agent.clone(), output })
     }
 }
 
@@ -138,7 +124,7 @@ impl Tally {
     /// Counts a call.
     pub fn add(&mut self, counted: Counted) {
         let agent = counted.agent.to_string();
-        self.rollup.add(&agent, counted.check);
+        self.rollup.add(&agent, counted.output);
         self.changed.insert(agent);
     }
 

@@ -11,7 +11,7 @@ use std::{
 };
 
 use credence_ledger::{Appended, Kind, Ledger, Scan, Transaction, View, write};
-use credence_protocol::{Canonical, EntityId, TagRegistry};
+use credence_protocol::{Canonical, EntityId, ScoreStatus, TagRegistry};
 
 use crate::{
     Result,
@@ -83,7 +83,7 @@ fn score_agent(tx: &mut dyn Transaction, agent: &EntityId, weights: &Weights, sc
     let inputs = filter::inputs(tx, agent, weights, &scoring.tags)?;
     if inputs.is_empty() {
         let last: Option<ScoreRow> = tables::get(tx, tables::SCORES, agent.as_str())?;
-        if last.is_none_or(|last| last.recorded.status == "unrated") {
+        if last.is_none_or(|last| last.recorded.status == ScoreStatus::Unrated) {
             return Ok(false);
         }
     }

@@ -8,12 +8,12 @@ use anyhow::{Context, bail, ensure};
 use credence_engine::hcs25::{
     Profile,
     output_verification::{
-        Check, DEFAULT_MIN_CHECKS, Limits, Parameters, ProviderRef, RolledUp, Rollup, Stake, Verdict, Window, signal,
+        CheckedOutput, DEFAULT_MIN_CHECKS, Limits, Parameters, ProviderRef, RolledUp, Rollup, Window, signal,
     },
 };
 use credence_pipeline::{Authority, query};
 use credence_protocol::{
-    EntityId, SecretKey, Statement, StatementKind, Timestamp,
+    Decision, EntityId, SecretKey, Stake, Statement, StatementKind, Timestamp,
     limits::{MAX_ALIAS_BYTES, MAX_CLOCK_SKEW_SECONDS},
     strict::StrictValue,
 };
@@ -227,10 +227,11 @@ fn add(
         read.unjudged += 1;
         return Ok(());
     }
-    let verdict = match line.verdict.as_deref().context("it has no `verdict`")? {
-        "accept" | "allow" => Verdict::Allow,
-        "flag" | "uncertain" => Verdict::Uncertain,
-        "block" => Verdict::Block,
+    // What HCS-25 calls a decision is understood, too.
+    let decision = match line.verdict.as_deref().context("it has no `verdict`")? {
+        "accept" | "allow" => Decision::Accept,
+        "flag" | "uncertain" => Decision::Flag,
+        "block" => Decision::Block,
         other => bail!("verdict '{}' is neither accept, flag nor block", other.chars().take(40).collect::<String>()),
     };
     let bad = line.posterior.context("it has no `posterior`")?;
@@ -248,7 +249,7 @@ fn add(
         }
     };
     read.verdicts += 1;
-    rollup.add(&agent, Check { verdict, confidence: verdict.confidence(bad), stake: line.stake, at });
+    rollup.add(&agent, CheckedOutput::new(decision, bad, line.stake, at));
     if let Some(canary) = line.canary {
         rollup.add_canary(&agent, canary.caught, at);
     }
@@ -282,7 +283,7 @@ fn submit(
         };
         submitted.push(published);
     }
-    statement::settle(authority, out)?;
+    statement::score_and_flush(authority, out)?;
     Ok(submitted)
 }
 
