@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use credence_protocol::Stake;
+use credence_protocol::{Decision, Stake};
 use rmcp::model::{JsonObject, Tool};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -99,9 +99,11 @@ pub(super) async fn verify(
     let verdict = judging::judged(app, token, Bytes::from(body)).await?;
     let verdict: Value = serde_json::from_slice(&verdict).map_err(|e| Problem::internal(&e))?;
     let word = verdict["verdict"].as_str().unwrap_or_default();
-    let then = match word {
-        "block" => "Do not use this result: call the tool again, or tell the user that it could not be had.",
-        "flag" => "Check it by other means before you rely on it.",
+    let then = match word.parse() {
+        Ok(Decision::Block) => {
+            "Do not use this result: call the tool again, or tell the user that it could not be had."
+        }
+        Ok(Decision::Flag) => "Check it by other means before you rely on it.",
         _ => "Nothing speaks against it. That is no proof that the call happened.",
     };
     let text = format!(

@@ -71,7 +71,7 @@ fn optional_stake() -> Schema {
         .schema_type(Type::String)
         .enum_values(Some(Stake::ALL.map(Stake::name)))
         .description(Some("What depends on a result"));
-    Schema::OneOf(OneOfBuilder::new().item(ObjectBuilder::new().schema_type(Type::Null)).item(names).build())
+    Schema::OneOf(OneOfBuilder::new().item(names).item(ObjectBuilder::new().schema_type(Type::Null)).build())
 }
 
 fn yes() -> bool {

@@ -17,6 +17,7 @@
 
 mod rollup;
 pub mod signal;
+mod statement;
 mod summary;
 
 use serde::{Deserialize, Serialize};
