@@ -4,7 +4,7 @@
 //! mean  = μ · coverage(n)      stddev = σ · coverage(n)      score = round half up(mean)
 //! ```
 //!
-//! over current, applicable signals, where μ, σ are those of their [`mixture`] and n counts
+//! over current, applicable signals, where μ, σ are those of their [`mixture`](crate::mixture) and n counts
 //! distinct sources. No constant scale factor: a good agent with thin coverage gets a thin score.
 //! n = 0 is [`Outcome::Unrated`]; coverage below the floor is computed but [`ScoreStatus::Partial`], and not published.
 
