@@ -31,7 +31,7 @@ fuzz_target!(|data: &[u8]| {
             (Ok(dry), Ok(wet)) => {
                 assert_eq!(dry, wet, "learning showed in the verdict");
                 assert!((0.0..=1.0).contains(&wet.posterior), "{wet:?}");
-                assert!(wet.signals.iter().all(|signal| signal.likelihood_ratio > 0.0 && (0.0..=1.0).contains(&signal.score)));
+                assert!(wet.checks.iter().all(|check| check.likelihood_ratio > 0.0 && (0.0..=1.0).contains(&check.score)));
                 if choice & 32 != 0 {
                     let _ = engine.canary(&call);
                 }

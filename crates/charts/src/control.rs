@@ -3,7 +3,7 @@
 use crate::chart::Chart;
 use crate::frame::{BELOW, EDGE, LARGE_TEXT, LINE_GAPS, Plot, TOP, WIDTH, finish, fitted, nothing, titled, width_of};
 use crate::number::{counted, human};
-use crate::scale::{Linear, Shown, room, thin};
+use crate::scale::{LabelVisibility, Linear, room, thin};
 use crate::svg::{Anchor, Svg};
 
 const HEIGHT: f64 = 320.0;
@@ -119,14 +119,14 @@ fn draw_limits(svg: &mut Svg, plot: &Plot, y: &Linear, limits: &[(f64, f64)]) {
         let left = plot.right + 6.0;
         let fits = width_of(&label) * LARGE_TEXT <= WIDTH - left;
         match shown {
-            Shown::Never => {}
-            Shown::Always if fits => svg.text_centred("c-tick", Anchor::Start, left, *y, &label),
-            Shown::Always => {
+            LabelVisibility::Never => {}
+            LabelVisibility::Always if fits => svg.text_centred("c-tick", Anchor::Start, left, *y, &label),
+            LabelVisibility::Always => {
                 // A cut number would be a wrong one: the large text names the limit alone.
                 svg.text_centred("c-tick c-extra", Anchor::Start, left, *y, &label);
                 svg.text_centred("c-tick c-narrow", Anchor::Start, left, *y, &name);
             }
-            Shown::Wide => svg.text_centred("c-tick c-extra", Anchor::Start, left, *y, &label),
+            LabelVisibility::Wide => svg.text_centred("c-tick c-extra", Anchor::Start, left, *y, &label),
         }
         svg.end_group();
     }

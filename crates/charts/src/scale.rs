@@ -76,7 +76,7 @@ pub(crate) fn thin(values: &[f64], most: usize) -> Vec<usize> {
 
 /// Whether a label is shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Shown {
+pub(crate) enum LabelVisibility {
     /// At every size of text.
     Always,
     /// Only where the picture is wide and its text small.
@@ -85,7 +85,7 @@ pub(crate) enum Shown {
     Never,
 }
 
-impl Shown {
+impl LabelVisibility {
     /// The class list of such a label, if it is drawn.
     pub(crate) fn class(self, base: &str) -> Option<String> {
         match self {
@@ -98,12 +98,13 @@ impl Shown {
 
 /// Which labels fit, given their places with the most important first, and the distance two of them need with small
 /// text and with large.
-pub(crate) fn room(places: &[f64], small: f64, large: f64) -> Vec<Shown> {
-    let mut shown = vec![Shown::Never; places.len()];
-    for (gap, verdict) in [(large, Shown::Always), (small, Shown::Wide)] {
+pub(crate) fn room(places: &[f64], small: f64, large: f64) -> Vec<LabelVisibility> {
+    let mut shown = vec![LabelVisibility::Never; places.len()];
+    for (gap, verdict) in [(large, LabelVisibility::Always), (small, LabelVisibility::Wide)] {
         for index in 0..places.len() {
-            let free = |other: usize| shown[other] == Shown::Never || (places[other] - places[index]).abs() >= gap;
-            if shown[index] == Shown::Never && (0..places.len()).all(free) {
+            let free =
+                |other: usize| shown[other] == LabelVisibility::Never || (places[other] - places[index]).abs() >= gap;
+            if shown[index] == LabelVisibility::Never && (0..places.len()).all(free) {
                 shown[index] = verdict;
             }
         }
@@ -169,8 +170,8 @@ mod tests {
 
     #[test]
     fn labels_make_room_for_the_more_important() {
-        use Shown::{Always, Never, Wide};
+        use LabelVisibility::{Always, Never, Wide};
         assert_eq!(room(&[0.0, 100.0, 15.0, 85.0, 5.0], 15.0, 20.0), [Always, Always, Wide, Wide, Never]);
-        assert_eq!(Shown::Wide.class("c-tick").as_deref(), Some("c-tick c-extra"));
+        assert_eq!(LabelVisibility::Wide.class("c-tick").as_deref(), Some("c-tick c-extra"));
     }
 }

@@ -10,7 +10,7 @@ use std::{
 use anyhow::{Context, bail};
 use credence_engine::{certification::Requirements, universal::DEFAULT_COVERAGE_FLOOR};
 use credence_ledger::{
-    Ledger, LogKey, LogVerifier, OutsideCheckpoint, SqliteLedger, View,
+    Clock, Ledger, LogKey, LogVerifier, OutsideCheckpoint, SqliteLedger, View,
     sqlite::{Options, Sealing},
 };
 use credence_pipeline::{Authority, TABLES, query::Reading};

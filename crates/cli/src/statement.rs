@@ -109,7 +109,7 @@ pub fn fresh_id(prefix: &str) -> String {
 }
 
 /// What to print of what was published.
-pub struct Told {
+pub struct PublishedNote {
     pub what: String,
     pub details: Value,
 }
@@ -120,7 +120,7 @@ pub fn publish(
     out: &Output,
     draft: Draft,
     args: &SignArgs,
-    told: impl FnOnce(&Authority) -> anyhow::Result<Told>,
+    note: impl FnOnce(&Authority) -> anyhow::Result<PublishedNote>,
 ) -> Done {
     let bytes = draft.signed(home, args)?;
     if args.sign_only {
@@ -132,8 +132,8 @@ pub fn publish(
         Ok(published) => published,
         Err(rejection) => return Err(refused(&rejection)),
     };
-    settle(&authority, out)?;
-    let Told { what, mut details } = told(&authority)?;
+    score_and_flush(&authority, out)?;
+    let PublishedNote { what, mut details } = note(&authority)?;
     let Published { seq, known, remark } = &published;
     details["seq"] = json!(seq);
     details["known"] = json!(known);
@@ -154,7 +154,7 @@ pub fn refused(rejection: &Rejection) -> anyhow::Error {
 }
 
 /// Makes the authority's own signals and scores that follow, and warns where it cannot.
-pub fn settle(authority: &Authority, out: &Output) -> anyhow::Result<()> {
+pub fn score_and_flush(authority: &Authority, out: &Output) -> anyhow::Result<()> {
     authority.score_now()?;
     authority.flush()?;
     if let Some(rejection) = authority.own_signals_refused() {

@@ -5,21 +5,20 @@
 
 use std::{path::Path, sync::Arc};
 
-use credence_engine::hcs25::output_verification::Stake;
 use credence_pipeline::receipts::{Batch, MAX_BATCH};
 use credence_protocol::{
     EntityId, SecretKey, Timestamp, Uuid,
-    receipt::{CallOutcome, Exact, ReceiptStake, ReceiptVerdict, Salts, Views, forms_of_result},
+    receipt::{CallOutcome, Exact, Salts, Views, forms_of_result},
 };
 use credence_receipts::{
     BookSettings, Clock, Intent, NewReceipt, Place, Private, ReceiptBook, folder,
     handover::{Disclosure, Known},
     parts::fingerprint,
 };
-use credence_verify::{Decision, Verdict};
+use credence_verify::Verdict;
 use data_encoding::BASE64URL_NOPAD;
 
-use crate::{Error, world::Acted};
+use crate::{Error, world::AgentCall};
 
 /// The agents whose tools it stands in front of: one that is honest, and one that is not.
 pub(crate) const GUARDED: [&str; 2] = ["atlas-travel", "marlow-research"];
@@ -45,37 +44,28 @@ impl Guard {
     }
 
     /// Writes the receipt of a call that went through it.
-    pub(crate) fn record(&mut self, acted: &Acted, verdict: &Verdict, at: Timestamp) -> Result<(), Error> {
+    pub(crate) fn record(&mut self, made: &AgentCall, verdict: &Verdict, at: Timestamp) -> Result<(), Error> {
         let salts = Salts::generate()?;
-        let (args, result) = (acted.call.args.to_string(), acted.call.result.to_string());
+        let (args, result) = (made.call.args.to_string(), made.call.result.to_string());
         let args = Exact::parse(&args)?;
         let intent = Intent {
-            agent: Some(EntityId::new(acted.agent)?),
+            agent: Some(EntityId::new(made.agent)?),
             arguments: salts.arguments(Some(&args)),
             call: Uuid::now_v7(),
             client: Some("credence-demo".to_owned()),
             request: None,
             server: SERVER.to_owned(),
-            session: Some(acted.agent.to_owned()),
-            stake: Some(match acted.stake {
-                Stake::Low => ReceiptStake::Low,
-                Stake::Medium => ReceiptStake::Medium,
-                Stake::High => ReceiptStake::High,
-                Stake::Critical => ReceiptStake::Critical,
-            }),
+            session: Some(made.agent.to_owned()),
+            stake: Some(made.stake),
             started_at: at,
-            tool: acted.call.tool.to_owned(),
+            tool: made.call.tool.to_owned(),
         };
         let mut receipt = intent.into_receipt(CallOutcome::Result);
-        receipt.execution_ms = Some(acted.call.ms);
+        receipt.execution_ms = Some(made.call.ms);
         receipt.posterior = Some(verdict.posterior);
         receipt.result = Views::commit(&salts.result, &forms_of_result(&Exact::parse(&result)?));
-        receipt.signals = verdict.signals.iter().filter(|one| one.fired).map(|one| one.signal.to_string()).collect();
-        receipt.verdict = Some(match verdict.decision {
-            Decision::Accept => ReceiptVerdict::Accept,
-            Decision::Flag => ReceiptVerdict::Flag,
-            Decision::Block => ReceiptVerdict::Block,
-        });
+        receipt.checks = verdict.checks.iter().filter(|one| one.fired).map(|one| one.check.to_string()).collect();
+        receipt.verdict = Some(verdict.decision);
         let print = BASE64URL_NOPAD.encode(&fingerprint(&self.key, Some(&args)));
         self.book.record([NewReceipt { receipt, private: Private { salts, print } }].iter())?;
         // At once: the story's clock stamps the entry.

@@ -9,8 +9,8 @@ use credence_protocol::{EntityId, Timestamp, Uuid};
 use crate::{
     Error,
     cast::{CAST, FOUND_OUT_ON, REVOKED, REVOKED_ON, STOLEN_ON, STORY_DAYS, THIEFS_FRIEND, THIEFS_VICTIMS},
+    setup::STOREFRONT,
     sources::{DIRECTORY, SOURCES},
-    stage::STOREFRONT,
     world::{REPORTS_FROM, World, character, new_key},
 };
 
@@ -87,7 +87,7 @@ impl World {
             self.hand_in()?;
             self.talk(day)?;
             self.publish()?;
-            self.settle_outcomes(day)?;
+            self.record_outcomes(day)?;
             self.decide(day)?;
             self.authority().score_now()?;
             lived(number + 1);
@@ -104,13 +104,13 @@ impl World {
                 self.clock.advance_to(at);
             }
             for one in CAST.iter().filter(|one| is_active(one.id, one.joins, day.story)) {
-                let acted = self.act(one, day.story);
-                let verdict = self.check(&acted, at)?;
+                let call = self.act(one, day.story);
+                let verdict = self.check(&call, at)?;
                 if day.of - day.number <= GUARDED_DAYS {
-                    self.receipt(&acted, verdict.as_ref(), at)?;
+                    self.receipt(&call, verdict.as_ref(), at)?;
                 }
                 if judged {
-                    let trace = acted.trace().to_string();
+                    let trace = call.trace().to_string();
                     self.app.judge(&self.namespace, trace.as_bytes()).map_err(Error::Judge)?;
                 }
             }
@@ -189,7 +189,7 @@ impl World {
     }
 
     /// Someone relied on an agent, and says how it went: as often well as the agent is good.
-    fn settle_outcomes(&mut self, day: Day) -> Result<(), Error> {
+    fn record_outcomes(&mut self, day: Day) -> Result<(), Error> {
         let mut outcomes = Vec::new();
         for one in CAST.iter().filter(|one| is_active(one.id, one.joins, day.story)) {
             let (told, luck) = (self.rng.f64() < OUTCOMES_A_DAY, self.rng.f64());

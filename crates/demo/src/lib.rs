@@ -5,7 +5,7 @@
 //! rolled up into summaries by [`providers`], statements are published, and scores follow in a real ledger that `credence audit`
 //! and `credence replay` accept. Only time is arranged ([`clock`]): sixty days pass while the demo starts.
 //!
-//! - [`Stage`]: the authority and its service, with its history lived through;
+//! - [`Demo`]: the authority and its service, with its history lived through;
 //! - [`live`]: traffic from then on, as an HTTP client like any other.
 //!
 //! Chance comes from one seed: two runs tell the same story, with other keys and ids.
@@ -18,12 +18,12 @@ pub mod lies;
 pub mod live;
 pub mod providers;
 mod reputation;
+mod setup;
 pub mod sources;
-mod stage;
 pub mod tools;
 mod world;
 
-pub use stage::{Plan, Stage, Tokens};
+pub use setup::{Demo, Plan, Tokens};
 
 /// Why the demo could not be put together. None of these is expected: whoever sees one has found a mistake, or a full disk.
 #[derive(Debug, thiserror::Error)]

@@ -9,14 +9,14 @@ use reqwest::{Client, Method};
 use serde_json::{Value, json};
 
 use crate::{
-    Stage, Tokens,
+    Demo, Tokens,
     cast::{CAST, Character, STORY_DAYS},
     clock::system_time,
     history::is_active,
     providers::LATENCY_MS,
     sources::SOURCES,
     tools::{Tool, pick},
-    world::{Acted, World},
+    world::{AgentCall, World},
 };
 
 /// Between two rounds of tool calls.
@@ -37,8 +37,8 @@ const RECEIPTS_EVERY: u64 = 27;
 const FEEDBACK: f64 = 0.04;
 
 /// The service, and its traffic: to be run beside it, until it is dropped.
-pub fn of(stage: Stage, url: String) -> (Arc<App>, impl Future<Output = ()> + Send) {
-    let Stage { app, tokens, world, .. } = stage;
+pub fn of(demo: Demo, url: String) -> (Arc<App>, impl Future<Output = ()> + Send) {
+    let Demo { app, tokens, world, .. } = demo;
     let traffic = async move {
         let Ok(client) = Client::builder().no_proxy().timeout(PATIENCE).build() else { return };
         let mut traffic = Traffic { world, client, url, tokens };
@@ -91,15 +91,15 @@ impl Traffic {
     /// Some agents call tools: the service judges, and so do those who look at them.
     async fn calls(&mut self) -> Sent {
         let count = 1 + self.world.rng.usize(..2);
-        let mut acted: Vec<Acted> = Vec::with_capacity(count);
+        let mut calls: Vec<AgentCall> = Vec::with_capacity(count);
         for _ in 0..count {
             let one = someone(&mut self.world.rng);
-            acted.push(self.world.act(one, STORY_DAYS));
+            calls.push(self.world.act(one, STORY_DAYS));
         }
-        let traces: Vec<Value> = acted.iter().map(Acted::trace).collect();
+        let traces: Vec<Value> = calls.iter().map(AgentCall::trace).collect();
         let token = self.tokens.verify.clone();
         let said = self.post("/v1/verify/batch", &token, &json!({ "traces": traces })).await?;
-        for (one, verdict) in acted.iter().zip(said["results"].as_array().into_iter().flatten()) {
+        for (one, verdict) in calls.iter().zip(said["results"].as_array().into_iter().flatten()) {
             let now = system_time();
             let checked = self.world.check(one, now).and_then(|said| self.world.receipt(one, said.as_ref(), now));
             checked.map_err(|e| e.to_string())?;

@@ -3,14 +3,13 @@
 //! The careful one knows the tools from calls of its own, does not learn from what it judges, and plants canaries. The lenient one
 //! learns from everything that it sees and shows nothing.
 
-use credence_engine::hcs25::output_verification::{Check, Limits, ProviderRef, Rollup, Stake, Verdict, Window};
-use credence_protocol::{EntityId, SecretKey, Statement, StatementKind, Timestamp, strict::StrictValue};
+use credence_engine::hcs25::output_verification::{CheckedOutput, Limits, Rollup, Window};
+use credence_protocol::{EntityId, SecretKey, Statement, Timestamp};
 use credence_verify::{
-    Call as Asked, Decision, Engine, ToolProfile, Verdict as Judged,
+    Call as Asked, Decision, Engine, Stake, ToolProfile, Verdict,
     fabricate::{Fabrication, Genuine},
 };
 use fastrand::Rng;
-use serde_json::json;
 
 use crate::{
     Error,
@@ -60,23 +59,17 @@ impl Provider {
     }
 
     /// Judges a result of `agent`, and counts it. Now and then one is made up of it and judged in shadow.
-    pub fn judge(&mut self, agent: &str, call: &Call, stake: Stake, at: Timestamp) -> Result<Judged, Error> {
+    pub fn judge(&mut self, agent: &str, call: &Call, stake: Stake, at: Timestamp) -> Result<Verdict, Error> {
         // Who learns from what it judges learns from lies, too, and in the end takes them for the tool's.
         let asked = Asked::new(call.tool, &call.result).args(&call.args).execution_time_ms(call.ms).agent(agent);
         let asked = asked.learn(!self.careful);
-        let judged = self.engine.verify(&asked)?;
-        let verdict = match judged.decision {
-            Decision::Accept => Verdict::Allow,
-            Decision::Flag => Verdict::Uncertain,
-            Decision::Block => Verdict::Block,
-        };
-        let confidence = verdict.confidence(judged.posterior);
-        self.rollup.add(agent, Check { verdict, confidence, stake: Some(stake), at });
+        let verdict = self.engine.verify(&asked)?;
+        self.rollup.add(agent, CheckedOutput::new(verdict.decision, verdict.posterior, Some(stake), at));
         // Only of what it let through: a variant of a lie shows nothing.
-        if self.careful && judged.decision == Decision::Accept && self.rng.f64() < CANARIES {
+        if self.careful && verdict.decision == Decision::Accept && self.rng.f64() < CANARIES {
             self.plant(agent, call, at)?;
         }
-        Ok(judged)
+        Ok(verdict)
     }
 
     /// As [`Engine::canary`] does it, with chance from the story's seed.
@@ -108,15 +101,7 @@ impl Provider {
 
     /// What it reports on an agent's window that ends at `end`, signed.
     pub fn report(&self, agent: &str, window: Window, end: Timestamp) -> Result<Option<Statement>, Error> {
-        let Some(mut up) = self.rollup.summary(agent, window, end) else { return Ok(None) };
-        up.summary.providers = vec![ProviderRef {
-            id: self.id.to_string(),
-            signer_address: None,
-            methodology_url: None,
-            checks_contributed: Some(up.summary.total_checks),
-        }];
-        let record = json!({ "agent": agent, "window": up.window, "summary": up.summary });
-        let statement = Statement::sign(self.id.clone(), StatementKind::Summary, StrictValue(record), &self.key)?;
-        Ok(Some(statement))
+        let Some(up) = self.rollup.summary(agent, window, end) else { return Ok(None) };
+        Ok(Some(up.by_provider(&self.id).sign(&self.id, agent, None, &self.key)?))
     }
 }

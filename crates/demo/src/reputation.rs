@@ -53,7 +53,7 @@ struct Claim {
 impl World {
     /// A day's conversation.
     pub(crate) fn talk(&mut self, day: Day) -> Result<(), Error> {
-        self.settle_claims(day)?;
+        self.resolve_claims(day)?;
         self.dispute(day)?;
         for one in CAST.iter().filter(|one| one.claims && is_active(one.id, one.joins, day.story)) {
             if day.number == 0 || day.brings(one.joins) {
@@ -132,7 +132,7 @@ impl World {
     }
 
     /// A verifier says what claims came to; the authority settles disputes by that; whoever rested on them says what it thinks.
-    fn settle_claims(&mut self, day: Day) -> Result<(), Error> {
+    fn resolve_claims(&mut self, day: Day) -> Result<(), Error> {
         let open = std::mem::take(&mut self.claims.open);
         let (due, open): (Vec<_>, Vec<_>) = open.into_iter().partition(|claim| claim.number + 2 <= day.number);
         self.claims.open = open;

@@ -2,13 +2,12 @@
 
 use std::{collections::BTreeMap, path::Path, sync::Arc};
 
-use credence_engine::hcs25::output_verification::Stake;
 use credence_pipeline::{Authority, NewAgent, NewSource, credentials::Office};
 use credence_protocol::{
     Alias, EntityId, SecretKey, SignalDraft, Statement, StatementKind, Tag, Timestamp, strict::StrictValue,
 };
 use credence_server::App;
-use credence_verify::Verdict;
+use credence_verify::{Stake, Verdict};
 use fastrand::Rng;
 use serde_json::{Value, json};
 
@@ -52,7 +51,7 @@ pub struct World {
 }
 
 /// A tool call of an agent, genuine or not.
-pub(crate) struct Acted {
+pub(crate) struct AgentCall {
     pub agent: &'static str,
     pub call: Call,
     pub stake: Stake,
@@ -186,7 +185,7 @@ impl World {
     }
 
     /// What `one` does next with one of its tools.
-    pub(crate) fn act(&mut self, one: &'static Character, day: f64) -> Acted {
+    pub(crate) fn act(&mut self, one: &'static Character, day: f64) -> AgentCall {
         let tool = pick(&mut self.rng, one.tools);
         let genuine = self.rng.f64() >= one.makes_up.at(day);
         let call = if genuine { tool.call(&mut self.rng) } else { lies::made_up(tool, &mut self.rng) };
@@ -198,30 +197,30 @@ impl World {
             5..=11 => Stake::Medium,
             _ => Stake::Low,
         };
-        Acted { agent: one.id, call, stake, genuine }
+        AgentCall { agent: one.id, call, stake, genuine }
     }
 
     /// Has a call judged by the providers that look at its agent; gives what the careful one says.
-    pub(crate) fn check(&mut self, acted: &Acted, at: Timestamp) -> Result<Option<Verdict>, Error> {
-        let watchers = character(acted.agent).map_or(&[][..], |one| one.watched_by);
+    pub(crate) fn check(&mut self, made: &AgentCall, at: Timestamp) -> Result<Option<Verdict>, Error> {
+        let watchers = character(made.agent).map_or(&[][..], |one| one.watched_by);
         let mut said = None;
         for provider in self.providers.iter_mut().filter(|one| watchers.contains(&one.id.as_str())) {
-            let verdict = provider.judge(acted.agent, &acted.call, acted.stake, at)?;
+            let verdict = provider.judge(made.agent, &made.call, made.stake, at)?;
             said = if provider.careful { Some(verdict) } else { said };
         }
         Ok(said)
     }
 
     /// What really went through the guard gets its receipt.
-    pub(crate) fn receipt(&mut self, acted: &Acted, verdict: Option<&Verdict>, at: Timestamp) -> Result<(), Error> {
-        match verdict.filter(|_| acted.genuine && GUARDED.contains(&acted.agent)) {
-            Some(verdict) => self.guard.record(acted, verdict, at),
+    pub(crate) fn receipt(&mut self, made: &AgentCall, verdict: Option<&Verdict>, at: Timestamp) -> Result<(), Error> {
+        match verdict.filter(|_| made.genuine && GUARDED.contains(&made.agent)) {
+            Some(verdict) => self.guard.record(made, verdict, at),
             None => Ok(()),
         }
     }
 }
 
-impl Acted {
+impl AgentCall {
     /// As the service wants to have it.
     pub(crate) fn trace(&self) -> Value {
         let Call { tool, args, result, ms } = &self.call;

@@ -4,7 +4,7 @@
 use std::{collections::BTreeMap, path::Path};
 
 use credence_demo::{
-    Plan, Stage,
+    Demo, Plan,
     cast::{CAST, PRAISED, REVOKED},
     sources::PRAISE,
 };
@@ -20,23 +20,23 @@ use credence_pipeline::{
 use credence_protocol::EntityId;
 use credence_server::settings::Settings;
 
-fn build(folder: &Path, seed: u64, days: u32) -> Stage {
-    Stage::build(folder, Plan { seed, days }, Settings::default(), "http://127.0.0.1:1", &mut |_| {}).unwrap()
+fn build(folder: &Path, seed: u64, days: u32) -> Demo {
+    Demo::build(folder, Plan { seed, days }, Settings::default(), "http://127.0.0.1:1", &mut |_| {}).unwrap()
 }
 
 fn id(agent: &str) -> EntityId {
     EntityId::new(agent).unwrap()
 }
 
-fn live(stage: &Stage, view: &dyn View, agent: &str) -> LiveScore {
-    let authority = stage.app.authority();
+fn live(demo: &Demo, view: &dyn View, agent: &str) -> LiveScore {
+    let authority = demo.app.authority();
     let scoring = authority.scoring();
     let (tags, requirements) = (&scoring.tags, authority.requirements());
     Reading { tags, requirements, coverage_floor: scoring.coverage_floor }.live(view, &id(agent)).unwrap()
 }
 
-fn score(stage: &Stage, view: &dyn View, agent: &str) -> u8 {
-    live(stage, view, agent).outcome.rated().unwrap().score
+fn score(demo: &Demo, view: &dyn View, agent: &str) -> u8 {
+    live(demo, view, agent).outcome.rated().unwrap().score
 }
 
 fn measured(live: &LiveScore, tag: &str) -> Option<f64> {
@@ -49,11 +49,11 @@ fn measured(live: &LiveScore, tag: &str) -> Option<f64> {
 #[test]
 fn everyone_shows_what_it_is_there_to_show() {
     let folder = tempfile::tempdir().unwrap();
-    let stage = build(folder.path(), 7, 30);
-    let authority = stage.app.authority();
+    let demo = build(folder.path(), 7, 30);
+    let authority = demo.app.authority();
 
     // Whoever distrusts the demo can check it like any other ledger.
-    let log = LogVerifier::parse(&stage.log_key).unwrap();
+    let log = LogVerifier::parse(&demo.log_key).unwrap();
     let outside = OutsideCheckpoint::at(folder.path().join("checkpoint")).read(&log);
     let view = authority.ledger().view().unwrap();
     let tags = &authority.scoring().tags;
@@ -64,19 +64,19 @@ fn everyone_shows_what_it_is_there_to_show() {
     assert!(replayed.score_events > 200);
 
     // Steady against fabricating.
-    let [steady, fabricating] = ["atlas-travel", "marlow-research"].map(|agent| live(&stage, &*view, agent));
+    let [steady, fabricating] = ["atlas-travel", "marlow-research"].map(|agent| live(&demo, &*view, agent));
     let quality = |live: &LiveScore| measured(live, "output_quality").unwrap();
     assert!(quality(&fabricating) + 15.0 < quality(&steady), "{} {}", quality(&fabricating), quality(&steady));
-    let of = |agent: &str| score(&stage, &*view, agent);
+    let of = |agent: &str| score(&demo, &*view, agent);
     assert!(of("marlow-research") + 20 < of("atlas-travel"));
 
     // Rubber-stamped: a verifier that shows no power says nothing, and one source is little.
-    let stamped = live(&stage, &*view, "polished-concierge");
+    let stamped = live(&demo, &*view, "polished-concierge");
     assert_eq!(measured(&stamped, "output_quality"), None);
     assert!(of("polished-concierge") < 40 && of("sprout-helper") < 40);
 
     // Praise by newborns and by a site that counts for little gains little.
-    let praised = live(&stage, &*view, PRAISED);
+    let praised = live(&demo, &*view, PRAISED);
     let unpraised: Vec<_> = praised.inputs.iter().filter(|input| input.source.as_str() != PRAISE).cloned().collect();
     let weighted: Vec<_> = credence_pipeline::filter::weighted(&unpraised).collect();
     let plain = universal::score(&weighted, 0.1).unwrap().rated().unwrap().score;
@@ -109,11 +109,11 @@ fn everyone_shows_what_it_is_there_to_show() {
 fn the_same_seed_tells_the_same_story() {
     let told = |seed: u64| {
         let folder = tempfile::tempdir().unwrap();
-        let stage = build(folder.path(), seed, 8);
-        let view = stage.app.authority().ledger().view().unwrap();
+        let demo = build(folder.path(), seed, 8);
+        let view = demo.app.authority().ledger().view().unwrap();
         let scores: BTreeMap<&str, String> =
-            CAST.iter().map(|one| (one.id, format!("{:?}", live(&stage, &*view, one.id).outcome))).collect();
-        (stage.entries().unwrap(), scores)
+            CAST.iter().map(|one| (one.id, format!("{:?}", live(&demo, &*view, one.id).outcome))).collect();
+        (demo.entries().unwrap(), scores)
     };
     let once = told(3);
     assert_eq!(told(3), once);

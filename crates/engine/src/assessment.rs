@@ -10,14 +10,11 @@
 
 use std::collections::BTreeMap;
 
+use credence_protocol::ScoreStatus;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use crate::{
-    Error,
-    tiers::Tier,
-    universal::{Outcome, Status},
-};
+use crate::{Error, tiers::Tier, universal::Outcome};
 
 /// Standard deviations below the mean: one-sided 95 %.
 pub const LOWER_BOUND_SIGMAS: f64 = 1.645;
@@ -200,7 +197,7 @@ impl Rule {
         } else {
             Action::Decline
         };
-        let few = score.sources < self.min_sources || score.status == Status::Partial;
+        let few = score.sources < self.min_sources || score.status == ScoreStatus::Partial;
         let held_back = facts.standing == Standing::Lapsed || few;
         // Thin evidence argues for caution, not for refusal.
         let action = match by_score {

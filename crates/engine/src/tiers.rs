@@ -52,7 +52,7 @@ impl Tier {
     }
 
     /// The name in lower case, as in JSON.
-    pub fn key(self) -> &'static str {
+    pub const fn key(self) -> &'static str {
         match self {
             Tier::Unrated => "unrated",
             Tier::Bronze => "bronze",

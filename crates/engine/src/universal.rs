@@ -4,12 +4,13 @@
 //! mean  = μ · coverage(n)      stddev = σ · coverage(n)      score = round half up(mean)
 //! ```
 //!
-//! over current, applicable signals, where μ, σ are those of their [`mixture`] and n counts
+//! over current, applicable signals, where μ, σ are those of their [`mixture`](crate::mixture) and n counts
 //! distinct sources. No constant scale factor: a good agent with thin coverage gets a thin score.
-//! n = 0 is [`Outcome::Unrated`]; coverage below the floor is computed but [`Status::Partial`], and not published.
+//! n = 0 is [`Outcome::Unrated`]; coverage below the floor is computed but [`ScoreStatus::Partial`], and not published.
 
 use std::fmt;
 
+use credence_protocol::ScoreStatus;
 use serde::{Serialize, Serializer};
 
 pub use crate::mixture::Weighted;
@@ -24,18 +25,6 @@ use crate::{
 pub const FORMULA: &str = "uts/1";
 /// Coverage below which a score is not published.
 pub const DEFAULT_COVERAGE_FLOOR: f64 = 0.10;
-
-/// Whether a score may be shown.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Status {
-    /// Computed from enough sources.
-    Published,
-    /// Coverage is below the floor: computed, recorded, not published.
-    Partial,
-    /// No signal counts.
-    Unrated,
-}
 
 /// What scoring gives.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -68,7 +57,7 @@ pub struct Score {
     /// The probability of every band.
     pub tier_distribution: TierDistribution,
     /// Whether it may be shown.
-    pub status: Status,
+    pub status: ScoreStatus,
 }
 
 /// Scores `signals`, summing in the order given. Callers that must agree to the last bit sort by (source, tag) first.
@@ -96,7 +85,7 @@ pub fn score<S: Ord + Copy>(signals: &[Weighted<S>], floor: f64) -> Result<Outco
         tier,
         tier_confidence: tier_distribution.of_tier(tier),
         tier_distribution,
-        status: if coverage < floor { Status::Partial } else { Status::Published },
+        status: if coverage < floor { ScoreStatus::Partial } else { ScoreStatus::Published },
     }))
 }
 
@@ -110,8 +99,8 @@ impl Outcome {
     }
 
     /// Whether it may be shown.
-    pub fn status(&self) -> Status {
-        self.rated().map_or(Status::Unrated, |score| score.status)
+    pub fn status(&self) -> ScoreStatus {
+        self.rated().map_or(ScoreStatus::Unrated, |score| score.status)
     }
 }
 
@@ -124,12 +113,12 @@ impl Serialize for Outcome {
             coverage: f64,
             sources: usize,
             tier: Tier,
-            status: Status,
+            status: ScoreStatus,
         }
         match self {
             Outcome::Rated(score) => score.serialize(s),
             Outcome::Unrated => {
-                Unrated { score: 0, coverage: 0.0, sources: 0, tier: Tier::Unrated, status: Status::Unrated }
+                Unrated { score: 0, coverage: 0.0, sources: 0, tier: Tier::Unrated, status: ScoreStatus::Unrated }
                     .serialize(s)
             }
         }
@@ -167,9 +156,9 @@ mod tests {
     #[test]
     fn below_the_floor_is_partial() {
         let one = [Weighted { source: "a", value: 90.0, stddev: 1.0, weight: 1.0 }];
-        assert_eq!(score(&one, 0.32).unwrap().status(), Status::Partial);
-        assert_eq!(score(&one, 0.31).unwrap().status(), Status::Published);
-        assert_eq!(score::<&str>(&[], 0.0).unwrap().status(), Status::Unrated);
+        assert_eq!(score(&one, 0.32).unwrap().status(), ScoreStatus::Partial);
+        assert_eq!(score(&one, 0.31).unwrap().status(), ScoreStatus::Published);
+        assert_eq!(score::<&str>(&[], 0.0).unwrap().status(), ScoreStatus::Unrated);
         assert_eq!(score(&one, 1.5), Err(Error::Floor(1.5)));
     }
 

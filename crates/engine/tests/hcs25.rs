@@ -310,11 +310,12 @@ fn summaries_that_cannot_be_are_errors() {
 
 mod rolled_up {
     use super::*;
-    use credence_engine::hcs25::output_verification::{Check, Rollup, Stake, Verdict, Window};
+    use credence_engine::hcs25::output_verification::{CheckedOutput, Rollup, Window};
+    use credence_protocol::{Decision, Stake};
     use proptest::prelude::*;
 
-    fn check() -> impl Strategy<Value = (Check, Option<bool>)> {
-        let verdicts = prop::sample::select(vec![Verdict::Allow, Verdict::Block, Verdict::Uncertain]);
+    fn check() -> impl Strategy<Value = (CheckedOutput, Option<bool>)> {
+        let decisions = prop::sample::select(Decision::ALL.to_vec());
         let stakes = prop::sample::select(vec![
             None,
             Some(Stake::Low),
@@ -322,10 +323,10 @@ mod rolled_up {
             Some(Stake::High),
             Some(Stake::Critical),
         ]);
-        (verdicts, stakes, 0.0..=1.0_f64, 0..40 * 86_400_i64, proptest::option::of(any::<bool>())).prop_map(
-            |(verdict, stake, bad, second, canary)| {
+        (decisions, stakes, 0.0..=1.0_f64, 0..40 * 86_400_i64, proptest::option::of(any::<bool>())).prop_map(
+            |(decision, stake, bad, second, canary)| {
                 let at = Timestamp::from_micros(1_700_000_000_000_000 + second * 1_000_000).unwrap();
-                (Check { verdict, confidence: verdict.confidence(bad), stake, at }, canary)
+                (CheckedOutput::new(decision, bad, stake, at), canary)
             },
         )
     }

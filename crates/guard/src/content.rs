@@ -117,9 +117,9 @@ pub fn profile(schema: &RawValue) -> Result<ToolProfile, Error> {
     Ok(profile.build()?)
 }
 
-/// The names of the signals that fired.
+/// The names of the checks that fired.
 pub fn fired(verdict: &Verdict) -> Vec<String> {
-    verdict.signals.iter().filter(|one| one.fired).map(|one| one.signal.name().to_owned()).collect()
+    verdict.checks.iter().filter(|one| one.fired).map(|one| one.check.name().to_owned()).collect()
 }
 
 /// Why a verdict is what it is, without a word of the result: it may be what must not be repeated.

@@ -15,8 +15,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use credence_engine::hcs25::output_verification::{ProviderRef, Window};
-use credence_protocol::{Statement, StatementKind, strict::StrictValue};
+use credence_engine::hcs25::output_verification::Window;
 use credence_receipts::{
     folder,
     handover::{Disclosure, Known},
@@ -24,7 +23,7 @@ use credence_receipts::{
 };
 use reqwest::{StatusCode, blocking::Client};
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde_json::Value;
 use url::Url;
 
 use crate::{Error, Guard, innermost_cause, warn};
@@ -204,19 +203,9 @@ impl Round {
         };
         for agent in agents {
             for window in Window::ALL {
-                let Some(mut up) = together.summary(agent, window, end) else { continue };
-                up.summary.providers = vec![ProviderRef {
-                    id: self.guard.provider().to_string(),
-                    signer_address: None,
-                    methodology_url: None,
-                    checks_contributed: Some(up.summary.total_checks),
-                }];
-                let mut record = json!({ "agent": agent, "window": up.window, "summary": up.summary });
-                if let Some(checkpoint) = &checkpoint {
-                    record["checkpoint"] = json!(checkpoint);
-                }
-                let provider = self.guard.provider().clone();
-                let signed = Statement::sign(provider, StatementKind::Summary, StrictValue(record), self.guard.key())?;
+                let Some(up) = together.summary(agent, window, end) else { continue };
+                let provider = self.guard.provider();
+                let signed = up.by_provider(provider).sign(provider, agent, checkpoint.as_deref(), self.guard.key())?;
                 // The newest of an agent's window is all that the authority wants.
                 let file = self.spool.join(format!("{agent}.{}.json", window.key()));
                 folder::replace_file(&file, signed.canonical().as_bytes())?;

@@ -5,11 +5,8 @@
 
 use std::{collections::BTreeSet, path::Path};
 
-use credence_engine::hcs25::output_verification::{self as summary, Check, Limits, Rollup};
-use credence_protocol::{
-    Timestamp,
-    receipt::{ReceiptStake, ReceiptVerdict},
-};
+use credence_engine::hcs25::output_verification::{CheckedOutput, Limits, Rollup};
+use credence_protocol::Timestamp;
 use credence_receipts::{
     CanaryRecord, CountedCall, ReceiptBook,
     book::{BookEntry, Position},
@@ -33,19 +30,8 @@ pub struct Tally {
 }
 
 /// A call as the summaries count it.
-fn check(counted: &CountedCall) -> Check {
-    let verdict = match counted.verdict {
-        ReceiptVerdict::Accept => summary::Verdict::Allow,
-        ReceiptVerdict::Flag => summary::Verdict::Uncertain,
-        ReceiptVerdict::Block => summary::Verdict::Block,
-    };
-    let stake = counted.stake.map(|stake| match stake {
-        ReceiptStake::Low => summary::Stake::Low,
-        ReceiptStake::Medium => summary::Stake::Medium,
-        ReceiptStake::High => summary::Stake::High,
-        ReceiptStake::Critical => summary::Stake::Critical,
-    });
-    Check { verdict, confidence: verdict.confidence(counted.posterior), stake, at: counted.at }
+fn check(counted: &CountedCall) -> CheckedOutput {
+    CheckedOutput::new(counted.verdict, counted.posterior, counted.stake, counted.at)
 }
 
 impl Tally {

@@ -6,7 +6,7 @@
 
 use credence_engine::{
     assessment::{Facts, Rules, Standing},
-    universal::{Outcome, Status},
+    universal::Outcome,
 };
 use std::{collections::BTreeSet, ops::ControlFlow};
 
@@ -16,7 +16,7 @@ use credence_output::{
     document::Document,
     response::{self, Fact, Meta},
 };
-use credence_protocol::{AUTHORITY_SOURCE, Alias, EntityId, SecretKey, Timestamp, Uuid};
+use credence_protocol::{AUTHORITY_SOURCE, Alias, EntityId, ScoreStatus, SecretKey, Timestamp, Uuid};
 use data_encoding::HEXLOWER;
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
@@ -219,7 +219,7 @@ pub fn home_page(aliases: &[Alias]) -> Option<String> {
 /// A score that is not published is not told either.
 pub(crate) fn published(live: &LiveScore) -> Outcome {
     match &live.outcome {
-        Outcome::Rated(score) if score.status == Status::Partial => Outcome::Unrated,
+        Outcome::Rated(score) if score.status == ScoreStatus::Partial => Outcome::Unrated,
         outcome => *outcome,
     }
 }

@@ -8,7 +8,7 @@ use std::ops::ControlFlow;
 
 use credence_engine::reliability::{self, Curve, Rated};
 use credence_ledger::{Appended, Entry, Scan, Transaction, View, write};
-use credence_protocol::{EntityId, Timestamp, Uuid, limits::MAX_CLOCK_SKEW_SECONDS};
+use credence_protocol::{EntityId, ScoreStatus, Timestamp, Uuid, limits::MAX_CLOCK_SKEW_SECONDS};
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -172,7 +172,7 @@ impl Scores {
     fn read(view: &dyn View, agent: &str) -> Result<Self> {
         let mut published = Vec::new();
         tables::scan(view, tables::SCORE_EVENTS, Scan::prefix(&format!("{agent}/")), |_, row: ScoreRow| {
-            let shown = row.recorded.status == "published";
+            let shown = row.recorded.status == ScoreStatus::Published;
             published.push((row.recorded_at, shown.then_some(row.recorded.score)));
             Ok(ControlFlow::Continue(()))
         })?;

@@ -6,7 +6,7 @@
 use std::{ops::ControlFlow, time::Duration};
 
 use credence_ledger::{Claim, Entry, Ledger, Scan, View, write};
-use credence_protocol::{Canonical, EntityId};
+use credence_protocol::{Canonical, EntityId, ScoreStatus};
 use rayon::prelude::*;
 use serde::Serialize;
 
@@ -130,7 +130,7 @@ fn changed(
     scoring: &Scoring,
 ) -> Result<Option<Canonical>> {
     let last: Option<ScoreRow> = tables::get(view, tables::SCORES, agent.as_str())?;
-    if inputs.is_empty() && last.as_ref().is_none_or(|last| last.recorded.status == "unrated") {
+    if inputs.is_empty() && last.as_ref().is_none_or(|last| last.recorded.status == ScoreStatus::Unrated) {
         return Ok(None);
     }
     let mut record = ScoreRecord::compute(agent.clone(), as_of, inputs, scoring.coverage_floor)?;

@@ -3,7 +3,8 @@
 use credence_engine::universal::{self, Outcome};
 use credence_ledger::{Entry, Kind, NewEntry};
 use credence_protocol::{
-    Alias, Canonical, EntityId, KeyId, PublicKey, SecretKey, Signal, Signature, Tag, Timestamp, Uuid, strict::present,
+    Alias, Canonical, EntityId, KeyId, PublicKey, ScoreStatus, SecretKey, Signal, Signature, Tag, Timestamp, Uuid,
+    strict::present,
 };
 use data_encoding::HEXLOWER;
 use serde::{Deserialize, Serialize};
@@ -270,8 +271,8 @@ pub struct RecordedScore {
     pub formula: String,
     /// The coverage floor then.
     pub coverage_floor: f64,
-    /// `published`, `partial` or `unrated`.
-    pub status: String,
+    /// Whether it may be shown.
+    pub status: ScoreStatus,
     /// 0..=100.
     pub score: u8,
     /// The band of the score.

@@ -7,7 +7,7 @@
 use std::{sync::Arc, time::Duration};
 
 use credence_ledger::{Appended, Kind, Ledger, Overlay, Transaction, View, write};
-use credence_protocol::{Canonical, EntityId, TagRegistry};
+use credence_protocol::{Canonical, EntityId, ScoreStatus, TagRegistry};
 
 use crate::{
     Result, due,
@@ -69,7 +69,7 @@ fn score_of(tx: &dyn Transaction, agent: &EntityId, weights: &Weights, scoring: 
     let inputs = filter::inputs(tx, agent, weights, &scoring.tags)?;
     if inputs.is_empty() {
         let last: Option<ScoreRow> = tables::get(tx, tables::SCORES, agent.as_str())?;
-        if last.is_none_or(|last| last.recorded.status == "unrated") {
+        if last.is_none_or(|last| last.recorded.status == ScoreStatus::Unrated) {
             return Ok(None);
         }
     }

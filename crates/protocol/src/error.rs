@@ -2,6 +2,9 @@
 
 use crate::limits;
 
+/// Characters of a refused word that are repeated in the message.
+const MAX_QUOTED_CHARS: usize = 64;
+
 /// Why a document, id or key was refused. Each message says what was wrong and what to do.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
@@ -68,10 +71,27 @@ pub enum Error {
         /// The key id of the key given.
         given: crate::KeyId,
     },
+    /// A word that is none of a closed vocabulary.
+    #[error("'{input}' is not a {what}: {expected}")]
+    Name {
+        /// What was expected, such as a stake.
+        what: &'static str,
+        /// The words there are.
+        expected: &'static str,
+        /// What was given, shortened.
+        input: String,
+    },
     /// The operating system gave no randomness.
     #[error("no randomness from the operating system: {0}")]
     Randomness(String),
     /// The tag registry data is not valid.
     #[error("tag registry: {0}")]
     Registry(String),
+}
+
+impl Error {
+    /// `input` is none of the names of `what`.
+    pub(crate) fn name(what: &'static str, expected: &'static str, input: &str) -> Self {
+        Self::Name { what, expected, input: input.chars().take(MAX_QUOTED_CHARS).collect() }
+    }
 }

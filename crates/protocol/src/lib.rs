@@ -6,6 +6,8 @@
 //! - [`strict`]: JSON parsing that refuses what canonical JSON would merge or drop in silence;
 //! - [`Signal`]: the signed measurement; [`Statement`]: any other signed [record](records);
 //! - [`receipt`]: what a guard says of a tool call that happened;
+//! - [`Decision`] and [`Stake`]: what to do with a tool's result, and how much depends on it; [`ScoreStatus`]: whether a
+//!   score may be shown;
 //! - [`TagRegistry`]: the closed registry of an open vocabulary.
 //!
 //! No I/O, no clock: key files, the environment and the time of day belong to the callers.
@@ -26,6 +28,7 @@
 
 mod alias;
 pub mod canonical;
+mod decision;
 mod error;
 mod id;
 pub mod jwk;
@@ -34,7 +37,9 @@ pub mod limits;
 pub mod receipt;
 pub mod records;
 pub mod schemas;
+mod score_status;
 mod signal;
+mod stake;
 mod statement;
 pub mod strict;
 mod tag;
@@ -43,10 +48,13 @@ mod time;
 
 pub use alias::Alias;
 pub use canonical::Canonical;
+pub use decision::Decision;
 pub use error::Error;
 pub use id::EntityId;
 pub use key::{KeyId, PublicKey, SecretKey, Signature};
+pub use score_status::ScoreStatus;
 pub use signal::{Signal, SignalDraft, SignedTime, verify_batch};
+pub use stake::Stake;
 pub use statement::{Statement, StatementKind};
 pub use tag::{Emitter, Tag, TagDefinition, TagRegistry, nearest};
 pub use time::Timestamp;

@@ -1,8 +1,8 @@
 //! What is written about a call: the intent before it, the receipt after it, and what stays private with the guard.
 
 use credence_protocol::{
-    EntityId, Timestamp, Uuid,
-    receipt::{CallOutcome, Commitment, Receipt, ReceiptStake, ReceiptVerdict, Salts},
+    Decision, EntityId, Stake, Timestamp, Uuid,
+    receipt::{CallOutcome, Commitment, Receipt, Salts},
 };
 use serde::{Deserialize, Serialize};
 
@@ -33,7 +33,7 @@ pub struct Intent {
     pub session: Option<String>,
     /// What is at stake.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub stake: Option<ReceiptStake>,
+    pub stake: Option<Stake>,
     /// When the call goes to the server.
     pub started_at: Timestamp,
     /// The tool.
@@ -57,7 +57,7 @@ impl Intent {
             result: None,
             server: self.server,
             session: self.session,
-            signals: Vec::new(),
+            checks: Vec::new(),
             stake: self.stake,
             started_at: self.started_at,
             tool: self.tool,
@@ -116,11 +116,11 @@ pub struct CountedCall {
     /// The agent that called.
     pub agent: EntityId,
     /// The verdict on the result.
-    pub verdict: ReceiptVerdict,
+    pub verdict: Decision,
     /// P(fabricated).
     pub posterior: f64,
     /// What was at stake.
-    pub stake: Option<ReceiptStake>,
+    pub stake: Option<Stake>,
     /// When the call went to the server.
     pub at: Timestamp,
 }

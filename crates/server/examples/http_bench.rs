@@ -10,7 +10,7 @@ use axum::{
     routing::{get, post},
 };
 use bytes::Bytes;
-use credence_ledger::{LogKey, OutsideCheckpoint, SqliteLedger, sqlite::Clock, sqlite::Options};
+use credence_ledger::{Clock, LogKey, OutsideCheckpoint, SqliteLedger, sqlite::Options};
 use credence_pipeline::{Authority, NewAgent, NewSource, TABLES};
 use credence_protocol::{AUTHORITY_SOURCE, Alias, EntityId, SecretKey, SignalDraft, Tag, Timestamp};
 use credence_server::{

@@ -16,17 +16,17 @@ use lru::LruCache;
 use crate::tail::Tail;
 
 /// Answers kept.
-const KEPT: NonZeroUsize = NonZeroUsize::new(20_000).unwrap();
+const MAX_CACHED: NonZeroUsize = NonZeroUsize::new(20_000).unwrap();
 /// Bytes of answers kept, together.
-const KEPT_BYTES: usize = 128 * 1024 * 1024;
+const MAX_CACHED_BYTES: usize = 128 * 1024 * 1024;
 /// Hashes that wait to be recorded: no answer leaves that could not be within some ten seconds.
-const WAITING: usize = 8 * MAX_RESPONSES;
+const MAX_PENDING: usize = 8 * MAX_RESPONSES;
 /// Beside the body: the key, the headers.
 const OVERHEAD: usize = 512;
 
-/// What was asked.
+/// What a cached answer is found by.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(crate) enum Asked {
+pub(crate) enum AnswerKey {
     /// Trust signals, for a page and a purpose.
     TrustSignals { entity: String, url: String, context: Option<String> },
     /// A badge.
@@ -58,9 +58,9 @@ impl From<StyleKey> for Style {
     }
 }
 
-/// An answer.
+/// A signed answer, with how long it holds.
 #[derive(Debug, Clone)]
-pub(crate) struct Kept {
+pub(crate) struct CachedAnswer {
     pub agent: EntityId,
     /// The ledger's size that it saw.
     pub as_of: u64,
@@ -72,7 +72,7 @@ pub(crate) struct Kept {
     pub etag: HeaderValue,
 }
 
-impl Kept {
+impl CachedAnswer {
     /// Whole seconds that it still holds.
     pub(crate) fn seconds_left(&self, now: Timestamp) -> i64 {
         (self.expires.micros() - now.micros()).max(0) / 1_000_000
@@ -92,44 +92,44 @@ pub(crate) struct Answers {
 }
 
 struct Cache {
-    answers: LruCache<Asked, Kept>,
+    answers: LruCache<AnswerKey, CachedAnswer>,
     bytes: usize,
 }
 
 impl Default for Answers {
     fn default() -> Self {
-        Self { kept: Mutex::new(Cache { answers: LruCache::new(KEPT), bytes: 0 }) }
+        Self { kept: Mutex::new(Cache { answers: LruCache::new(MAX_CACHED), bytes: 0 }) }
     }
 }
 
 impl Answers {
     /// A kept answer that still holds.
-    pub(crate) fn get(&self, asked: &Asked, tail: &Tail, now: Timestamp) -> Option<Kept> {
+    pub(crate) fn get(&self, key: &AnswerKey, tail: &Tail, now: Timestamp) -> Option<CachedAnswer> {
         let mut cache = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        let kept = cache.answers.get(asked)?;
+        let kept = cache.answers.get(key)?;
         (kept.is_fresh(now) && tail.holds(&kept.agent, kept.as_of)).then(|| kept.clone())
     }
 
-    pub(crate) fn put(&self, asked: Asked, kept: Kept) {
+    pub(crate) fn put(&self, key: AnswerKey, kept: CachedAnswer) {
         let mut cache = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        cache.bytes += size(&asked, &kept);
-        if let Some((asked, former)) = cache.answers.push(asked, kept) {
-            cache.bytes -= size(&asked, &former);
+        cache.bytes += size(&key, &kept);
+        if let Some((key, former)) = cache.answers.push(key, kept) {
+            cache.bytes -= size(&key, &former);
         }
-        while cache.bytes > KEPT_BYTES
-            && let Some((asked, oldest)) = cache.answers.pop_lru()
+        while cache.bytes > MAX_CACHED_BYTES
+            && let Some((key, oldest)) = cache.answers.pop_lru()
         {
-            cache.bytes -= size(&asked, &oldest);
+            cache.bytes -= size(&key, &oldest);
         }
     }
 }
 
-fn size(asked: &Asked, kept: &Kept) -> usize {
-    let key = match asked {
-        Asked::TrustSignals { entity, url, context } => {
+fn size(key: &AnswerKey, kept: &CachedAnswer) -> usize {
+    let key = match key {
+        AnswerKey::TrustSignals { entity, url, context } => {
             entity.len() + url.len() + context.as_ref().map_or(0, String::len)
         }
-        Asked::Badge { entity, .. } => entity.len(),
+        AnswerKey::Badge { entity, .. } => entity.len(),
     };
     OVERHEAD + key + kept.body.len()
 }
@@ -137,44 +137,39 @@ fn size(asked: &Asked, kept: &Kept) -> usize {
 /// Hashes of answers that left and are not recorded yet.
 #[derive(Default)]
 pub(crate) struct Outbox {
-    waiting: Mutex<Waiting>,
-}
-
-#[derive(Default)]
-struct Waiting {
-    hashes: VecDeque<String>,
+    pending: Mutex<VecDeque<String>>,
 }
 
 impl Outbox {
     /// Takes a hash in; not where too many wait.
     #[must_use]
     pub(crate) fn push(&self, hash: &str) -> bool {
-        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
-        let room = waiting.hashes.len() < WAITING;
+        let mut pending = self.pending.lock().unwrap_or_else(PoisonError::into_inner);
+        let room = pending.len() < MAX_PENDING;
         if room {
-            waiting.hashes.push_back(hash.to_owned());
+            pending.push_back(hash.to_owned());
         }
         room
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner).hashes.len()
+        self.pending.lock().unwrap_or_else(PoisonError::into_inner).len()
     }
 
     /// Records what waits, as one entry; whether there was anything. What could not be recorded waits on.
     pub(crate) fn record(&self, authority: &Authority) -> credence_pipeline::Result<bool> {
         let batch: Vec<String> = {
-            let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
-            let count = waiting.hashes.len().min(MAX_RESPONSES);
-            waiting.hashes.drain(..count).collect()
+            let mut pending = self.pending.lock().unwrap_or_else(PoisonError::into_inner);
+            let count = pending.len().min(MAX_RESPONSES);
+            pending.drain(..count).collect()
         };
         if batch.is_empty() {
             return Ok(false);
         }
         let recorded = authority.record_responses(batch.clone(), 0);
         if recorded.is_err() {
-            let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
-            batch.into_iter().rev().for_each(|hash| waiting.hashes.push_front(hash));
+            let mut pending = self.pending.lock().unwrap_or_else(PoisonError::into_inner);
+            batch.into_iter().rev().for_each(|hash| pending.push_front(hash));
         }
         recorded.map(|_| true)
     }

@@ -24,10 +24,10 @@ use tokio::sync::{Semaphore, broadcast, watch};
 use crate::{
     answers::{Answers, Outbox},
     dashboard::{ranking::Rankings, session::Sessions, status::Samples},
-    edge::{Counts, Limiter},
     engines::Engines,
     events::{self, Event},
-    metrics::{Metrics, Now},
+    limiter::{Counts, Limiter},
+    metrics::{GaugeValues, Metrics},
     problem::Problem,
     routes,
     settings::Settings,
@@ -188,12 +188,12 @@ impl App {
             closing: watch::Sender::new(false),
             settings,
         });
-        app.look_at_key()?;
+        app.refresh_signing_permission()?;
         Ok(app)
     }
 
     /// Whether the authority's key may sign. Asked at the start, and whenever a key or a revocation was recorded.
-    fn look_at_key(&self) -> credence_ledger::Result<()> {
+    fn refresh_signing_permission(&self) -> credence_ledger::Result<()> {
         let view = self.authority.ledger().view()?;
         let why = derive::unusable(&*view, &self.office.key)
             .unwrap_or_else(|error| Some(format!("whether the key may sign cannot be seen: {error}")));
@@ -289,7 +289,7 @@ impl App {
             }
         });
         if keys_changed {
-            self.look_at_key()?;
+            self.refresh_signing_permission()?;
         }
         followed
     }
@@ -300,7 +300,7 @@ impl App {
     }
 
     pub(crate) fn metrics_text(&self) -> String {
-        self.metrics.text(&Now {
+        self.metrics.text(&GaugeValues {
             in_flight: self.settings.max_in_flight.saturating_sub(self.in_flight.available_permits()),
             connections: self.connections.load(Ordering::Relaxed),
             entries: self.authority.ledger().committed().unwrap_or_default(),

@@ -36,7 +36,7 @@ fn signed(agent: &EntityId, host: &str, seconds: i64) -> String {
 }
 
 /// Whether `text` is a line of ours for this agent and host that still holds.
-fn check(key: &SecretKey, agent: &EntityId, host: &str, text: &str, now: Timestamp) -> Result<(), &'static str> {
+fn check_line(key: &SecretKey, agent: &EntityId, host: &str, text: &str, now: Timestamp) -> Result<(), &'static str> {
     let parts: Vec<&str> = text.trim().split(' ').collect();
     let [version, named, domain, seconds, signature] = parts.as_slice() else {
         return Err("what is there is not a challenge");
@@ -82,8 +82,8 @@ fn builder() -> reqwest::ClientBuilder {
         .user_agent(concat!("credence/", env!("CARGO_PKG_VERSION")))
 }
 
-/// What to look for, and where.
-pub(crate) struct Look<'a> {
+/// A check of who controls a domain: what the line has to say, and where it has to be.
+pub(crate) struct DomainCheck<'a> {
     pub key: &'a SecretKey,
     pub agent: &'a EntityId,
     pub host: &'a str,
@@ -91,9 +91,9 @@ pub(crate) struct Look<'a> {
     pub now: Timestamp,
 }
 
-/// Looks whether the line is there. The place is held until the last thread that works on it is free.
-pub(crate) async fn look(look: Look<'_>, place: OwnedSemaphorePermit) -> Result<(), Problem> {
-    let Look { key, agent, host, allow_loopback, now } = look;
+/// Fetches the line and checks it. The place is held until the last thread that works on it is free.
+pub(crate) async fn check_domain(check: DomainCheck<'_>, place: OwnedSemaphorePermit) -> Result<(), Problem> {
+    let DomainCheck { key, agent, host, allow_loopback, now } = check;
     let failed = |why: &str| Problem::unprocessable("domain_not_verified", format!("https://{host}{PATH}: {why}"));
     let url = Url::parse(&format!("https://{host}{PATH}")).map_err(|_| failed("not an address"))?;
     let (port, name) = (url.port_or_known_default().unwrap_or(443), url.host_str().unwrap_or_default().to_owned());
@@ -137,7 +137,7 @@ pub(crate) async fn look(look: Look<'_>, place: OwnedSemaphorePermit) -> Result<
             return Err(failed("what is there is far too long"));
         }
     }
-    check(key, agent, host, &String::from_utf8_lossy(&bytes), now).map_err(failed)
+    check_line(key, agent, host, &String::from_utf8_lossy(&bytes), now).map_err(failed)
 }
 
 /// Whether an address belongs to the public internet.
@@ -218,13 +218,13 @@ mod tests {
         let (bot, other) = (EntityId::new("bot").unwrap(), EntityId::new("other").unwrap());
         let now: Timestamp = "2026-11-16T00:00:00Z".parse().unwrap();
         let text = line(&key, &bot, "shop.example", now.plus_seconds(60));
-        assert!(check(&key, &bot, "shop.example", &format!("{text}\n"), now).is_ok());
-        assert!(check(&key, &other, "shop.example", &text, now).is_err());
-        assert!(check(&key, &bot, "evil.example", &text, now).is_err());
-        assert!(check(&key, &bot, "shop.example", &text, now.plus_seconds(62)).is_err());
-        assert!(check(&SecretKey::from_seed(&[4; 32]), &bot, "shop.example", &text, now).is_err());
-        assert!(check(&key, &bot, "shop.example", "<html>not found</html>", now).is_err());
+        assert!(check_line(&key, &bot, "shop.example", &format!("{text}\n"), now).is_ok());
+        assert!(check_line(&key, &other, "shop.example", &text, now).is_err());
+        assert!(check_line(&key, &bot, "evil.example", &text, now).is_err());
+        assert!(check_line(&key, &bot, "shop.example", &text, now.plus_seconds(62)).is_err());
+        assert!(check_line(&SecretKey::from_seed(&[4; 32]), &bot, "shop.example", &text, now).is_err());
+        assert!(check_line(&key, &bot, "shop.example", "<html>not found</html>", now).is_err());
         let later = text.replace(&(now.plus_seconds(60).micros() / 1_000_000).to_string(), "99999999999");
-        assert!(check(&key, &bot, "shop.example", &later, now).is_err());
+        assert!(check_line(&key, &bot, "shop.example", &later, now).is_err());
     }
 }

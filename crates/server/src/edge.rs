@@ -3,14 +3,9 @@
 //! A body is taken in before a place among the requests in flight is: whoever sends slowly holds a connection, nothing else.
 
 use std::{
-    collections::HashMap,
-    net::{IpAddr, Ipv6Addr, SocketAddr},
-    num::NonZeroU32,
+    net::{IpAddr, SocketAddr},
     panic::AssertUnwindSafe,
-    sync::{
-        Arc, Mutex, PoisonError,
-        atomic::{AtomicU32, Ordering},
-    },
+    sync::Arc,
     time::Instant,
 };
 
@@ -22,14 +17,13 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use futures_util::FutureExt;
-use governor::{DefaultKeyedRateLimiter, Quota, RateLimiter};
 use tracing::Instrument;
 
 use crate::{
     app::App,
     extract::{is_media_type, linger, too_large, whole},
+    limiter::{BulkSlot, network},
     problem::{Code, Problem},
-    settings::Settings,
     tokens::Bearer,
 };
 
@@ -61,7 +55,7 @@ const BULK: &str = "/v1/signals";
 
 /// On answers that are for this service's own pages.
 #[derive(Clone, Copy)]
-pub(crate) struct ForItself;
+pub(crate) struct OwnPage;
 
 /// Who asks.
 #[derive(Clone)]
@@ -75,147 +69,6 @@ pub(crate) enum Caller {
 /// Where a connection comes from.
 #[derive(Clone, Copy)]
 pub(crate) struct Peer(pub SocketAddr);
-
-/// How much one caller may ask (GCRA, twice a second's worth at once), and have under way.
-pub(crate) struct Limiter {
-    addresses: Option<DefaultKeyedRateLimiter<IpAddr>>,
-    tokens: Option<DefaultKeyedRateLimiter<String>>,
-    /// New signed answers: each is recorded for good.
-    answers: Option<DefaultKeyedRateLimiter<IpAddr>>,
-    /// Requests under way by address.
-    busy: Counts,
-    most_busy: u32,
-}
-
-impl Limiter {
-    pub(crate) fn new(settings: &Settings) -> Self {
-        fn quota(per_second: u32) -> Option<Quota> {
-            let rate = NonZeroU32::new(per_second)?;
-            Some(Quota::per_second(rate).allow_burst(rate.saturating_add(per_second)))
-        }
-        Self {
-            addresses: quota(settings.requests_per_second).map(RateLimiter::keyed),
-            tokens: quota(settings.token_requests_per_second).map(RateLimiter::keyed),
-            answers: quota(settings.new_answers_per_second).map(RateLimiter::keyed),
-            busy: Counts::default(),
-            most_busy: u32::try_from(settings.max_in_flight_per_caller).unwrap_or(u32::MAX),
-        }
-    }
-
-    fn address(&self, address: IpAddr) -> bool {
-        self.addresses.as_ref().is_none_or(|limiter| limiter.check_key(&address).is_ok())
-    }
-
-    fn token(&self, token: &Bearer) -> bool {
-        self.tokens.as_ref().is_none_or(|limiter| limiter.check_key(&token.id).is_ok())
-    }
-
-    /// Whether the caller may have one more new answer signed. Bearers of tokens are known to the operator.
-    pub(crate) fn new_answer(&self, caller: &Caller) -> bool {
-        match (caller, &self.answers) {
-            (Caller::Anyone(address), Some(limiter)) => limiter.check_key(address).is_ok(),
-            _ => true,
-        }
-    }
-
-    /// Forgets whoever has not asked for a while.
-    pub(crate) fn forget(&self) {
-        if let Some(limiter) = &self.addresses {
-            limiter.retain_recent();
-        }
-        if let Some(limiter) = &self.tokens {
-            limiter.retain_recent();
-        }
-        if let Some(limiter) = &self.answers {
-            limiter.retain_recent();
-        }
-    }
-
-    /// A place among the caller's requests under way.
-    fn place(&self, caller: &Caller) -> Option<Place<'_>> {
-        match caller {
-            Caller::Anyone(address) => {
-                self.busy.take(*address, self.most_busy).then_some(Place::Address(&self.busy, *address))
-            }
-            Caller::Token(token) => {
-                // Counted before it is looked at: the place gives it back either way.
-                let before = token.busy.fetch_add(1, Ordering::AcqRel);
-                Some(Place::Token(Arc::clone(token))).filter(|_| before < self.most_busy)
-            }
-        }
-    }
-}
-
-/// One of a token's few: given back when dropped.
-pub(crate) struct Share<'a>(&'a AtomicU32);
-
-impl<'a> Share<'a> {
-    pub(crate) fn take(count: &'a AtomicU32, most: u32) -> Option<Self> {
-        // Counted before it is looked at: the share gives it back either way.
-        let before = count.fetch_add(1, Ordering::AcqRel);
-        Some(Self(count)).filter(|_| before < most)
-    }
-}
-
-impl Drop for Share<'_> {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::AcqRel);
-    }
-}
-
-/// Given back when dropped.
-enum Place<'a> {
-    Address(&'a Counts, IpAddr),
-    Token(Arc<Bearer>),
-}
-
-impl Drop for Place<'_> {
-    fn drop(&mut self) {
-        match self {
-            Place::Address(counts, address) => counts.give_back(*address),
-            Place::Token(token) => drop(token.busy.fetch_sub(1, Ordering::AcqRel)),
-        }
-    }
-}
-
-/// How many of something each address has.
-#[derive(Default)]
-pub(crate) struct Counts(Mutex<HashMap<IpAddr, u32>>);
-
-impl Counts {
-    /// One more, unless there are `most` already.
-    pub(crate) fn take(&self, address: IpAddr, most: u32) -> bool {
-        let mut counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let count = counts.entry(address).or_default();
-        if *count >= most {
-            return false;
-        }
-        *count += 1;
-        true
-    }
-
-    /// One less.
-    pub(crate) fn give_back(&self, address: IpAddr) {
-        let mut counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(count) = counts.get_mut(&address) {
-            *count = count.saturating_sub(1);
-            if *count == 0 {
-                counts.remove(&address);
-            }
-        }
-    }
-}
-
-/// Whoever has one address of an IPv6 network has them all.
-pub(crate) fn network(address: IpAddr) -> IpAddr {
-    match address {
-        IpAddr::V6(v6) => match v6.to_ipv4_mapped() {
-            Some(v4) => IpAddr::V4(v4),
-            None => IpAddr::V6(Ipv6Addr::from(u128::from(v6) >> 64 << 64)),
-        },
-        v4 => v4,
-    }
-}
 
 fn address(app: &App, request: &Request) -> IpAddr {
     let direct = request.extensions().get::<Peer>().map_or(IpAddr::from([127, 0, 0, 1]), |peer| peer.0.ip());
@@ -261,12 +114,12 @@ fn too_many() -> Problem {
 pub(crate) async fn edge(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
     let started = Instant::now();
     let id = request_id(request.headers());
-    let method = known(request.method());
+    let method = method_name(request.method());
     let matched = request.extensions().get::<MatchedPath>().cloned();
     let route = matched.as_ref().map_or(NO_ROUTE, MatchedPath::as_str);
     let answered = answer(&app, request, next, &id, method, route).await;
     let mut response = answered.unwrap_or_else(IntoResponse::into_response);
-    let is_page = response.extensions().get::<ForItself>().is_some();
+    let is_page = response.extensions().get::<OwnPage>().is_some();
     let headers = response.headers_mut();
     headers.insert(REQUEST_ID, id.clone());
     headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
@@ -313,7 +166,7 @@ async fn answer(
         app.metrics.turned_away(reason);
         problem
     };
-    let _place = app.limiter.place(&caller).ok_or_else(|| turned_away("rate", too_many()))?;
+    let _slot = app.limiter.slot(&caller).ok_or_else(|| turned_away("rate", too_many()))?;
     let has_body = matches!(*request.method(), Method::POST | Method::PUT | Method::PATCH);
     if has_body && route != NO_ROUTE && matches!(caller, Caller::Anyone(_)) && !ANONYMOUS_BODIES.contains(&route) {
         let (parts, body) = request.into_parts();
@@ -322,7 +175,7 @@ async fn answer(
     }
     let _one_of_few = match (&caller, bulk) {
         (Caller::Token(token), true) => {
-            Some(Share::take(&token.bulk, BULK_OF_ONE).ok_or_else(|| turned_away("rate", too_many()))?)
+            Some(BulkSlot::take(&token.bulk, BULK_OF_ONE).ok_or_else(|| turned_away("rate", too_many()))?)
         }
         _ => None,
     };
@@ -456,7 +309,7 @@ async fn run(
 }
 
 /// Methods that are counted by name: others are made up by whoever asks.
-fn known(method: &Method) -> &'static str {
+fn method_name(method: &Method) -> &'static str {
     match *method {
         Method::GET => "GET",
         Method::POST => "POST",
@@ -474,14 +327,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn networks_not_addresses() {
-        let network = |text: &str| network(text.parse().unwrap()).to_string();
-        assert_eq!(network("2001:db8:1:2:3:4:5:6"), "2001:db8:1:2::");
-        assert_eq!(network("::ffff:192.0.2.1"), "192.0.2.1");
-        assert_eq!(network("192.0.2.1"), "192.0.2.1");
-    }
-
-    #[test]
     fn ids_that_could_forge_a_log_line_are_replaced() {
         let of = |text: &'static str| {
             let mut headers = HeaderMap::new();
@@ -492,17 +337,5 @@ mod tests {
         for bad in ["", "a b", "a=b", "x".repeat(65).leak()] {
             assert_eq!(of(bad).len(), 32, "{bad}");
         }
-    }
-
-    #[test]
-    fn places_are_given_back() {
-        let counts = Counts::default();
-        let address: IpAddr = "192.0.2.1".parse().unwrap();
-        assert!(counts.take(address, 2) && counts.take(address, 2) && !counts.take(address, 2));
-        counts.give_back(address);
-        assert!(counts.take(address, 2));
-        counts.give_back(address);
-        counts.give_back(address);
-        assert!(counts.0.lock().unwrap().is_empty());
     }
 }

@@ -24,7 +24,7 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use crate::{
     problem::Problem,
-    recent::{Recent, Tallied},
+    recent::{Recent, ToolTally},
     settings::VerifyMode,
 };
 
@@ -209,7 +209,7 @@ impl Namespace {
         };
         let journal = replay(&engine, &files, &reach)?;
         let profiles: BTreeMap<String, ProfileBuilder> = read_or_put_aside(&files.profiles())?;
-        let tools: BTreeMap<String, Tallied> = read_or_put_aside(&files.tools())?;
+        let tools: BTreeMap<String, ToolTally> = read_or_put_aside(&files.tools())?;
         let mut costly = false;
         for (tool, profile) in &profiles {
             let built = profile.clone().build().inspect(|profile| costly |= profile.is_costly());

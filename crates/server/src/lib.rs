@@ -2,9 +2,10 @@
 //!
 //! - [`App`]: what every request sees; [`serve()`]: its life, from the first connection to an end that loses nothing;
 //! - `routes`: one file for each part of the API, described where it is written; [`openapi`] is made of the same list;
-//! - `edge`: what happens to every request before and after its handler: ids, tokens, rates, load, time;
+//! - `edge`: what happens to every request before and after its handler: ids, tokens, load, time; `limiter`: how much one
+//!   caller may ask for;
 //! - [`mcp`]: the same authority as an MCP server, over HTTP and over standard input and output;
-//! - `dashboard`: pages for people; [`drawn`]: what is drawn the same way on a page and into a file;
+//! - `dashboard`: pages for people; [`score_charts`]: charts that are the same on a page and in a file;
 //! - `tail`: follows the ledger; `answers`: signed answers, reused until what they were made of changes;
 //! - `engines`: verification, one namespace for each token; `domain`: who owns a domain;
 //! - [`tokens`], [`settings`], [`telemetry`]: what an operator has in hand.
@@ -13,17 +14,18 @@ mod answers;
 mod app;
 mod dashboard;
 mod domain;
-pub mod drawn;
 mod edge;
 mod engines;
 mod events;
 mod extract;
+mod limiter;
 pub mod mcp;
 mod metrics;
 mod problem;
 mod recent;
 mod routes;
 mod schema;
+pub mod score_charts;
 mod serve;
 pub mod settings;
 mod tail;

@@ -15,30 +15,30 @@ use prometheus_client::{
 const SECONDS: [f64; 11] = [0.000_1, 0.000_25, 0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.05, 0.25, 1.0, 5.0];
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Route {
+struct RequestLabels {
     method: &'static str,
     route: String,
     status: u16,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Named {
+struct RouteLabels {
     route: String,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Reason {
+struct ReasonLabels {
     reason: &'static str,
 }
 
 /// What is counted.
 pub(crate) struct Metrics {
     registry: Registry,
-    requests: Family<Route, Counter>,
+    requests: Family<RequestLabels, Counter>,
     /// All of those together.
     all_requests: AtomicU64,
-    seconds: Family<Named, Histogram, fn() -> Histogram>,
-    turned_away: Family<Reason, Counter>,
+    seconds: Family<RouteLabels, Histogram, fn() -> Histogram>,
+    turned_away: Family<ReasonLabels, Counter>,
     /// Accept, flag, block.
     verdicts: [Counter; 3],
     pub signals_admitted: Counter,
@@ -53,7 +53,7 @@ pub(crate) struct Metrics {
 }
 
 /// What is looked up when somebody asks.
-pub(crate) struct Now {
+pub(crate) struct GaugeValues {
     pub in_flight: usize,
     pub connections: usize,
     pub entries: u64,
@@ -107,12 +107,12 @@ impl Metrics {
 
     pub(crate) fn answered(&self, method: &'static str, route: &str, status: u16, took: Duration) {
         self.all_requests.fetch_add(1, Ordering::Relaxed);
-        self.requests.get_or_create(&Route { method, route: route.to_owned(), status }).inc();
-        self.seconds.get_or_create(&Named { route: route.to_owned() }).observe(took.as_secs_f64());
+        self.requests.get_or_create(&RequestLabels { method, route: route.to_owned(), status }).inc();
+        self.seconds.get_or_create(&RouteLabels { route: route.to_owned() }).observe(took.as_secs_f64());
     }
 
     pub(crate) fn turned_away(&self, reason: &'static str) {
-        self.turned_away.get_or_create(&Reason { reason }).inc();
+        self.turned_away.get_or_create(&ReasonLabels { reason }).inc();
     }
 
     pub(crate) fn requests_total(&self) -> u64 {
@@ -127,7 +127,7 @@ impl Metrics {
         self.verdicts[decision as usize].inc();
     }
 
-    pub(crate) fn text(&self, now: &Now) -> String {
+    pub(crate) fn text(&self, now: &GaugeValues) -> String {
         let gauge = |gauge: &Gauge, value: u64| {
             gauge.set(i64::try_from(value).unwrap_or(i64::MAX));
         };

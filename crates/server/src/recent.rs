@@ -1,4 +1,4 @@
-//! What was judged of late, in memory: for whoever looks, and bounded. Each namespace has its own.
+//! The newest verdicts of each namespace, in memory and bounded: what the dashboard lists.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -16,7 +16,7 @@ const MAX_TOOLS: usize = 1_000;
 
 /// A verdict, and when it was given.
 #[derive(Debug, Clone)]
-pub(crate) struct Said {
+pub(crate) struct RecentVerdict {
     /// Counts up within the namespace.
     pub number: u64,
     pub at: Timestamp,
@@ -28,7 +28,7 @@ pub(crate) struct Said {
 
 /// Which verdicts are wanted.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Which<'a> {
+pub(crate) struct VerdictFilter<'a> {
     /// On results of this tool.
     pub tool: Option<&'a str>,
     /// On what this agent reported.
@@ -48,7 +48,7 @@ pub(crate) enum Unanswerable {
 
 /// How a tool's results were judged.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Tallied {
+pub(crate) struct ToolTally {
     /// Accepted, flagged, blocked.
     pub verdicts: [u64; 3],
     pub last: Timestamp,
@@ -60,14 +60,14 @@ pub(crate) struct Recent(Mutex<Inner>);
 
 #[derive(Default)]
 struct Inner {
-    verdicts: VecDeque<Said>,
-    tools: BTreeMap<String, Tallied>,
+    verdicts: VecDeque<RecentVerdict>,
+    tools: BTreeMap<String, ToolTally>,
     count: u64,
 }
 
 impl Recent {
     /// Going on from what was counted before.
-    pub(crate) fn from(tools: BTreeMap<String, Tallied>) -> Self {
+    pub(crate) fn from(tools: BTreeMap<String, ToolTally>) -> Self {
         Self(Mutex::new(Inner { tools, ..Inner::default() }))
     }
 
@@ -86,7 +86,7 @@ impl Recent {
                 tool.last = at;
             }
             None if room => {
-                let mut tool = Tallied { verdicts: [0; 3], last: at };
+                let mut tool = ToolTally { verdicts: [0; 3], last: at };
                 tool.verdicts[decision] += 1;
                 inner.tools.insert(verdict.tool.clone(), tool);
             }
@@ -95,17 +95,17 @@ impl Recent {
         let number = inner.count;
         // Dropped after the lock is.
         let _oldest = if inner.verdicts.len() == MAX_VERDICTS { inner.verdicts.pop_front() } else { None };
-        inner.verdicts.push_back(Said { number, at, verdict, execution_time_ms, answered: None });
+        inner.verdicts.push_back(RecentVerdict { number, at, verdict, execution_time_ms, answered: None });
         drop(inner);
     }
 
     /// Those that are wanted, the newest first, at most `limit`.
-    pub(crate) fn newest(&self, which: &Which<'_>, limit: usize) -> Vec<Said> {
+    pub(crate) fn newest(&self, filter: &VerdictFilter<'_>, limit: usize) -> Vec<RecentVerdict> {
         let inner = self.lock();
-        let wanted = |said: &&Said| {
-            which.tool.is_none_or(|tool| said.verdict.tool == tool)
-                && which.agent.is_none_or(|agent| said.verdict.agent.as_deref() == Some(agent))
-                && (!which.doubtful || said.verdict.decision != Decision::Accept)
+        let wanted = |recent: &&RecentVerdict| {
+            filter.tool.is_none_or(|tool| recent.verdict.tool == tool)
+                && filter.agent.is_none_or(|agent| recent.verdict.agent.as_deref() == Some(agent))
+                && (!filter.doubtful || recent.verdict.decision != Decision::Accept)
         };
         inner.verdicts.iter().rev().filter(wanted).take(limit).cloned().collect()
     }
@@ -113,16 +113,16 @@ impl Recent {
     /// Marks a verdict as answered, once; gives its tool and posterior.
     pub(crate) fn answer(&self, number: u64, fabricated: bool) -> Result<(String, f64), Unanswerable> {
         let mut inner = self.lock();
-        let said = inner.verdicts.iter_mut().find(|said| said.number == number).ok_or(Unanswerable::Gone)?;
-        if said.answered.is_some() {
+        let recent = inner.verdicts.iter_mut().find(|recent| recent.number == number).ok_or(Unanswerable::Gone)?;
+        if recent.answered.is_some() {
             return Err(Unanswerable::Answered);
         }
-        said.answered = Some(fabricated);
-        Ok((said.verdict.tool.clone(), said.verdict.posterior))
+        recent.answered = Some(fabricated);
+        Ok((recent.verdict.tool.clone(), recent.verdict.posterior))
     }
 
     /// Every tool that was judged, by name.
-    pub(crate) fn tools(&self) -> BTreeMap<String, Tallied> {
+    pub(crate) fn tools(&self) -> BTreeMap<String, ToolTally> {
         self.lock().tools.clone()
     }
 }
@@ -143,8 +143,8 @@ mod tests {
             let tool = format!("tool-{n}");
             recent.add(at, engine.verify(&Call::new(&tool, &result)).unwrap(), None);
         }
-        assert_eq!(recent.newest(&Which::default(), usize::MAX).len(), MAX_VERDICTS);
-        let newest = recent.newest(&Which::default(), 1)[0].number;
+        assert_eq!(recent.newest(&VerdictFilter::default(), usize::MAX).len(), MAX_VERDICTS);
+        let newest = recent.newest(&VerdictFilter::default(), 1)[0].number;
         assert_eq!(newest, MAX_TOOLS as u64 + 50);
         assert!(recent.answer(newest, false).is_ok());
         assert_eq!(recent.answer(newest, true), Err(Unanswerable::Answered), "once");
@@ -154,6 +154,6 @@ mod tests {
         let again = Recent::from(tools);
         again.add(at, engine.verify(&Call::new("tool-0", &json!(1))).unwrap(), None);
         assert_eq!(again.tools()["tool-0"].verdicts.iter().sum::<u64>(), 2);
-        assert!(again.newest(&Which { tool: Some("tool-1"), ..Which::default() }, 5).is_empty());
+        assert!(again.newest(&VerdictFilter { tool: Some("tool-1"), ..VerdictFilter::default() }, 5).is_empty());
     }
 }

@@ -1,6 +1,7 @@
 //! How answers look, for the OpenAPI description. What the pipeline serialises itself is described here once more; tests hold
 //! every answer against its description, field by field.
 
+use credence_protocol::ScoreStatus;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::{IntoResponses, ToSchema, openapi};
@@ -71,7 +72,8 @@ pub(crate) struct RecordedScore {
     pub formula: String,
     pub coverage_floor: f64,
     /// `published`, `partial` (coverage below the floor) or `unrated`.
-    pub status: String,
+    #[schema(value_type = String)]
+    pub status: ScoreStatus,
     #[schema(minimum = 0, maximum = 100)]
     pub score: u8,
     pub tier: String,
@@ -109,7 +111,8 @@ pub(crate) struct Score {
     as_of: u64,
     formula: String,
     /// `published`, `partial` (coverage below the floor: not shown elsewhere) or `unrated`.
-    status: String,
+    #[schema(value_type = String)]
+    status: ScoreStatus,
     #[schema(minimum = 0, maximum = 100)]
     score: u8,
     tier: String,
@@ -196,7 +199,8 @@ pub(crate) struct Explanation {
     agent: String,
     as_of: u64,
     formula: String,
-    status: String,
+    #[schema(value_type = String)]
+    status: ScoreStatus,
     score: u8,
     tier: String,
     coverage: f64,

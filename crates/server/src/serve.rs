@@ -23,11 +23,7 @@ use tokio::{
 use tokio_io_timeout::TimeoutStream;
 use tower::ServiceExt;
 
-use crate::{
-    app::App,
-    edge::{Peer, network},
-    routes,
-};
+use crate::{app::App, edge::Peer, limiter::network, routes};
 
 /// File descriptors that are not for connections.
 const RESERVED: usize = 256;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Error, Signal};
+use crate::{Check, Error};
 
 /// P(fabricated) before looking, by default.
 pub(crate) const DEFAULT_PRIOR: f64 = 0.15;
@@ -32,14 +32,14 @@ pub struct Calibration {
     /// Mode adaptive: the share of genuine results that may be blocked.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_false_block_rate: Option<f64>,
-    /// Likelihood ratios by signal.
+    /// Likelihood ratios by check.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    pub likelihood_ratios: BTreeMap<Signal, f64>,
+    pub likelihood_ratios: BTreeMap<Check, f64>,
 }
 
 impl Calibration {
     /// Refuses numbers that are no probabilities or ratios.
-    pub fn check(&self) -> Result<(), Error> {
+    pub fn validate(&self) -> Result<(), Error> {
         let wrong = |what: String| Err(Error::Setting(what));
         if let Some(prior) = self.prior.filter(|p| !(*p > 0.0 && *p < 1.0)) {
             return wrong(format!("prior {prior} is not between 0 and 1"));
@@ -52,9 +52,9 @@ impl Calibration {
         if let Some(rate) = self.max_false_block_rate.filter(|rate| !(*rate > 0.0 && *rate <= 1.0)) {
             return wrong(format!("max_false_block_rate {rate} is not above 0 and at most 1"));
         }
-        for (signal, ratio) in &self.likelihood_ratios {
+        for (check, ratio) in &self.likelihood_ratios {
             if !(*ratio > 0.0 && ratio.is_finite()) {
-                return wrong(format!("the likelihood ratio of {signal}, {ratio}, is not above 0"));
+                return wrong(format!("the likelihood ratio of {check}, {ratio}, is not above 0"));
             }
         }
         Ok(())

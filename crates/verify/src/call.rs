@@ -1,21 +1,7 @@
 //! What is judged: one tool call with its result.
 
-use serde::{Deserialize, Serialize};
+use credence_protocol::Stake;
 use serde_json::Value;
-
-/// How much depends on a result, as the caller sees it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Stake {
-    /// Little.
-    Low,
-    /// Something.
-    Medium,
-    /// Much.
-    High,
-    /// Everything.
-    Critical,
-}
 
 /// JSON, parsed or not.
 #[derive(Debug, Clone, Copy)]
@@ -24,7 +10,7 @@ pub(crate) enum Json<'a> {
     Bytes(&'a [u8]),
 }
 
-/// One tool call. Only the tool's name and the result are needed; what else is given, more signals can use.
+/// One tool call. Only the tool's name and the result are needed; what else is given, more checks can use.
 #[derive(Debug, Clone, Copy)]
 pub struct Call<'a> {
     pub(crate) tool: &'a str,
@@ -85,7 +71,7 @@ impl<'a> Call<'a> {
         Self { args: Some(Json::Bytes(args)), ..self }
     }
 
-    /// That took so long: enables the latency signal.
+    /// That took so long: enables the latency check.
     pub fn execution_time_ms(self, ms: f64) -> Self {
         Self { execution_time_ms: Some(ms), ..self }
     }

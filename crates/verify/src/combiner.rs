@@ -1,14 +1,14 @@
-//! The Bayesian combiner (seed 2, "How the Bayesian Combiner Works"): log-odds, one term per evaluated signal.
+//! The Bayesian combiner (seed 2, "How the Bayesian Combiner Works"): log-odds, one term per evaluated check.
 //!
 //! ```text
 //! fired:  + ln(1 + (LR − 1) · score)          absent:  − ln(max(LR · 0.1, 1.01))
 //! ```
 //!
-//! A signal that could not be evaluated contributes no term at all.
+//! A check that could not be evaluated contributes no term at all.
 
 use serde::Deserialize;
 
-/// What one evaluated signal says.
+/// What one evaluated check says.
 #[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
 pub struct Evidence {
     /// Whether it fired.
@@ -19,14 +19,14 @@ pub struct Evidence {
     pub likelihood_ratio: f64,
 }
 
-/// The share of a ratio that a signal's absence keeps.
+/// The share of a ratio that a check's absence keeps.
 const ABSENT_SHARE: f64 = 0.1;
-/// The least an absent signal says.
+/// The least an absent check says.
 const ABSENT_LEAST: f64 = 1.01;
 
 /// P(fabricated) after the evidence, summed in the order given.
 pub fn posterior(prior: f64, evidence: impl IntoIterator<Item = Evidence>) -> f64 {
-    probability(evidence.into_iter().fold(log_odds(prior), |sum, signal| sum + signal.log_ratio()))
+    probability(evidence.into_iter().fold(log_odds(prior), |sum, check| sum + check.log_ratio()))
 }
 
 /// The odds of a probability, as their logarithm.

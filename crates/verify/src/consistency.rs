@@ -2,7 +2,7 @@
 //! same session, and against earlier results for the same arguments.
 //!
 //! A violation is a field whose magnitude swings by a factor of at least `swing` against an earlier result; its strength is
-//! `min(1, log10(factor) / 3)`, and the signal's score the mean over all violations.
+//! `min(1, log10(factor) / 3)`, and the check's score the mean over all violations.
 
 use std::collections::VecDeque;
 

@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use crate::{
-    Engine, Error, Rule, Signal,
+    Check, Engine, Error, Rule,
     calibration::{DEFAULT_FALSE_BLOCKS, DEFAULT_FLAG},
     engine::{thresholds, within_budget},
     fields::named,
@@ -37,8 +37,9 @@ pub struct Inspection {
     pub block_threshold: f64,
     /// Genuine results that may be blocked at most, as a share.
     pub max_false_block_rate: f64,
-    /// How often each signal fired on results that were learned.
-    pub signals: Vec<SignalRate>,
+    /// How often each check fired on results that were learned.
+    #[serde(rename = "signals")]
+    pub checks: Vec<CheckRate>,
 }
 
 /// The most recent values of something measured, with the limits they are judged by.
@@ -119,11 +120,12 @@ impl Type {
     }
 }
 
-/// How often a signal fired on results that were learned: its false-alarm rate, as far as they were genuine.
+/// How often a check fired on results that were learned: its false-alarm rate, as far as they were genuine.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub struct SignalRate {
+pub struct CheckRate {
     /// Which.
-    pub signal: Signal,
+    #[serde(rename = "signal")]
+    pub check: Check,
     /// Results on which it could be evaluated; older ones count less.
     pub evaluated: f64,
     /// The share on which it fired.
@@ -158,10 +160,10 @@ impl Engine {
             })
             .collect();
         fields.sort_by(|a, b| a.0.cmp(&b.0));
-        let signals = Signal::ALL.into_iter().filter_map(|signal| {
-            let (evaluated, fired) = known.model.fired(signal);
+        let checks = Check::ALL.into_iter().filter_map(|check| {
+            let (evaluated, fired) = known.model.fired(check);
             let rate = f64::from(fired / evaluated.max(1.0));
-            (evaluated > 0.0).then_some(SignalRate { signal, evaluated: f64::from(evaluated), rate })
+            (evaluated > 0.0).then_some(CheckRate { check, evaluated: f64::from(evaluated), rate })
         });
         Ok(Some(Inspection {
             results: known.size.count(),
@@ -178,7 +180,7 @@ impl Engine {
                 crate::Mode::Fixed => least,
             },
             max_false_block_rate: calibration.max_false_block_rate.unwrap_or(DEFAULT_FALSE_BLOCKS),
-            signals: signals.collect(),
+            checks: checks.collect(),
         }))
     }
 }
@@ -225,7 +227,7 @@ mod tests {
         let (low, high) = path("temperature").numbers.unwrap();
         assert!((low - 10.0).abs() < 1e-6 && (high - 16.0).abs() < 1e-6, "{low} {high}");
         assert!(seen.block_threshold >= seen.flag_threshold && seen.prior > 0.0);
-        assert!(seen.signals.iter().any(|rate| rate.signal == Signal::SpcAnomaly));
+        assert!(seen.checks.iter().any(|rate| rate.check == Check::SpcAnomaly));
     }
 
     #[test]

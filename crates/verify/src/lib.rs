@@ -1,7 +1,7 @@
 //! Is this tool result believable? (seed 2; DESIGN, *Verification engine*.)
 //!
 //! The engine judges one tool result at a time: [`Decision::Accept`], `Flag` or `Block`, with the posterior probability
-//! that the result was fabricated, what each signal said, and a sentence that explains it. It needs no network and no
+//! that the result was fabricated, what each check said, and a sentence that explains it. It needs no network and no
 //! model; what it knows it learned from the calls before.
 //!
 //! ```
@@ -21,9 +21,9 @@
 //! # Ok::<(), credence_verify::Error>(())
 //! ```
 //!
-//! Mode [`Fixed`](Mode::Fixed) is the seed's engine to the letter, with the corrections DESIGN settles (a signal that could
-//! not be evaluated is left out, blocked results are not learned, memory is bounded): eight [signals](Signal) in two tiers
-//! feed the [combiner](posterior); a block by tier 0 skips tier 1. Mode [`Adaptive`](Mode::Adaptive), the default, starts from
+//! Mode [`Fixed`](Mode::Fixed) is the seed's engine to the letter, with the corrections DESIGN settles (a check that could
+//! not be evaluated is left out, blocked results are not learned, memory is bounded): eight [checks](Check) in two [stages](Stage)
+//! feed the [combiner](posterior); a block by stage 0 skips stage 1. Mode [`Adaptive`](Mode::Adaptive), the default, starts from
 //! the same table and learns what each tool's results look like (docs/adr/0006), without being taught lies (docs/adr/0005).
 //!
 //! One engine is one memory: explanations can name what earlier results had, so callers who must not learn of each other's
@@ -31,11 +31,12 @@
 
 mod calibration;
 mod call;
-mod checks;
+mod check;
 mod combiner;
 mod consistency;
 mod engine;
 mod error;
+mod evaluation;
 pub mod fabricate;
 mod fields;
 pub mod infer;
@@ -44,7 +45,6 @@ mod learned;
 pub mod measure;
 mod profile;
 mod schema_cost;
-mod signals;
 mod snapshot;
 mod spc;
 mod state;
@@ -53,12 +53,13 @@ mod text;
 mod verdict;
 
 pub use calibration::Calibration;
-pub use call::{Call, Stake};
+pub use call::Call;
+pub use check::Check;
 pub use combiner::{Evidence, posterior};
+pub use credence_protocol::{Decision, Stake};
 pub use engine::{Builder, Canary, Engine, Feedback, Memory, Mode, Recall};
 pub use error::Error;
 pub use profile::{ProfileBuilder, ToolProfile};
-pub use signals::Signal;
 pub use spc::Rule;
 pub use state::Limits;
-pub use verdict::{Decision, SignalResult, Tier, Verdict};
+pub use verdict::{CheckResult, Stage, Verdict, decide_by_default};

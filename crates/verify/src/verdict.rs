@@ -1,66 +1,54 @@
-//! The answer: a decision, a probability, what each signal said, and a sentence.
+//! The answer: a decision, a probability, what each check said, and a sentence.
 
 use std::fmt;
 
+use credence_protocol::{Decision, Stake};
 use serde::{Serialize, Serializer, ser::SerializeMap};
 
 use crate::{
-    Signal, Stake,
+    Check,
     calibration::{DEFAULT_BLOCK, DEFAULT_FLAG},
     combiner::Evidence,
     engine::Judged,
 };
 
-/// What to do with the result.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Decision {
-    /// Go ahead.
-    Accept,
-    /// Look twice.
-    Flag,
-    /// Do not use it.
-    Block,
+/// The decision on a posterior under the default thresholds. A result on which nothing fired is never blocked.
+pub fn decide_by_default(posterior: f64, any_fired: bool) -> Decision {
+    decide(posterior, any_fired, DEFAULT_FLAG, DEFAULT_BLOCK)
 }
 
-impl Decision {
-    /// The decision on a posterior under the default thresholds. A result on which nothing fired is never blocked.
-    pub fn by_default(posterior: f64, any_fired: bool) -> Self {
-        Self::of(posterior, any_fired, DEFAULT_FLAG, DEFAULT_BLOCK)
-    }
-
-    pub(crate) fn of(posterior: f64, any_fired: bool, flag: f64, block: f64) -> Self {
-        if posterior >= block && any_fired {
-            Decision::Block
-        } else if posterior >= flag.min(block) {
-            Decision::Flag
-        } else {
-            Decision::Accept
-        }
+/// The decision on a posterior under these thresholds. A result on which nothing fired is never blocked.
+pub(crate) fn decide(posterior: f64, any_fired: bool, flag: f64, block: f64) -> Decision {
+    if posterior >= block && any_fired {
+        Decision::Block
+    } else if posterior >= flag.min(block) {
+        Decision::Flag
+    } else {
+        Decision::Accept
     }
 }
 
-/// How far the pipeline went.
+/// How far the engine went; `tier` in JSON, where it is a number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Tier {
-    /// Pre-checks alone decided to block.
+pub enum Stage {
+    /// The first checks (schema, pattern, latency, length) decided alone, to block.
     Zero = 0,
-    /// Everything was looked at.
+    /// All checks ran.
     One = 1,
 }
 
-impl Serialize for Tier {
+impl Serialize for Stage {
     fn serialize<S: Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
         s.serialize_u8(*self as u8)
     }
 }
 
-/// What one evaluated signal said. A signal that could not be evaluated is not listed.
+/// What one evaluated check said. A check that could not be evaluated is not listed.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct SignalResult {
+pub struct CheckResult {
     /// Which.
     #[serde(skip)]
-    pub signal: Signal,
+    pub check: Check,
     /// Whether it fired.
     pub fired: bool,
     /// How strongly, 0..=1.
@@ -72,7 +60,7 @@ pub struct SignalResult {
     pub detail: Option<String>,
 }
 
-impl SignalResult {
+impl CheckResult {
     pub(crate) fn evidence(&self) -> Evidence {
         Evidence { fired: self.fired, score: self.score, likelihood_ratio: self.likelihood_ratio }
     }
@@ -90,11 +78,12 @@ pub struct Verdict {
     pub posterior: f64,
     /// P(fabricated) before looking.
     pub prior: f64,
-    /// How far the pipeline went.
-    pub tier: Tier,
-    /// What each evaluated signal said.
-    #[serde(serialize_with = "by_name")]
-    pub signals: Vec<SignalResult>,
+    /// How far the engine went.
+    #[serde(rename = "tier")]
+    pub stage: Stage,
+    /// What each evaluated check said.
+    #[serde(rename = "signals", serialize_with = "by_name")]
+    pub checks: Vec<CheckResult>,
     /// One plain sentence.
     pub explanation: String,
     /// The agent that called, as given.
@@ -111,33 +100,23 @@ impl Verdict {
         self.decision == Decision::Block
     }
 
-    /// What `signal` said, when it could be evaluated.
-    pub fn signal(&self, signal: Signal) -> Option<&SignalResult> {
-        self.signals.iter().find(|result| result.signal == signal)
+    /// What `check` said, when it could be evaluated.
+    pub fn check(&self, check: Check) -> Option<&CheckResult> {
+        self.checks.iter().find(|result| result.check == check)
     }
 
-    /// Whether `signal` fired.
-    pub fn fired(&self, signal: Signal) -> bool {
-        self.signal(signal).is_some_and(|result| result.fired)
+    /// Whether `check` fired.
+    pub fn fired(&self, check: Check) -> bool {
+        self.check(check).is_some_and(|result| result.fired)
     }
 }
 
-fn by_name<S: Serializer>(signals: &[SignalResult], s: S) -> Result<S::Ok, S::Error> {
-    let mut map = s.serialize_map(Some(signals.len()))?;
-    for result in signals {
-        map.serialize_entry(result.signal.name(), result)?;
+fn by_name<S: Serializer>(checks: &[CheckResult], s: S) -> Result<S::Ok, S::Error> {
+    let mut map = s.serialize_map(Some(checks.len()))?;
+    for result in checks {
+        map.serialize_entry(result.check.name(), result)?;
     }
     map.end()
-}
-
-impl fmt::Display for Decision {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Decision::Accept => "accept",
-            Decision::Flag => "flag",
-            Decision::Block => "block",
-        })
-    }
 }
 
 /// A share in percent, to a tenth. Whole numbers are written several times faster than fractions.
@@ -152,12 +131,12 @@ impl fmt::Display for Percent {
 
 /// The sentence for a verdict.
 pub(crate) fn explain(judged: &Judged) -> String {
-    let Judged { decision, posterior, signals, withheld, .. } = judged;
+    let Judged { decision, posterior, checks, withheld, .. } = judged;
     let percent = Percent(*posterior);
-    let mut fired = signals.iter().filter(|result| result.fired);
-    let strength = |result: &SignalResult| result.evidence().log_ratio();
+    let mut fired = checks.iter().filter(|result| result.fired);
+    let strength = |result: &CheckResult| result.evidence().log_ratio();
     let Some(first) = fired.next() else {
-        return match signals.len() {
+        return match checks.len() {
             0 => {
                 format!("{decision}: nothing could be checked yet, so P(fabricated) stays at the prior, {percent}")
             }
@@ -180,5 +159,5 @@ pub(crate) fn explain(judged: &Judged) -> String {
     let withheld = withheld.map_or_else(String::new, |block| {
         format!("; not blocked below {}, to keep within the budget of false blocks", Percent(block))
     });
-    format!("{decision}: {}: {seen}{others}; P(fabricated) {percent}{withheld}", strongest.signal)
+    format!("{decision}: {}: {seen}{others}; P(fabricated) {percent}{withheld}", strongest.check)
 }

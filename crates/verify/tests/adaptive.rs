@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, missing_docs, reason = "a test")]
 
 use credence_verify::{
-    Calibration, Call, Decision, Engine, Error, Limits, Mode, Signal, Tier, ToolProfile, Verdict,
+    Calibration, Call, Check, Decision, Engine, Error, Limits, Mode, Stage, ToolProfile, Verdict,
     fabricate::{Fabrication, Genuine},
 };
 use fastrand::Rng;
@@ -72,7 +72,7 @@ fn adaptive_is_the_default_and_the_quick_start_is_the_seeds() {
         let (args, result) = (json!({"city": "London"}), json!({"temperature": 18, "humidity": 65}));
         let verdict = engine.verify(&Call::new("get_weather", &result).args(&args).execution_time_ms(350.0)).unwrap();
         assert!((verdict.posterior - 0.127_097_102_186_070_15).abs() < 1e-12);
-        assert_eq!((verdict.decision, verdict.tier), (Decision::Accept, Tier::One));
+        assert_eq!((verdict.decision, verdict.stage), (Decision::Accept, Stage::One));
     }
 }
 
@@ -122,16 +122,16 @@ fn genuine_results_pass_and_each_kind_of_break_is_named() {
     for (what, change) in structural {
         let verdict = judge(&engine, &order, change);
         assert_ne!(verdict.decision, Decision::Accept, "{what}: {}", verdict.explanation);
-        assert!(verdict.fired(Signal::StructureDrift), "{what}: {}", verdict.explanation);
+        assert!(verdict.fired(Check::StructureDrift), "{what}: {}", verdict.explanation);
     }
     let value = judge(&engine, &order, |r| r["status"] = json!("lost"));
-    assert!(value.fired(Signal::ValuePlausibility) && value.decision != Decision::Accept, "{}", value.explanation);
+    assert!(value.fired(Check::ValuePlausibility) && value.decision != Decision::Accept, "{}", value.explanation);
     let scaled = judge(&engine, &order, |r| r["items"][0]["price"] = json!(1.5e6));
-    assert!(scaled.fired(Signal::ValuePlausibility) && scaled.decision != Decision::Accept, "{}", scaled.explanation);
+    assert!(scaled.fired(Check::ValuePlausibility) && scaled.decision != Decision::Accept, "{}", scaled.explanation);
     let echo = judge(&engine, &order, |r| r["order_id"] = json!("O-55555"));
-    assert!(echo.fired(Signal::EchoMismatch) && echo.decision != Decision::Accept, "{}", echo.explanation);
+    assert!(echo.fired(Check::EchoMismatch) && echo.decision != Decision::Accept, "{}", echo.explanation);
     let fast = engine.verify(&call(&order).execution_time_ms(0.4).learn(false)).unwrap();
-    assert!(fast.fired(Signal::LatencyAnomaly) && fast.decision != Decision::Accept, "{}", fast.explanation);
+    assert!(fast.fired(Check::LatencyAnomaly) && fast.decision != Decision::Accept, "{}", fast.explanation);
     let prose = judge(&engine, &order, |r| *r = json!("The order was shipped."));
     assert_eq!(prose.decision, Decision::Block, "{}", prose.explanation);
 }
@@ -150,9 +150,9 @@ fn equal_arguments_used_to_give_equal_results() {
     assert_eq!(same.decision, Decision::Accept);
     assert!(same.posterior < 0.01, "{}", same.explanation);
     let other = ask(3, 7, false);
-    assert!(other.fired(Signal::Determinism) && other.decision != Decision::Accept, "{}", other.explanation);
+    assert!(other.fired(Check::Determinism) && other.decision != Decision::Accept, "{}", other.explanation);
     let borrowed = ask(77, 3, false);
-    assert!(borrowed.fired(Signal::Determinism), "{}", borrowed.explanation);
+    assert!(borrowed.fired(Check::Determinism), "{}", borrowed.explanation);
 }
 
 #[test]
@@ -386,10 +386,10 @@ fn ratios_set_by_hand_take_effect() {
     let order = shop.order();
     let made = |r: &mut Value| r["placed_on"] = json!("12 May 2026");
     let before = judge(&engine, &order, made);
-    let likelihood_ratios = [(Signal::StructureDrift, 1.0), (Signal::ValuePlausibility, 2.0)].into();
+    let likelihood_ratios = [(Check::StructureDrift, 1.0), (Check::ValuePlausibility, 2.0)].into();
     engine.calibrate(Some("get_order"), Calibration { likelihood_ratios, ..Calibration::default() }).unwrap();
     let after = judge(&engine, &order, made);
-    assert_eq!(after.signal(Signal::StructureDrift).unwrap().likelihood_ratio, 1.0);
+    assert_eq!(after.check(Check::StructureDrift).unwrap().likelihood_ratio, 1.0);
     assert!(after.posterior < before.posterior, "{} {}", before.explanation, after.explanation);
 }
 
@@ -487,13 +487,13 @@ fn values_that_change_places_are_another_result() {
     }
     assert!(ask(&accounts(10, 99_000), false).posterior < 0.01);
     let swapped = ask(&accounts(99_000, 10), false);
-    assert!(swapped.fired(Signal::Determinism), "{}", swapped.explanation);
+    assert!(swapped.fired(Check::Determinism), "{}", swapped.explanation);
     let long = |middle: u32| Value::Array((0..100).map(|n| json!(if n == 40 { middle } else { 7 })).collect());
     let ask = |result: &Value, learn: bool| engine.verify(&Call::new("u", result).args(&args).learn(learn)).unwrap();
     for _ in 0..40 {
         ask(&long(7), true);
     }
-    assert!(ask(&long(1_000_000), false).fired(Signal::Determinism), "the middle of an array counts");
+    assert!(ask(&long(1_000_000), false).fired(Check::Determinism), "the middle of an array counts");
 }
 
 #[test]

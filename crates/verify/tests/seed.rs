@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, missing_docs, reason = "helpers of tests: a failing unwrap is how a test says no")]
 
 use credence_verify::{
-    Calibration, Call, Decision, Engine, Error, Limits, Mode, Signal, Stake, Tier, ToolProfile, Verdict,
+    Calibration, Call, Check, Decision, Engine, Error, Limits, Mode, Stage, Stake, ToolProfile, Verdict,
 };
 use serde_json::{Value, json};
 
@@ -32,9 +32,9 @@ fn close(a: f64, b: f64) -> bool {
 fn quick_start() {
     let verdict = ask(&weather(), &json!({"temperature": 18, "humidity": 65}), 350.0);
     assert!(close(verdict.posterior, QUICK_START), "{}", verdict.posterior);
-    assert_eq!((verdict.decision, verdict.tier, verdict.prior), (Decision::Accept, Tier::One, 0.15));
-    let evaluated: Vec<_> = verdict.signals.iter().map(|s| s.signal).collect();
-    assert_eq!(evaluated, [Signal::SchemaMismatch, Signal::LatencyAnomaly], "what could not be evaluated is left out");
+    assert_eq!((verdict.decision, verdict.stage, verdict.prior), (Decision::Accept, Stage::One, 0.15));
+    let evaluated: Vec<_> = verdict.checks.iter().map(|s| s.check).collect();
+    assert_eq!(evaluated, [Check::SchemaMismatch, Check::LatencyAnomaly], "what could not be evaluated is left out");
     assert!(!verdict.is_hallucinated());
 }
 
@@ -43,15 +43,15 @@ fn a_tool_without_a_profile_has_the_seeds_defaults() {
     let engine = engine();
     let result = json!({"x": 1});
     let ask = |ms| engine.verify(&Call::new("t", &result).execution_time_ms(ms).learn(false)).unwrap();
-    assert!(!ask(2.0).fired(Signal::LatencyAnomaly) && !ask(60_000.0).fired(Signal::LatencyAnomaly));
-    assert!(ask(90_000.0).fired(Signal::LatencyAnomaly));
-    assert!(!ask(70_000.0).fired(Signal::LatencyAnomaly), "17 % above scores below 0.3");
+    assert!(!ask(2.0).fired(Check::LatencyAnomaly) && !ask(60_000.0).fired(Check::LatencyAnomaly));
+    assert!(ask(90_000.0).fired(Check::LatencyAnomaly));
+    assert!(!ask(70_000.0).fired(Check::LatencyAnomaly), "17 % above scores below 0.3");
     let impossible = ask(0.1);
-    assert_eq!(impossible.signal(Signal::LatencyAnomaly).unwrap().likelihood_ratio, 50.0);
-    assert_eq!((impossible.decision, impossible.tier), (Decision::Block, Tier::Zero));
-    assert_eq!(ask(1.0).signal(Signal::LatencyAnomaly).unwrap().likelihood_ratio, 15.0);
+    assert_eq!(impossible.check(Check::LatencyAnomaly).unwrap().likelihood_ratio, 50.0);
+    assert_eq!((impossible.decision, impossible.stage), (Decision::Block, Stage::Zero));
+    assert_eq!(ask(1.0).check(Check::LatencyAnomaly).unwrap().likelihood_ratio, 15.0);
     let nothing = engine.verify(&Call::new("t", &result).learn(false)).unwrap();
-    assert!(nothing.signals.is_empty() && close(nothing.posterior, 0.15));
+    assert!(nothing.checks.is_empty() && close(nothing.posterior, 0.15));
 }
 
 #[test]
@@ -61,8 +61,8 @@ fn local_tools_may_be_fast() {
     engine.register("calculate", local).unwrap();
     let result = json!(4);
     let at = |ms| engine.verify(&Call::new("calculate", &result).execution_time_ms(ms).learn(false)).unwrap();
-    assert!(!at(0.5).fired(Signal::LatencyAnomaly));
-    let slow = at(0.01).signal(Signal::LatencyAnomaly).unwrap().clone();
+    assert!(!at(0.5).fired(Check::LatencyAnomaly));
+    let slow = at(0.01).check(Check::LatencyAnomaly).unwrap().clone();
     assert!(slow.fired && close(slow.score, (1.0_f64 - 0.1).sqrt()) && slow.likelihood_ratio == 3.5);
 }
 
@@ -77,7 +77,7 @@ fn schema_violations_are_counted_and_paths_reach_inside() {
     engine.register("q", profile).unwrap();
     let score = |result: Value| {
         let verdict = engine.verify(&Call::new("q", &result).learn(false)).unwrap();
-        verdict.signal(Signal::SchemaMismatch).unwrap().score
+        verdict.check(Check::SchemaMismatch).unwrap().score
     };
     assert_eq!(score(json!({"rows": [{"id": 1}], "page": {"next": null}})), 0.0);
     assert_eq!(score(json!({"rows": [{"id": 1}, {}], "page": {"next": null}})), 0.25);
@@ -92,9 +92,9 @@ fn an_output_schema_counts_as_schema_mismatch() {
     let schema = json!({"type": "object", "properties": {"n": {"type": "integer", "minimum": 0}}, "required": ["n"]});
     engine.register("t", ToolProfile::builder().output_schema(schema).build().unwrap()).unwrap();
     let verdict = |result: Value| engine.verify(&Call::new("t", &result).learn(false)).unwrap();
-    assert!(!verdict(json!({"n": 1})).fired(Signal::SchemaMismatch));
+    assert!(!verdict(json!({"n": 1})).fired(Check::SchemaMismatch));
     let broken = verdict(json!({"n": -1}));
-    assert!(broken.signal(Signal::SchemaMismatch).unwrap().detail.as_ref().unwrap().contains("/n"), "{broken:?}");
+    assert!(broken.check(Check::SchemaMismatch).unwrap().detail.as_ref().unwrap().contains("/n"), "{broken:?}");
 }
 
 #[test]
@@ -109,13 +109,13 @@ fn patterns_and_lengths_see_python_like_text() {
     engine.register("search", profile).unwrap();
     let verdict = |result: Value| engine.verify(&Call::new("search", &result).learn(false)).unwrap();
     let good = verdict(json!({"results": [1, 2]}));
-    assert!(!good.fired(Signal::PatternMismatch) && !good.fired(Signal::LengthAnomaly));
+    assert!(!good.fired(Check::PatternMismatch) && !good.fired(Check::LengthAnomaly));
     let short = verdict(json!("OK"));
-    assert!(!short.fired(Signal::PatternMismatch));
-    assert!(close(short.signal(Signal::LengthAnomaly).unwrap().score, 0.5 * (1.0 - 2.0 / 10.0)));
+    assert!(!short.fired(Check::PatternMismatch));
+    assert!(close(short.check(Check::LengthAnomaly).unwrap().score, 0.5 * (1.0 - 2.0 / 10.0)));
     let other = verdict(json!({"items": "x".repeat(50)}));
-    assert_eq!(other.signal(Signal::PatternMismatch).unwrap().score, 0.8);
-    assert_eq!(other.signal(Signal::LengthAnomaly).unwrap().score, 0.2);
+    assert_eq!(other.check(Check::PatternMismatch).unwrap().score, 0.8);
+    assert_eq!(other.check(Check::LengthAnomaly).unwrap().score, 0.2);
 }
 
 /// The seed's NVDA example.
@@ -135,10 +135,10 @@ fn a_price_unlike_its_history_is_flagged_or_blocked() {
     let result = json!({"price": 50.0, "currency": "USD"});
     let call = Call::new("get_stock_price", &result).args(&args).execution_time_ms(250.0).session("session-123");
     let verdict = engine.verify(&call).unwrap();
-    let history = verdict.signal(Signal::HistoricalInconsistency).unwrap();
+    let history = verdict.check(Check::HistoricalInconsistency).unwrap();
     assert!(history.fired && history.detail.as_ref().unwrap().starts_with("field 'price': 50"), "{history:?}");
     assert_ne!(verdict.decision, Decision::Accept, "{verdict:?}");
-    assert!(!verdict.fired(Signal::SessionInconsistency), "13 times is no 50-fold swing");
+    assert!(!verdict.fired(Check::SessionInconsistency), "13 times is no 50-fold swing");
 }
 
 #[test]
@@ -149,9 +149,9 @@ fn a_fifty_fold_swing_within_a_session_is_noticed() {
         engine.verify(&Call::new("t", &result).args(&args).session(session).learn(true)).unwrap()
     };
     ask("one", 10.0);
-    assert!(ask("one", 501.0).fired(Signal::SessionInconsistency));
-    assert!(!ask("two", 5_000.0).fired(Signal::SessionInconsistency), "another session");
-    assert!(ask("one", 11.0).signal(Signal::SessionInconsistency).is_some());
+    assert!(ask("one", 501.0).fired(Check::SessionInconsistency));
+    assert!(!ask("two", 5_000.0).fired(Check::SessionInconsistency), "another session");
+    assert!(ask("one", 11.0).check(Check::SessionInconsistency).is_some());
 }
 
 #[test]
@@ -162,11 +162,11 @@ fn outliers_fire_spc_and_plausibility_from_eight_observations_on() {
         engine.verify(&Call::new("t", &result).args(&args).learn(n < 100.0)).unwrap()
     };
     for n in 0..8 {
-        assert!(ask(10.0 + f64::from(n % 3)).signal(Signal::ValuePlausibility).is_none());
+        assert!(ask(10.0 + f64::from(n % 3)).check(Check::ValuePlausibility).is_none());
     }
     let outlier = ask(1_000.0);
-    assert!(outlier.fired(Signal::SpcAnomaly) && outlier.fired(Signal::ValuePlausibility));
-    assert!(close(outlier.signal(Signal::ValuePlausibility).unwrap().score, 0.3));
+    assert!(outlier.fired(Check::SpcAnomaly) && outlier.fired(Check::ValuePlausibility));
+    assert!(close(outlier.check(Check::ValuePlausibility).unwrap().score, 0.3));
 }
 
 #[test]
@@ -208,7 +208,7 @@ fn neither_key_order_nor_learning_influences_a_verdict() {
 fn calibration_takes_effect_exactly_as_given() {
     let engine = weather();
     let result = json!({"temperature": 18, "humidity": 65});
-    let ratios = [(Signal::SchemaMismatch, 2.0)].into();
+    let ratios = [(Check::SchemaMismatch, 2.0)].into();
     engine
         .calibrate(None, Calibration { prior: Some(0.3), flag_threshold: Some(0.4), ..Calibration::default() })
         .unwrap();
@@ -218,13 +218,13 @@ fn calibration_takes_effect_exactly_as_given() {
     engine.calibrate(Some("get_weather"), own).unwrap();
     let verdict = ask(&engine, &result, 350.0);
     assert_eq!(verdict.prior, 0.3, "the global prior still holds");
-    assert_eq!(verdict.signal(Signal::SchemaMismatch).unwrap().likelihood_ratio, 2.0);
+    assert_eq!(verdict.check(Check::SchemaMismatch).unwrap().likelihood_ratio, 2.0);
     assert_eq!(verdict.decision, Decision::Flag, "past the threshold, but nothing fired: never blocked");
     assert_eq!(ask(&engine, &json!({"temperature": 18}), 350.0).decision, Decision::Block);
     for bad in [
         Calibration { prior: Some(0.0), ..Calibration::default() },
         Calibration { block_threshold: Some(1.5), ..Calibration::default() },
-        Calibration { likelihood_ratios: [(Signal::SpcAnomaly, f64::NAN)].into(), ..Calibration::default() },
+        Calibration { likelihood_ratios: [(Check::SpcAnomaly, f64::NAN)].into(), ..Calibration::default() },
     ] {
         assert!(engine.calibrate(None, bad).is_err());
     }

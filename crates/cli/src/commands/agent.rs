@@ -8,14 +8,14 @@ use credence_pipeline::{
     NewAgent,
     tables::{self, AgentRow, ScoreRow},
 };
-use credence_protocol::{Alias, EntityId, StatementKind};
+use credence_protocol::{Alias, EntityId, ScoreStatus, StatementKind};
 use serde_json::{Value, json};
 
 use super::Done;
 use crate::{
     home::Home,
     output::{self, Output},
-    statement::{self, Draft, SignArgs, Told},
+    statement::{self, Draft, PublishedNote, SignArgs},
 };
 
 #[derive(Subcommand)]
@@ -101,7 +101,7 @@ fn identify(home: &Home, out: &Output, args: IdentifyArgs) -> Done {
     };
     let who = draft.text("agent_id");
     statement::publish(home, out, draft, &args.sign, |_| {
-        Ok(Told { what: format!("Identity of {who}"), details: json!({ "agent": who }) })
+        Ok(PublishedNote { what: format!("Identity of {who}"), details: json!({ "agent": who }) })
     })
 }
 
@@ -159,12 +159,12 @@ pub fn run(home: &Home, out: &Output, command: Command) -> Done {
                 .collect();
             out.show(&json, || {
                 let lines = list.iter().map(|(agent, row, score)| {
-                    let rated = score.as_ref().filter(|score| score.status != "unrated");
+                    let rated = score.as_ref().filter(|score| score.status != ScoreStatus::Unrated);
                     let score =
                         rated.map_or("–".into(), |s| format!("{} ± {:.1}", s.score, s.stddev.unwrap_or_default()));
                     let tier = match rated {
                         None => Tier::Unrated.to_string(),
-                        Some(score) if score.status == "partial" => "partial: not published".to_owned(),
+                        Some(score) if score.status == ScoreStatus::Partial => "partial: not published".to_owned(),
                         Some(score) => Tier::of(score.score).to_string(),
                     };
                     vec![agent.clone(), score, tier, row.name.clone().unwrap_or_default()]

@@ -39,15 +39,15 @@ pub struct Args {
 pub struct BadgeArgs {
     /// An agent's id or alias
     agent: String,
-    #[arg(long, value_enum, default_value_t = Look::Flat)]
-    style: Look,
+    #[arg(long, value_enum, default_value_t = BadgeStyle::Flat)]
+    style: BadgeStyle,
     /// Where to write the SVG [default: standard output]
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
-pub enum Look {
+pub enum BadgeStyle {
     /// Square corners
     Flat,
     /// Round ends
@@ -78,8 +78,8 @@ pub fn badge(home: &Home, out: &Output, args: BadgeArgs) -> Done {
     let reader = home.reader()?;
     let answers = Answers { reading: reader.reading(), rules: &rules, key: &key };
     let style = match args.style {
-        Look::Flat => Style::Flat,
-        Look::Pill => Style::Pill,
+        BadgeStyle::Flat => Style::Flat,
+        BadgeStyle::Pill => Style::Pill,
     };
     let svg = answers.badge(&*reader.view()?, &args.agent, style, now())?.svg;
     match args.out.as_deref() {

@@ -1,7 +1,7 @@
 use std::{collections::BTreeMap, path::PathBuf};
 
 use anyhow::ensure;
-use credence_verify::{Calibration, Decision, Signal, Verdict, measure};
+use credence_verify::{Calibration, Check, Decision, Verdict, measure};
 use serde::Serialize;
 use serde_json::json;
 
@@ -194,18 +194,18 @@ fn prior(tool: &Tool) -> f64 {
     round((fabricated as f64 + 1.0) / (tool.fit.len() as f64 + 2.0))
 }
 
-/// How much more often each signal fires on fabricated results than on genuine ones.
-fn likelihood_ratios(tool: &Tool) -> BTreeMap<Signal, f64> {
-    let rate = |signal: Signal, fabricated: bool| {
+/// How much more often each check fires on fabricated results than on genuine ones.
+fn likelihood_ratios(tool: &Tool) -> BTreeMap<Check, f64> {
+    let rate = |check: Check, fabricated: bool| {
         let cases = tool.fit.iter().filter(|case| case.fabricated == fabricated);
         let evaluated: Vec<bool> =
-            cases.filter_map(|case| case.verdict.signal(signal).map(|result| result.fired)).collect();
+            cases.filter_map(|case| case.verdict.check(check).map(|result| result.fired)).collect();
         let fired = evaluated.iter().filter(|fired| **fired).count() as f64;
         (evaluated.len() >= LEAST_LABELLED / 2).then(|| (fired + 0.5) / (evaluated.len() as f64 + 1.0))
     };
-    let ratio = |signal: Signal| Some(rate(signal, true)? / rate(signal, false)?);
-    let ratios = Signal::ALL.into_iter().filter_map(|signal| Some((signal, ratio(signal)?)));
-    ratios.map(|(signal, ratio)| (signal, round(ratio.clamp(1.0 / MOST_RATIO, MOST_RATIO)))).collect()
+    let ratio = |check: Check| Some(rate(check, true)? / rate(check, false)?);
+    let ratios = Check::ALL.into_iter().filter_map(|check| Some((check, ratio(check)?)));
+    ratios.map(|(check, ratio)| (check, round(ratio.clamp(1.0 / MOST_RATIO, MOST_RATIO)))).collect()
 }
 
 fn over(judged: &BTreeMap<String, Tool>, fit: &BTreeMap<&String, &Tool>) -> Figures {

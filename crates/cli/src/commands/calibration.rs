@@ -2,7 +2,7 @@ use std::{path::PathBuf, process::ExitCode};
 
 use credence_engine::reliability::Bin;
 use credence_pipeline::outcomes::{self, Reliability};
-use credence_server::drawn;
+use credence_server::score_charts;
 
 use super::Done;
 use crate::{
@@ -30,7 +30,7 @@ pub fn run(home: &Home, out: &Output, args: Args) -> Done {
     let agent = args.agent.map(|name| reader.agent(&*view, &name)).transpose()?;
     let reliability = outcomes::reliability(&*view, agent.as_ref())?;
     if let Some(path) = &args.plot {
-        let (chart, _) = drawn::reliability("Reliability of the scores", &reliability.curve);
+        let (chart, _) = score_charts::reliability("Reliability of the scores", &reliability.curve);
         traces::write(path, chart.file().as_bytes())?;
     }
     out.show(&reliability, || shown(&reliability) + &output::drawn(args.plot.as_deref()))?;

@@ -13,7 +13,7 @@ use super::{Done, contract};
 use crate::{
     home::{Home, now},
     output::{self, Output},
-    statement::{self, Draft, SignArgs, Told},
+    statement::{self, Draft, PublishedNote, SignArgs},
 };
 
 #[derive(Subcommand)]
@@ -124,7 +124,7 @@ fn open(home: &Home, out: &Output, args: OpenArgs) -> Done {
     };
     let id = draft.text("challenge_id");
     statement::publish(home, out, draft, &args.sign, |_| {
-        Ok(Told { what: format!("Challenge {id}"), details: json!({ "challenge": id }) })
+        Ok(PublishedNote { what: format!("Challenge {id}"), details: json!({ "challenge": id }) })
     })
 }
 
@@ -176,7 +176,7 @@ fn resolve(home: &Home, out: &Output, args: ResolveArgs) -> Done {
         );
         let details = json!({ "challenge": args.id, "outcome": outcome, "target": row.target, "target_score": target,
             "challenger": row.challenger, "challenger_score": challenger });
-        Ok(Told { what, details })
+        Ok(PublishedNote { what, details })
     })
 }
 

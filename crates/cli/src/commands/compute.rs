@@ -8,7 +8,7 @@ use credence_engine::{
     universal::{self, DEFAULT_COVERAGE_FLOOR, Weighted},
 };
 use credence_protocol::strict;
-use credence_verify::{Decision, Evidence};
+use credence_verify::Evidence;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -92,12 +92,13 @@ fn reputation(request: &Reputation) -> anyhow::Result<Value> {
 #[serde(deny_unknown_fields)]
 struct Posterior {
     prior: f64,
-    signals: Vec<PosteriorSignal>,
+    #[serde(rename = "signals")]
+    checks: Vec<PosteriorCheck>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct PosteriorSignal {
+struct PosteriorCheck {
     #[serde(rename = "name")]
     _name: String,
     #[serde(flatten)]
@@ -106,14 +107,14 @@ struct PosteriorSignal {
 
 fn posterior(request: &Posterior) -> anyhow::Result<Value> {
     ensure!(request.prior > 0.0 && request.prior < 1.0, "prior {} is not between 0 and 1", request.prior);
-    for (n, PosteriorSignal { evidence, .. }) in request.signals.iter().enumerate() {
+    for (n, PosteriorCheck { evidence, .. }) in request.checks.iter().enumerate() {
         ensure!((0.0..=1.0).contains(&evidence.score), "signal {n}: score {} is outside 0..=1", evidence.score);
         let ratio = evidence.likelihood_ratio;
         ensure!(ratio > 0.0 && ratio.is_finite(), "signal {n}: likelihood_ratio {ratio} is not above 0");
     }
-    let evidence = || request.signals.iter().map(|signal| signal.evidence);
+    let evidence = || request.checks.iter().map(|check| check.evidence);
     let posterior = credence_verify::posterior(request.prior, evidence());
-    let verdict = Decision::by_default(posterior, evidence().any(|signal| signal.fired));
+    let verdict = credence_verify::decide_by_default(posterior, evidence().any(|check| check.fired));
     Ok(json!({ "posterior": posterior, "verdict": verdict }))
 }
 

@@ -12,7 +12,7 @@ use super::Done;
 use crate::{
     home::{Home, now},
     output::{self, Output},
-    statement::{self, Draft, SignArgs, Told},
+    statement::{self, Draft, PublishedNote, SignArgs},
 };
 
 #[derive(Subcommand)]
@@ -125,7 +125,7 @@ fn publish(home: &Home, out: &Output, args: PublishArgs) -> Done {
     };
     let id = draft.text("signal_id");
     statement::publish(home, out, draft, &args.sign, |_| {
-        Ok(Told { what: format!("Contract {id}"), details: json!({ "contract": id }) })
+        Ok(PublishedNote { what: format!("Contract {id}"), details: json!({ "contract": id }) })
     })
 }
 
@@ -177,7 +177,7 @@ fn verify(home: &Home, out: &Output, args: VerifyArgs) -> Done {
     let agent = row.map_or_else(String::new, |row| row.agent.to_string());
     statement::publish(home, out, draft, &args.sign, |_| {
         let what = format!("{} verified contract {} of {agent}: {}", args.by, args.id, args.outcome);
-        Ok(Told { what, details: json!({ "contract": args.id, "agent": agent, "outcome": args.outcome }) })
+        Ok(PublishedNote { what, details: json!({ "contract": args.id, "agent": agent, "outcome": args.outcome }) })
     })
 }
 

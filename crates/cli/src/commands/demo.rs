@@ -8,7 +8,7 @@ use std::{
 };
 
 use anyhow::{Context, bail, ensure};
-use credence_demo::{Plan, Stage, live};
+use credence_demo::{Demo, Plan, live};
 use credence_engine::universal::DEFAULT_COVERAGE_FLOOR;
 use credence_server::{BLOCKING_THREADS, settings::Settings, telemetry};
 use indicatif::ProgressBar;
@@ -27,8 +27,8 @@ use crate::{
 /// What takes no longer needs no progress bar.
 const SILENT: Duration = Duration::from_millis(500);
 
-/// What was asked for.
-pub struct Asked {
+/// The flags of `credence serve` that the demo understands.
+pub struct DemoArgs {
     /// Of everything random.
     pub seed: u64,
     /// Where to listen, if that was said.
@@ -39,10 +39,10 @@ pub struct Asked {
     pub flags: Vec<(String, String)>,
 }
 
-pub fn run(home: &Home, out: &Output, asked: Asked) -> Done {
+pub fn run(home: &Home, out: &Output, args: DemoArgs) -> Done {
     let begun = Instant::now();
-    let settings = settings(home, &asked)?;
-    let listener = listen(&settings.listen, asked.listen.is_some())?;
+    let settings = settings(home, &args)?;
+    let listener = listen(&settings.listen, args.listen.is_some())?;
     let local_url = format!("http://{}", listener.local_addr()?);
     let telemetry = telemetry::start(&settings).map_err(anyhow::Error::msg)?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -67,7 +67,7 @@ pub fn run(home: &Home, out: &Output, asked: Asked) -> Done {
             }
         };
         tokio::pin!(stop);
-        let plan = Plan { seed: asked.seed, ..Plan::default() };
+        let plan = Plan { seed: args.seed, ..Plan::default() };
         let (place, url, out_there) = (folder.path().to_owned(), local_url.clone(), Output { json: out.json });
         let building = tokio::task::spawn_blocking(move || {
             let mut bar = None;
@@ -77,31 +77,28 @@ pub fn run(home: &Home, out: &Output, asked: Asked) -> Done {
                     bar.get_or_insert_with(of).set_position(day.into());
                 }
             };
-            let built = Stage::build(&place, plan, settings, &url, &mut lived);
+            let built = Demo::build(&place, plan, settings, &url, &mut lived);
             bar.inspect(ProgressBar::finish_and_clear);
             built
         });
-        let stage = tokio::select! {
+        let demo = tokio::select! {
             built = building => built.context("the history came to an end too soon")??,
             () = &mut stop => return Ok(()),
         };
         let here = Home::at(folder.path().to_owned());
-        let config = Config {
-            log_key: stage.log_key.clone(),
-            coverage_floor: DEFAULT_COVERAGE_FLOOR,
-            serve: toml::Table::new(),
-        };
+        let config =
+            Config { log_key: demo.log_key.clone(), coverage_floor: DEFAULT_COVERAGE_FLOOR, serve: toml::Table::new() };
         std::fs::write(here.config_file(), toml::to_string(&config)?).context("cannot write credence.toml")?;
-        let (agents, entries) = (stage.agents(), stage.entries()?);
+        let (agents, entries) = (demo.agents(), demo.entries()?);
         let seconds = begun.elapsed().as_secs_f64();
         let listener = TcpListener::from_std(listener)?;
         let said = json!({
-            "url": local_url, "agents": agents, "entries": entries, "seconds": seconds, "token": stage.tokens.verify,
-            "data": folder.path(), "log_key": stage.log_key, "seed": plan.seed,
+            "url": local_url, "agents": agents, "entries": entries, "seconds": seconds, "token": demo.tokens.verify,
+            "data": folder.path(), "log_key": demo.log_key, "seed": plan.seed,
         });
-        let key = stage.key.did_key();
+        let key = demo.key.did_key();
         out.show(&said, || welcome(&local_url, &key, agents, plan.days, entries, folder.path()))?;
-        let (app, traffic) = live::of(stage, local_url.clone());
+        let (app, traffic) = live::of(demo, local_url.clone());
         let traffic = tokio::spawn(traffic);
         let ended = credence_server::serve(app, listener, stop).await;
         traffic.abort();
@@ -118,10 +115,10 @@ pub fn run(home: &Home, out: &Output, asked: Asked) -> Done {
 }
 
 /// A demo is for whoever sits at this machine.
-fn settings(home: &Home, asked: &Asked) -> anyhow::Result<Settings> {
-    ensure!(asked.public_url.is_none(), "--demo has no address for others: leave --public-url out");
-    let mut flags = asked.flags.clone();
-    flags.extend(asked.listen.clone().map(|address| ("listen".to_owned(), address)));
+fn settings(home: &Home, args: &DemoArgs) -> anyhow::Result<Settings> {
+    ensure!(args.public_url.is_none(), "--demo has no address for others: leave --public-url out");
+    let mut flags = args.flags.clone();
+    flags.extend(args.listen.clone().map(|address| ("listen".to_owned(), address)));
     let mut settings = home.settings(&toml::Table::new(), &flags)?;
     ensure!(settings.public_url.is_empty(), "--demo has no address for others: leave public_url out");
     if !flags.iter().any(|(key, _)| key == "log") && std::env::var_os("CREDENCE_LOG").is_none() {
@@ -135,10 +132,10 @@ fn settings(home: &Home, asked: &Asked) -> anyhow::Result<Settings> {
     Ok(settings)
 }
 
-/// Where it was asked to; where nobody asked and the usual place is taken, somewhere else.
-fn listen(address: &str, asked: bool) -> anyhow::Result<std::net::TcpListener> {
+/// Listens at `address`. If that is the default and it is taken, any free port does.
+fn listen(address: &str, was_given: bool) -> anyhow::Result<std::net::TcpListener> {
     let listener = match std::net::TcpListener::bind(address) {
-        Err(error) if error.kind() == io::ErrorKind::AddrInUse && !asked => {
+        Err(error) if error.kind() == io::ErrorKind::AddrInUse && !was_given => {
             eprintln!("note: {address} is taken: another port is used");
             std::net::TcpListener::bind("127.0.0.1:0")
         }

@@ -186,8 +186,8 @@ fn words(receipt: &Receipt) -> String {
 /// What a verdict rests on.
 fn because(receipt: &Receipt) -> String {
     let Some(posterior) = receipt.posterior else { return String::new() };
-    let signals = if receipt.signals.is_empty() { "no signal fired".to_owned() } else { receipt.signals.join(", ") };
-    format!("{signals}; P(fabricated) {posterior:.3}")
+    let checks = if receipt.checks.is_empty() { "no signal fired".to_owned() } else { receipt.checks.join(", ") };
+    format!("{checks}; P(fabricated) {posterior:.3}")
 }
 
 fn show(out: &Output, call: Uuid, keeping: &StateArgs) -> Done {

@@ -11,7 +11,7 @@ use super::Done;
 use crate::{
     home::{Home, now},
     output::{self, Output},
-    statement::{self, Draft, SignArgs, Told},
+    statement::{self, Draft, PublishedNote, SignArgs},
 };
 
 #[derive(Subcommand)]
@@ -70,7 +70,7 @@ fn add(home: &Home, out: &Output, args: AddArgs) -> Done {
     let (subject, reviewer) = (draft.text("subject_agent_id"), draft.text("reviewer_agent_id"));
     let what = format!("Review of {subject} by {reviewer}");
     let details = json!({ "subject": subject, "reviewer": reviewer });
-    statement::publish(home, out, draft, &args.sign, |_| Ok(Told { what, details }))
+    statement::publish(home, out, draft, &args.sign, |_| Ok(PublishedNote { what, details }))
 }
 
 fn list(home: &Home, out: &Output, agent: &str) -> Done {

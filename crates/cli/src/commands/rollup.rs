@@ -7,15 +7,12 @@ use std::{
 use anyhow::{Context, bail, ensure};
 use credence_engine::hcs25::{
     Profile,
-    output_verification::{
-        Check, DEFAULT_MIN_CHECKS, Limits, Parameters, ProviderRef, RolledUp, Rollup, Stake, Verdict, Window, signal,
-    },
+    output_verification::{CheckedOutput, DEFAULT_MIN_CHECKS, Limits, Parameters, RolledUp, Rollup, Window, signal},
 };
 use credence_pipeline::{Authority, query};
 use credence_protocol::{
-    EntityId, SecretKey, Statement, StatementKind, Timestamp,
+    Decision, EntityId, Stake, Timestamp,
     limits::{MAX_ALIAS_BYTES, MAX_CLOCK_SKEW_SECONDS},
-    strict::StrictValue,
 };
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -116,15 +113,8 @@ pub fn run(home: &Home, out: &Output, args: Args) -> Done {
     let mut rolled = Vec::new();
     for agent in &agents {
         for window in Window::ALL {
-            if let Some(mut up) = rollup.summary(agent, window, end) {
-                let checks = Some(up.summary.total_checks);
-                up.summary.providers = vec![ProviderRef {
-                    id: args.provider.to_string(),
-                    signer_address: None,
-                    methodology_url: None,
-                    checks_contributed: checks,
-                }];
-                rolled.push(up);
+            if let Some(up) = rollup.summary(agent, window, end) {
+                rolled.push(up.by_provider(&args.provider));
             }
         }
     }
@@ -142,7 +132,7 @@ pub fn run(home: &Home, out: &Output, args: Args) -> Done {
         for up in &rolled {
             let agent = EntityId::new(&up.agent)
                 .with_context(|| "agents are named by their id where there is no authority to ask")?;
-            writeln!(io::stdout(), "{}", signed(&args, &key, &agent, up)?.canonical())?;
+            writeln!(io::stdout(), "{}", up.sign(&args.provider, agent.as_str(), None, &key)?.canonical())?;
         }
         return keep(&args, &rollup).map(|()| answer(read.bad_count > 0));
     }
@@ -227,10 +217,11 @@ fn add(
         read.unjudged += 1;
         return Ok(());
     }
-    let verdict = match line.verdict.as_deref().context("it has no `verdict`")? {
-        "accept" | "allow" => Verdict::Allow,
-        "flag" | "uncertain" => Verdict::Uncertain,
-        "block" => Verdict::Block,
+    // What HCS-25 calls a decision is understood, too.
+    let decision = match line.verdict.as_deref().context("it has no `verdict`")? {
+        "accept" | "allow" => Decision::Accept,
+        "flag" | "uncertain" => Decision::Flag,
+        "block" => Decision::Block,
         other => bail!("verdict '{}' is neither accept, flag nor block", other.chars().take(40).collect::<String>()),
     };
     let bad = line.posterior.context("it has no `posterior`")?;
@@ -248,7 +239,7 @@ fn add(
         }
     };
     read.verdicts += 1;
-    rollup.add(&agent, Check { verdict, confidence: verdict.confidence(bad), stake: line.stake, at });
+    rollup.add(&agent, CheckedOutput::new(decision, bad, line.stake, at));
     if let Some(canary) = line.canary {
         rollup.add_canary(&agent, canary.caught, at);
     }
@@ -256,11 +247,6 @@ fn add(
 }
 
 type Submitted = Result<u64, String>;
-
-fn signed(args: &Args, key: &SecretKey, agent: &EntityId, up: &RolledUp) -> anyhow::Result<Statement> {
-    let record = json!({ "agent": agent, "window": up.window, "summary": up.summary });
-    Ok(Statement::sign(args.provider.clone(), StatementKind::Summary, StrictValue(record), key)?)
-}
 
 fn submit(
     home: &Home,
@@ -276,13 +262,14 @@ fn submit(
         let published = match agent {
             Err(error) => Err(error.to_string()),
             Ok(agent) => {
-                let published = authority.publish(signed(args, &key, &agent, up)?.canonical().as_bytes())?;
+                let published =
+                    authority.publish(up.sign(&args.provider, agent.as_str(), None, &key)?.canonical().as_bytes())?;
                 published.map(|published| published.seq).map_err(|rejection| rejection.to_string())
             }
         };
         submitted.push(published);
     }
-    statement::settle(authority, out)?;
+    statement::score_and_flush(authority, out)?;
     Ok(submitted)
 }
 

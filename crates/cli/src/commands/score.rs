@@ -1,18 +1,14 @@
 use std::{collections::BTreeMap, path::PathBuf, process::ExitCode};
 
 use anyhow::Context;
-use credence_engine::{
-    certification::Certification,
-    tiers::Tier,
-    universal::{Outcome, Status},
-};
+use credence_engine::{certification::Certification, tiers::Tier, universal::Outcome};
 use credence_pipeline::{
     query::{self, Explanation, LiveScore},
     record::RecordedScore,
     tables::ScoreRow,
 };
-use credence_protocol::{Timestamp, strict};
-use credence_server::drawn;
+use credence_protocol::{ScoreStatus, Timestamp, strict};
+use credence_server::score_charts;
 use serde_json::{Value, json};
 
 use super::Done;
@@ -101,7 +97,7 @@ fn live_score(live: &LiveScore) -> String {
     let Outcome::Rated(score) = outcome else {
         return format!("{agent}  {outcome}");
     };
-    let unpublished = if score.status == Status::Partial {
+    let unpublished = if score.status == ScoreStatus::Partial {
         "\n  partial: coverage is below the floor, so this score is not published"
     } else {
         ""
@@ -128,7 +124,7 @@ fn display(recorded: &RecordedScore) -> String {
     match (recorded.stddev, recorded.tier_confidence) {
         (Some(stddev), Some(confidence)) => {
             let tier = Tier::of(recorded.score);
-            let unpublished = if recorded.status == "partial" { ", partial: not published" } else { "" };
+            let unpublished = if recorded.status == ScoreStatus::Partial { ", partial: not published" } else { "" };
             format!("{} ± {stddev:.1} ({tier}, {:.0}% confidence){unpublished}", recorded.score, confidence * 100.0)
         }
         _ => "unrated".to_owned(),
@@ -192,7 +188,7 @@ pub fn history(home: &Home, out: &Output, args: HistoryArgs) -> Done {
     let agent = reader.agent(&*view, &args.agent)?;
     let rows = query::history(&*view, &agent, args.limit as usize)?;
     if let Some(path) = &args.plot {
-        traces::write(path, drawn::history(&format!("Score of {agent}"), &rows).file().as_bytes())?;
+        traces::write(path, score_charts::history(&format!("Score of {agent}"), &rows).file().as_bytes())?;
     }
     let json: Vec<Value> = rows.iter().map(|row| json!(row)).collect();
     out.show(&json, || {

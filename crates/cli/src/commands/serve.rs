@@ -48,7 +48,7 @@ pub fn run(home: &Home, out: &Output, args: Args, names_folder: bool) -> Done {
     if args.demo {
         ensure!(!names_folder, "--demo has a folder of its own, which goes when it ends: leave --data out");
         let Args { demo_seed: seed, listen, public_url, settings: flags, .. } = args;
-        return demo::run(home, out, demo::Asked { seed, listen, public_url, flags });
+        return demo::run(home, out, demo::DemoArgs { seed, listen, public_url, flags });
     }
     let mut flags = args.settings;
     flags.extend(args.listen.map(|address| ("listen".to_owned(), address)));

@@ -146,7 +146,7 @@ fn submit(home: &Home, out: &Output, file: &str) -> Done {
     if let Some(error) = feed.into_inner().failed.or(broken.map(anyhow::Error::from)) {
         return Err(error);
     }
-    crate::statement::settle(&authority, out)?;
+    crate::statement::score_and_flush(&authority, out)?;
     summary.show(out)?;
     Ok(answer(summary.rejected > 0))
 }

@@ -70,7 +70,7 @@ pub fn run(home: &Home, out: &Output, command: Command) -> Done {
             let authority = home.authority()?;
             let methodology = if withdraw { Some(String::new()) } else { methodology };
             let seq = authority.describe_source(source.clone(), methodology.clone(), owner)?;
-            crate::statement::settle(&authority, out)?;
+            crate::statement::score_and_flush(&authority, out)?;
             out.show(&json!({ "source": source, "methodology": methodology, "seq": seq }), || {
                 let what = if withdraw { "is no verification provider" } else { "is as said" };
                 format!("Source {source} {what} from entry {seq} on.")

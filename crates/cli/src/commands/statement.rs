@@ -43,7 +43,7 @@ pub fn run(home: &Home, out: &Output, command: Command) -> Done {
         }
         lines.push(shown);
     }
-    statement::settle(&authority, out)?;
+    statement::score_and_flush(&authority, out)?;
     if !out.json {
         out.show(&lines, || {
             let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);

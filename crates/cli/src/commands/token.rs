@@ -20,7 +20,7 @@ pub enum Command {
         name: EntityId,
         /// What it may do; may be repeated, or a list with commas
         #[arg(long = "scope", value_enum, required = true, value_delimiter = ',')]
-        scopes: Vec<May>,
+        scopes: Vec<ScopeArg>,
         /// Ends after so many days
         #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=36_500))]
         days: Option<u32>,
@@ -32,7 +32,7 @@ pub enum Command {
 }
 
 #[derive(Clone, Copy, ValueEnum)]
-pub enum May {
+pub enum ScopeArg {
     /// Everything
     Admin,
     /// Submit signals, statements and outcomes
@@ -41,12 +41,12 @@ pub enum May {
     Verify,
 }
 
-impl From<May> for Scope {
-    fn from(may: May) -> Self {
-        match may {
-            May::Admin => Scope::Admin,
-            May::Ingest => Scope::Ingest,
-            May::Verify => Scope::Verify,
+impl From<ScopeArg> for Scope {
+    fn from(scope: ScopeArg) -> Self {
+        match scope {
+            ScopeArg::Admin => Scope::Admin,
+            ScopeArg::Ingest => Scope::Ingest,
+            ScopeArg::Verify => Scope::Verify,
         }
     }
 }

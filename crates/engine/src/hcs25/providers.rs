@@ -218,7 +218,7 @@ struct Counted {
     checks: u64,
 }
 
-type Judged<'a> = Result<&'a Summary, (u64, String)>;
+type CountedSummary<'a> = Result<&'a Summary, (u64, String)>;
 
 /// The summary, or why the report does not count.
 fn judge<'a>(
@@ -227,7 +227,7 @@ fn judge<'a>(
     agent: Option<&Party>,
     now: Option<Timestamp>,
     measure: Measure,
-) -> Result<Judged<'a>, Error> {
+) -> Result<CountedSummary<'a>, Error> {
     let checks = match report {
         Report::Applicable(summary) => summary.total_checks,
         Report::TooFew { checks, .. } => *checks,

@@ -4,15 +4,13 @@ use std::sync::PoisonError;
 
 use credence_protocol::{
     Uuid,
-    receipt::{
-        CallOutcome, Commitment, Exact, Receipt, ReceiptStake, ReceiptVerdict, Salts, Views, cut_name, forms_of_result,
-    },
+    receipt::{CallOutcome, Commitment, Exact, Receipt, Salts, Views, cut_name, forms_of_result},
 };
 use credence_receipts::{
     CanaryRecord, Intent, NewReceipt, PartDigests, Private,
     parts::{digest, digests, fingerprint},
 };
-use credence_verify::{Call, Decision, Stake, Tier, Verdict};
+use credence_verify::{Call, Decision, Stage, Verdict};
 use serde::Serialize;
 use serde_json::{Value, value::RawValue};
 
@@ -59,12 +57,12 @@ enum Delivery {
 #[derive(Serialize)]
 struct GuardMeta<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
-    verdict: Option<ReceiptVerdict>,
+    verdict: Option<Decision>,
     #[serde(skip_serializing_if = "Option::is_none")]
     posterior: Option<f64>,
-    /// The signals that fired.
-    #[serde(skip_serializing_if = "<[String]>::is_empty")]
-    signals: &'a [String],
+    /// The checks that fired.
+    #[serde(rename = "signals", skip_serializing_if = "<[String]>::is_empty")]
+    checks: &'a [String],
     #[serde(skip_serializing_if = "Option::is_none")]
     receipt: Option<Uuid>,
     mode: &'static str,
@@ -122,8 +120,8 @@ impl Guard {
         let mut receipt = self.intent(&started, arguments).into_receipt(parts.outcome);
         receipt.execution_ms = (parts.outcome != CallOutcome::Unanswered).then_some(execution_ms);
         receipt.result = result;
-        receipt.signals = verdict.as_ref().map(content::fired).unwrap_or_default();
-        receipt.verdict = verdict.as_ref().map(|verdict| receipt_verdict(verdict.decision));
+        receipt.checks = verdict.as_ref().map(content::fired).unwrap_or_default();
+        receipt.verdict = verdict.as_ref().map(|verdict| verdict.decision);
         receipt.posterior = verdict.as_ref().map(|verdict| verdict.posterior);
         receipt.unjudged = unjudged;
         receipt.content_injection = finding.as_ref().map(|finding| finding.score);
@@ -159,7 +157,7 @@ impl Guard {
             request: (started.id.len() <= MAX_REQUEST_ID).then(|| started.id.clone()),
             server: self.settings.name.clone(),
             session: started.caller.session.clone(),
-            stake: started.caller.stake.map(receipt_stake),
+            stake: started.caller.stake,
             started_at: started.at,
             tool: cut_name(&started.tool),
         }
@@ -202,7 +200,7 @@ impl Guard {
         let failed = unverified.is_some() || no_receipt.is_some();
         // There is nothing in it to be kept from anyone, and "nothing was found" is often just what was asked. A profile that wants
         // more than nothing is another matter.
-        let unwanted = |one: &Verdict| one.decision == Decision::Block && one.tier == Tier::One;
+        let unwanted = |one: &Verdict| one.decision == Decision::Block && one.stage == Stage::One;
         let empty = closed
             && judged.empty
             && verdict.is_some_and(unwanted)
@@ -210,7 +208,7 @@ impl Guard {
         let meta = GuardMeta {
             verdict: receipt.verdict,
             posterior: receipt.posterior,
-            signals: &receipt.signals,
+            checks: &receipt.checks,
             receipt: no_receipt.is_none().then_some(receipt.call),
             mode: mode.name(),
             unjudged: receipt.unjudged.as_deref(),
@@ -329,23 +327,6 @@ fn without_commitment() -> PreparedArguments {
     let zero = || "AAAAAAAAAAAAAAAAAAAAAA".parse().expect("22 characters of base64url");
     let salts = Salts { arguments: zero(), result: zero() };
     PreparedArguments { salts, arguments: salts.arguments.commit("unreadable", ""), print: [0; 16] }
-}
-
-fn receipt_verdict(decision: Decision) -> ReceiptVerdict {
-    match decision {
-        Decision::Accept => ReceiptVerdict::Accept,
-        Decision::Flag => ReceiptVerdict::Flag,
-        Decision::Block => ReceiptVerdict::Block,
-    }
-}
-
-fn receipt_stake(stake: Stake) -> ReceiptStake {
-    match stake {
-        Stake::Low => ReceiptStake::Low,
-        Stake::Medium => ReceiptStake::Medium,
-        Stake::High => ReceiptStake::High,
-        Stake::Critical => ReceiptStake::Critical,
-    }
 }
 
 fn flag_text(verdict: &Verdict, receipt: &Receipt, empty: bool) -> String {

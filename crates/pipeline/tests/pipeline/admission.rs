@@ -3,7 +3,7 @@
 use crate::common::{House, id, key, tag};
 use credence_ledger::Entry;
 use credence_pipeline::{Error, NewAgent, Rejection, query};
-use credence_protocol::{Alias, SecretKey, Signal};
+use credence_protocol::{Alias, ScoreStatus, SecretKey, Signal};
 
 fn house() -> House {
     House::new(&[("lab", 1.0), ("rival", 0.5)], &["bot", "other"])
@@ -174,9 +174,9 @@ fn an_agent_that_loses_its_last_signal_becomes_unrated_once() {
     let house = house();
     let from = house.size();
     house.measure("bot", "lab", "rel_uptime", 80.0);
-    assert_eq!(house.recorded("bot").unwrap().status, "published");
+    assert_eq!(house.recorded("bot").unwrap().status, ScoreStatus::Published);
     house.authority.revoke_key(key("lab").public().id(), Some(from), None).unwrap();
-    assert_eq!(house.recorded("bot").unwrap().status, "unrated");
+    assert_eq!(house.recorded("bot").unwrap().status, ScoreStatus::Unrated);
     let size = house.size();
     house.authority.recompute(&mut |_| {}).unwrap();
     assert_eq!(house.size(), size);

@@ -9,7 +9,7 @@ use credence_pipeline::{
     statements::Published,
     tables,
 };
-use credence_protocol::{Statement, StatementKind, records::ChallengeOutcome, strict::StrictValue};
+use credence_protocol::{ScoreStatus, Statement, StatementKind, records::ChallengeOutcome, strict::StrictValue};
 use serde_json::{Value, json};
 
 use crate::common::{House, id, key};
@@ -535,7 +535,7 @@ fn a_reputation_without_news_says_nothing_any_more() {
     house.advance(31 * 86_400);
     house.authority.score_now().unwrap();
     assert!(house.current().is_empty(), "withdrawn");
-    assert_eq!(house.recorded("alice").unwrap().status, "unrated");
+    assert_eq!(house.recorded("alice").unwrap().status, ScoreStatus::Unrated);
     house.contract("alice", "back");
     house.verify("back", 1.0);
     house.authority.score_now().unwrap();

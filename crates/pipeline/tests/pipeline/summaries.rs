@@ -2,7 +2,7 @@
 
 use credence_engine::hcs25::output_verification::Window;
 use credence_pipeline::{NewAgent, NewSource, Rejection, statements::Published, summaries};
-use credence_protocol::StatementKind;
+use credence_protocol::{ScoreStatus, StatementKind};
 use serde_json::{Value, json};
 
 use crate::common::{House, id, key};
@@ -134,7 +134,7 @@ fn a_report_counts_until_its_window_has_passed() {
     let stats = house.stats("bot");
     assert!(!stats.hcs25.applicable && stats.hcs25.reason.unwrap().starts_with("stale"));
     assert_eq!(house.signal_of("bot", "output_quality"), None, "withdrawn");
-    assert_eq!(house.recorded("bot").unwrap().status, "unrated");
+    assert_eq!(house.recorded("bot").unwrap().status, ScoreStatus::Unrated);
     house.assert_sound();
 }
 

@@ -20,7 +20,7 @@ use uuid::Uuid;
 pub use exact::Exact;
 pub use views::{Form, Reading, View, Views, forms_of_error, forms_of_result, readings_of_text};
 
-use crate::{Canonical, EntityId, Error, Timestamp, strict::present};
+use crate::{Canonical, Decision, EntityId, Error, Stake, Timestamp, strict::present};
 
 /// Bytes of a salt.
 const SALT_BYTES: usize = 16;
@@ -106,33 +106,7 @@ pub enum CallOutcome {
     Unanswered,
 }
 
-/// What was thought of a result.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum ReceiptVerdict {
-    /// Believable.
-    Accept,
-    /// Looked odd.
-    Flag,
-    /// Not believable.
-    Block,
-}
-
-/// How much depended on the result, as the caller said.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum ReceiptStake {
-    /// Little.
-    Low,
-    /// Something.
-    Medium,
-    /// Much.
-    High,
-    /// Everything.
-    Critical,
-}
-
-/// One call that happened. What is absent was not known. Members are in the order of their names, as in the canonical form.
+/// One call that happened. What is absent was not known. Members are in the order of their names in JSON, as in the canonical form.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Receipt {
@@ -171,12 +145,12 @@ pub struct Receipt {
     /// In which session.
     #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
     pub session: Option<String>,
-    /// The signals that fired.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub signals: Vec<String>,
+    /// The checks that fired.
+    #[serde(default, rename = "signals", skip_serializing_if = "Vec::is_empty")]
+    pub checks: Vec<String>,
     /// What was at stake.
     #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
-    pub stake: Option<ReceiptStake>,
+    pub stake: Option<Stake>,
     /// When the call went to the server.
     pub started_at: Timestamp,
     /// The tool.
@@ -184,9 +158,9 @@ pub struct Receipt {
     /// Why there is no verdict.
     #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
     pub unjudged: Option<String>,
-    /// What was thought of the result.
+    /// What the engine decided on the result.
     #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
-    pub verdict: Option<ReceiptVerdict>,
+    pub verdict: Option<Decision>,
 }
 
 impl Receipt {
@@ -295,9 +269,9 @@ mod tests {
                 agent: Some(EntityId::new("a").unwrap()), arguments: salts.arguments(None), call: Uuid::now_v7(), client: None,
                 content_injection: None, delivered: None, execution_ms, outcome: CallOutcome::ToolError, posterior,
                 request: Some("\"1\"".to_owned()), result: Views::commit(&salts.result, &forms), server: "s".to_owned(), session,
-                signals: vec!["a".to_owned()],
-                stake: Some(ReceiptStake::High), started_at: "2026-11-16T09:00:00.123456Z".parse().unwrap(), tool,
-                unjudged: None, verdict: Some(ReceiptVerdict::Flag),
+                checks: vec!["a".to_owned()],
+                stake: Some(Stake::High), started_at: "2026-11-16T09:00:00.123456Z".parse().unwrap(), tool,
+                unjudged: None, verdict: Some(Decision::Flag),
             };
             let quick = receipt.canonical().unwrap();
             proptest::prop_assert_eq!(&quick, &Canonical::of(&receipt).unwrap());

@@ -37,8 +37,8 @@ pub enum View {
     Structured,
     /// The content items, without anything beside what they hold.
     Bare,
-    /// What of the content items can be told in text.
-    Told,
+    /// What a client that shows text alone can show of the content items.
+    TextOnly,
 }
 
 impl View {
@@ -52,7 +52,7 @@ impl View {
             View::Joined => "joined",
             View::Structured => "structured",
             View::Bare => "bare",
-            View::Told => "told",
+            View::TextOnly => "told",
         }
     }
 }
@@ -102,7 +102,7 @@ impl Views {
             letters: of(View::Letters),
             structured: of(View::Structured),
             bare: of(View::Bare),
-            told: of(View::Told),
+            told: of(View::TextOnly),
         })
     }
 
@@ -116,7 +116,7 @@ impl Views {
             View::Joined => self.joined,
             View::Structured => self.structured,
             View::Bare => self.bare,
-            View::Told => self.told,
+            View::TextOnly => self.told,
         }
     }
 
@@ -125,7 +125,7 @@ impl Views {
         let held = |(view, form): &Form| self.get(*view).is_some_and(|one| salt.commit(view.name(), form) == one);
         let whole = claim.iter().find(|reading| !reading.is_empty() && reading.iter().all(held))?;
         let weakest =
-            [View::Told, View::Joined, View::Letters, View::Text, View::Structured, View::Bare, View::Content];
+            [View::TextOnly, View::Joined, View::Letters, View::Text, View::Structured, View::Bare, View::Content];
         let weakest = weakest.into_iter().find(|view| whole.iter().any(|(one, _)| one == view));
         Some(weakest.unwrap_or(View::Whole))
     }
@@ -174,7 +174,7 @@ fn forms_of_items(items: &[Exact<'_>]) -> Vec<Form> {
     if texts.len() < items.len() || items.iter().any(|item| item.get("annotations").is_some()) {
         let bare: Vec<Bare<'_>> = items.iter().map(Bare::of).collect();
         forms.push((View::Bare, bare_form(&bare)));
-        forms.extend(told(&bare).map(|told| (View::Told, told)));
+        forms.extend(text_only(&bare).map(|text| (View::TextOnly, text)));
     }
     forms
 }
@@ -234,7 +234,7 @@ fn bare_form(items: &[Bare<'_>]) -> String {
 }
 
 /// None where there is nothing to tell.
-fn told(items: &[Bare<'_>]) -> Option<String> {
+fn text_only(items: &[Bare<'_>]) -> Option<String> {
     let words = items.iter().filter_map(|item| match item {
         Bare::Text(text) | Bare::Link(text) => Some(text.as_ref()),
         Bare::Media(_) | Bare::Other(_) => None,
@@ -253,7 +253,8 @@ pub fn readings_of_text(text: &str) -> Vec<Reading> {
 }
 
 fn readings_of_plain(text: &str) -> Vec<Reading> {
-    let forms = text_forms(text).into_iter().chain([(View::Joined, collapsed(text)), (View::Told, collapsed(text))]);
+    let forms =
+        text_forms(text).into_iter().chain([(View::Joined, collapsed(text)), (View::TextOnly, collapsed(text))]);
     forms.map(|form| vec![form]).collect()
 }
 
@@ -465,7 +466,11 @@ mod tests {
                 assert_eq!(claimed(&claim.replacen(from, to, 1)), None, "{from} for {to}: {claim}");
             }
         }
-        assert_eq!(claimed("see\nhey\n you\nfile:///b"), Some(View::Told), "all that a client of text alone can tell");
+        assert_eq!(
+            claimed("see\nhey\n you\nfile:///b"),
+            Some(View::TextOnly),
+            "all that a client of text alone can tell"
+        );
         assert_eq!(claimed("see\nhay\n you\nfile:///b"), None);
         assert_eq!(claimed("file:///b"), None, "a part is not the whole");
     }

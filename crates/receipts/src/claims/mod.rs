@@ -12,10 +12,7 @@ mod differences;
 mod matching;
 mod names;
 
-use credence_protocol::{
-    EntityId, SecretKey, Timestamp, Uuid,
-    receipt::{ReceiptVerdict, View},
-};
+use credence_protocol::{Decision, EntityId, SecretKey, Timestamp, Uuid, receipt::View};
 use serde::Serialize;
 
 use crate::{
@@ -76,7 +73,7 @@ pub struct ReceiptReference {
     pub checkpoint_size: Option<u64>,
     /// What was thought of the result.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub verdict: Option<ReceiptVerdict>,
+    pub verdict: Option<Decision>,
     /// The proof, as a file.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub proof: Option<String>,

@@ -14,12 +14,13 @@ use credence_pipeline::{
     query,
     tables::{self, ScoreRow, SourceRow},
 };
-use credence_protocol::Timestamp;
+use credence_protocol::{ScoreStatus, Timestamp};
 
 use super::{
-    Frame, Viewer, html,
+    Frame, Viewer,
+    format::{When, count, encoded, one, percent, signed, tier},
+    html,
     ranking::{Order, Own, Page, Row, Wanted},
-    shown::{When, count, encoded, one, percent, signed, tier},
 };
 use crate::{app::App, problem::Problem};
 
@@ -121,7 +122,7 @@ struct Slider {
 }
 
 /// An agent as it is listed.
-struct Listed {
+struct RankedAgent {
     rank: String,
     id: String,
     path: String,
@@ -158,7 +159,7 @@ struct AgentsPage {
     columns: Vec<Column>,
     sliders: Vec<Slider>,
     more_sources: usize,
-    agents: Vec<Listed>,
+    agents: Vec<RankedAgent>,
     matching: String,
     all: String,
     from: usize,
@@ -183,7 +184,7 @@ pub(crate) async fn page(
 
 fn make(app: &App, chosen: &Chosen, now: Timestamp) -> Result<AgentsPage, Problem> {
     let (all, page) =
-        app.rankings.look(app, |ranking| (ranking.len(), ranking.page(&chosen.wanted, chosen.page, ROWS)))?;
+        app.rankings.with(app, |ranking| (ranking.len(), ranking.page(&chosen.wanted, chosen.page, ROWS)))?;
     let view = app.authority.ledger().view()?;
     let mut sources: Vec<(String, SourceRow)> = tables::all(&*view, tables::SOURCES)?;
     sources.sort_by(|a, b| b.1.weight.total_cmp(&a.1.weight).then_with(|| a.0.cmp(&b.0)));
@@ -201,7 +202,7 @@ fn make(app: &App, chosen: &Chosen, now: Timestamp) -> Result<AgentsPage, Proble
         }
         let recent = history.iter().filter(|row| row.recorded_at > since);
         let scores: Vec<Option<f64>> =
-            recent.map(|row| row.recorded.mean.filter(|_| row.recorded.status == "published")).collect();
+            recent.map(|row| row.recorded.mean.filter(|_| row.recorded.status == ScoreStatus::Published)).collect();
         agents.push(listed(from + place + 1, row, *own, chosen.wanted.weights.is_some(), &scores, change, now));
     }
     let at = from / ROWS;
@@ -237,14 +238,14 @@ fn listed(
     scores: &[Option<f64>],
     change: Option<(Timestamp, f64)>,
     now: Timestamp,
-) -> Listed {
+) -> RankedAgent {
     let published = row.published();
     let unrated = match &row.score {
         _ if by_own => "none of these sources",
         None => "no score yet",
         Some(score) => match score.status {
-            super::ranking::Status::Partial => "too few sources",
-            _ => "unrated",
+            ScoreStatus::Partial => "too few sources",
+            _ => ScoreStatus::Unrated.name(),
         },
     };
     let (mean, stddev) = match (by_own, own, published) {
@@ -258,7 +259,7 @@ fn listed(
     };
     let values: Vec<f64> = scores.iter().rev().flatten().copied().collect();
     let name = row.name.clone().unwrap_or_else(|| row.id.to_string());
-    Listed {
+    RankedAgent {
         rank: count(rank as u64),
         path: format!("/agents/{}", encoded(row.id.as_str())),
         named: row.name.is_some(),

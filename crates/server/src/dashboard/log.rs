@@ -12,9 +12,9 @@ use serde_json::Value;
 
 use super::{
     Frame, Viewer,
-    asked::Asked,
+    format::{When, count, encoded},
     html,
-    shown::{When, count, encoded},
+    inputs::QueryInput,
 };
 use crate::{app::App, problem::Problem};
 
@@ -50,7 +50,7 @@ const STRETCH: u64 = 1_000;
 
 #[derive(Default, Deserialize)]
 #[serde(default)]
-pub(super) struct Wish {
+pub(super) struct PageQuery {
     /// An entry to look at.
     entry: String,
     /// The list begins below this one.
@@ -71,7 +71,7 @@ struct Row {
 }
 
 /// One entry, with its proof.
-struct Shown {
+struct EntryDetail {
     seq: u64,
     kind: String,
     subject: String,
@@ -82,7 +82,7 @@ struct Shown {
 }
 
 /// That the log grew from one size to another without changing its past.
-struct Grown {
+struct GrowthProof {
     older: u64,
     newer: u64,
     older_root: String,
@@ -109,20 +109,24 @@ struct LogPage {
     /// What was chosen, as it stands in the address.
     filter: String,
     looked_at: u64,
-    entry: Option<Shown>,
-    grown: Option<Grown>,
+    entry: Option<EntryDetail>,
+    grown: Option<GrowthProof>,
     wrong: String,
     base: String,
 }
 
-pub(super) async fn page(State(app): State<Arc<App>>, viewer: Viewer, Asked(asked): Asked<Wish>) -> Response {
+pub(super) async fn page(
+    State(app): State<Arc<App>>,
+    viewer: Viewer,
+    QueryInput(asked): QueryInput<PageQuery>,
+) -> Response {
     let frame = Frame::new(&app, &viewer, "log");
     let now = app.now();
     let made = app.read(move |app, view| read(app, view, &asked, now)).await;
     super::page(frame, made, |frame, page| html(StatusCode::OK, &LogPage { frame, ..page }))
 }
 
-fn read(app: &App, view: &dyn View, asked: &Wish, now: Timestamp) -> Result<LogPage, Problem> {
+fn read(app: &App, view: &dyn View, asked: &PageQuery, now: Timestamp) -> Result<LogPage, Problem> {
     let note = view.checkpoint()?.unwrap_or_default();
     let none = || Problem::not_found("empty_log", "the log has no entries yet");
     if note.is_empty() {
@@ -202,7 +206,7 @@ fn row(seq: u64, entry: &Entry, now: Timestamp) -> Row {
     Row { seq, kind: entry.kind.key().to_owned(), subject, when: When::new(entry.recorded_at, now) }
 }
 
-fn show(view: &dyn View, text: &str, size: u64, now: Timestamp) -> Result<Shown, Problem> {
+fn show(view: &dyn View, text: &str, size: u64, now: Timestamp) -> Result<EntryDetail, Problem> {
     let none = || {
         Problem::not_found(
             "no_such_entry",
@@ -214,7 +218,7 @@ fn show(view: &dyn View, text: &str, size: u64, now: Timestamp) -> Result<Shown,
     let entry = Entry::parse(seq, &bytes)?;
     let value: Value = serde_json::from_slice(&bytes).map_err(|e| Problem::internal(&e))?;
     let hashes = proof::inclusion(size, seq, view)?;
-    Ok(Shown {
+    Ok(EntryDetail {
         seq,
         kind: entry.kind.key().to_owned(),
         subject: entry.subject.to_string(),
@@ -225,7 +229,7 @@ fn show(view: &dyn View, text: &str, size: u64, now: Timestamp) -> Result<Shown,
     })
 }
 
-fn grown(view: &dyn View, older: &str, newer: &str, size: u64) -> Result<Grown, Problem> {
+fn grown(view: &dyn View, older: &str, newer: &str, size: u64) -> Result<GrowthProof, Problem> {
     let wrong = || {
         let detail =
             format!("two sizes of the log are needed, from 1 to {size}, the older one not greater than the newer");
@@ -241,7 +245,7 @@ fn grown(view: &dyn View, older: &str, newer: &str, size: u64) -> Result<Grown, 
         Ok::<_, Problem>(hashes.iter().map(|hash| BASE64.encode(&hash.0)).collect())
     };
     let root = |size: u64| Ok::<_, Problem>(BASE64.encode(&merkle::root(size, view)?.0));
-    Ok(Grown {
+    Ok(GrowthProof {
         older,
         newer,
         older_root: root(older)?,

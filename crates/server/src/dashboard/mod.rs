@@ -10,13 +10,13 @@
 
 mod agent;
 mod agents;
-mod asked;
 mod assets;
+mod format;
+mod inputs;
 mod log;
 mod outcomes;
 pub(crate) mod ranking;
 pub(crate) mod session;
-mod shown;
 mod sources;
 pub(crate) mod status;
 mod tools;
@@ -38,9 +38,9 @@ pub(crate) use session::Viewer;
 
 use crate::{
     app::App,
-    edge::{Caller, ForItself},
+    edge::{Caller, OwnPage},
     problem::Problem,
-    routes::events::{self, Verdicts},
+    routes::events::{self, VerdictScope},
 };
 
 /// Nothing but our own files, and no script or style within a page.
@@ -89,7 +89,7 @@ async fn live(State(app): State<Arc<App>>, viewer: Viewer, headers: HeaderMap) -
         Some(token) => Caller::Token(Arc::clone(token)),
         None => viewer.caller.clone(),
     };
-    events::listen(app, caller, &headers, Verdicts::Own)
+    events::listen(app, caller, &headers, VerdictScope::Own)
 }
 
 /// Before every page: a service on somebody's own machine answers under its own names only, lest a site that renames itself be taken
@@ -109,7 +109,7 @@ async fn from_here(State(app): State<Arc<App>>, request: Request, next: Next) ->
     }
     let signed_in = session::is_signed_in(request.headers());
     let mut response = next.run(request).await;
-    response.extensions_mut().insert(ForItself);
+    response.extensions_mut().insert(OwnPage);
     if signed_in {
         // Nothing of it is to be seen after signing out.
         response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
@@ -188,7 +188,7 @@ fn html(status: StatusCode, page: &impl Template) -> Response {
     match page.render() {
         Ok(text) => {
             let mut response = (status, text).into_response();
-            response.extensions_mut().insert(ForItself);
+            response.extensions_mut().insert(OwnPage);
             let headers = response.headers_mut();
             headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/html; charset=utf-8"));
             headers.insert(header::CONTENT_SECURITY_POLICY, HeaderValue::from_static(POLICY));

@@ -9,15 +9,15 @@ use serde::Deserialize;
 
 use super::{
     Frame, Viewer,
-    asked::Asked,
+    format::{count, one, percent},
     html,
-    shown::{count, one, percent},
+    inputs::QueryInput,
 };
-use crate::{app::App, drawn, problem::Problem, routes::outcomes::whole_curve};
+use crate::{app::App, problem::Problem, routes::outcomes::whole_curve, score_charts};
 
 #[derive(Default, Deserialize)]
 #[serde(default)]
-pub(super) struct Wish {
+pub(super) struct PageQuery {
     /// One agent only.
     agent: String,
 }
@@ -48,7 +48,11 @@ struct OutcomesPage {
     bins: Vec<Bin>,
 }
 
-pub(super) async fn page(State(app): State<Arc<App>>, viewer: Viewer, Asked(asked): Asked<Wish>) -> Response {
+pub(super) async fn page(
+    State(app): State<Arc<App>>,
+    viewer: Viewer,
+    QueryInput(asked): QueryInput<PageQuery>,
+) -> Response {
     let frame = Frame::new(&app, &viewer, "outcomes");
     let made = read(&app, asked.agent.trim().to_owned()).await;
     super::page(frame, made, |frame, page| html(StatusCode::OK, &OutcomesPage { frame, ..page }))
@@ -66,7 +70,7 @@ async fn read(app: &Arc<App>, agent: String) -> Result<OutcomesPage, Problem> {
         app.read(of_agent).await?
     };
     let outcomes::Reliability { unrated, curve, .. } = &*reliability;
-    let (chart, error) = drawn::reliability("Reliability of the scores", curve);
+    let (chart, error) = score_charts::reliability("Reliability of the scores", curve);
     let bins = curve.bins.iter().map(|bin| Bin {
         from: bin.from,
         to: bin.to,

@@ -12,7 +12,7 @@ use std::{
 use credence_engine::{custom::EVERY_OTHER_SOURCE, tiers::Tier};
 use credence_ledger::{Entry, Kind, View};
 use credence_pipeline::{filter::Weights, overview::Overview, query};
-use credence_protocol::{EntityId, Timestamp};
+use credence_protocol::{EntityId, ScoreStatus, Timestamp};
 
 use crate::{app::App, problem::Problem};
 
@@ -55,7 +55,7 @@ pub(crate) struct Row {
 /// A recorded score.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Score {
-    pub status: Status,
+    pub status: ScoreStatus,
     pub score: u8,
     pub mean: f64,
     pub stddev: f64,
@@ -63,14 +63,6 @@ pub(crate) struct Score {
     pub coverage: f64,
     pub sources: usize,
     pub recorded_at: Timestamp,
-}
-
-/// Whether a score may be shown.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Status {
-    Published,
-    Partial,
-    Unrated,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -133,11 +125,7 @@ impl Row {
         let score = score.map(|row| {
             let recorded = row.recorded;
             Score {
-                status: match recorded.status.as_ref() {
-                    "published" => Status::Published,
-                    "partial" => Status::Partial,
-                    _ => Status::Unrated,
-                },
+                status: recorded.status,
                 score: recorded.score,
                 mean: recorded.mean.unwrap_or_default(),
                 stddev: recorded.stddev.unwrap_or_default(),
@@ -166,7 +154,7 @@ impl Row {
 
     /// The published score: what is computed from too little is not shown.
     pub(crate) fn published(&self) -> Option<&Score> {
-        self.score.as_ref().filter(|score| score.status == Status::Published)
+        self.score.as_ref().filter(|score| score.status == ScoreStatus::Published)
     }
 
     /// As [`credence_engine::custom`] has it, from the sums: the same but for rounding.
@@ -209,7 +197,7 @@ impl Ranking {
     }
 
     /// Puts what changed in its place.
-    fn take(&mut self, as_of: u64, changed: Vec<Overview>) {
+    fn apply(&mut self, as_of: u64, changed: Vec<Overview>) {
         for overview in changed {
             let id = overview.id.clone();
             let row = Arc::new(Row::new(overview, &mut self.sources));
@@ -365,8 +353,8 @@ impl Rankings {
         Ok(ends)
     }
 
-    /// Looks at the ranking, brought up to what is recorded.
-    pub(crate) fn look<T>(&self, app: &App, look: impl FnOnce(&Ranking) -> T) -> Result<T, Problem> {
+    /// Reads the ranking, after bringing it up to date.
+    pub(crate) fn with<T>(&self, app: &App, read: impl FnOnce(&Ranking) -> T) -> Result<T, Problem> {
         let known = || self.now.read().unwrap_or_else(PoisonError::into_inner).clone();
         let ranking = match known() {
             Some(ranking) => {
@@ -383,15 +371,15 @@ impl Rankings {
                 let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
                 match known() {
                     Some(ranking) => ranking,
-                    None => self.anew(app)?,
+                    None => self.rebuild(app)?,
                 }
             }
         };
-        Ok(look(&ranking.read().unwrap_or_else(PoisonError::into_inner)))
+        Ok(read(&ranking.read().unwrap_or_else(PoisonError::into_inner)))
     }
 
     /// Reads everything, and then puts it in place.
-    fn anew(&self, app: &App) -> Result<Arc<RwLock<Ranking>>, Problem> {
+    fn rebuild(&self, app: &App) -> Result<Arc<RwLock<Ranking>>, Problem> {
         let read = Arc::new(RwLock::new(Ranking::read(app)?));
         *self.now.write().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&read));
         Ok(read)
@@ -414,12 +402,12 @@ impl Rankings {
             })?;
         }
         if size - as_of > MANY_ENTRIES || changed.len() > MANY {
-            return self.anew(app).map(drop);
+            return self.rebuild(app).map(drop);
         }
         let weights = Weights::read(&*view)?;
         let one = |agent: EntityId| app.reading().overview(&*view, &weights, &agent).transpose();
         let changed = changed.into_iter().filter_map(one).collect::<Result<Vec<_>, _>>()?;
-        ranking.write().unwrap_or_else(PoisonError::into_inner).take(size, changed);
+        ranking.write().unwrap_or_else(PoisonError::into_inner).apply(size, changed);
         Ok(())
     }
 }
@@ -431,7 +419,7 @@ mod tests {
     fn row(id: &str, mean: Option<f64>, revoked: bool, parts: &[(u16, u32, f64)]) -> Arc<Row> {
         let at: Timestamp = "2026-01-01T00:00:00Z".parse().unwrap();
         let score = mean.map(|mean| Score {
-            status: Status::Published,
+            status: ScoreStatus::Published,
             score: mean as u8,
             mean,
             stddev: 1.0,

@@ -19,9 +19,8 @@ use serde::Deserialize;
 use sha2::{Digest, Sha256};
 
 use super::{
-    Frame,
-    asked::{Asked, Sent},
-    html,
+    Frame, html,
+    inputs::{FormInput, QueryInput},
 };
 use crate::{app::App, edge::Caller, problem::Problem, tokens::Bearer};
 
@@ -136,12 +135,16 @@ struct SignIn<'a> {
     wrong: bool,
 }
 
-pub(super) async fn form(State(app): State<Arc<App>>, viewer: Viewer, Asked(Next { next }): Asked<Next>) -> Response {
+pub(super) async fn form(
+    State(app): State<Arc<App>>,
+    viewer: Viewer,
+    QueryInput(Next { next }): QueryInput<Next>,
+) -> Response {
     html(StatusCode::OK, &SignIn { frame: Frame::new(&app, &viewer, "sign-in"), next: path_of(&next), wrong: false })
 }
 
 #[derive(Deserialize)]
-pub(super) struct Given {
+pub(super) struct SignInForm {
     token: String,
     #[serde(default)]
     next: String,
@@ -150,7 +153,7 @@ pub(super) struct Given {
 pub(super) async fn sign_in(
     State(app): State<Arc<App>>,
     viewer: Viewer,
-    Sent(Given { token, next }): Sent<Given>,
+    FormInput(SignInForm { token, next }): FormInput<SignInForm>,
 ) -> Response {
     let next = path_of(&next);
     let frame = Frame::new(&app, &viewer, "sign-in");

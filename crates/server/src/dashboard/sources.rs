@@ -8,8 +8,9 @@ use credence_pipeline::tables::{self, KeyRow, SourceRow};
 use credence_protocol::AUTHORITY_SOURCE;
 
 use super::{
-    Frame, Viewer, html,
-    shown::{count, encoded, short},
+    Frame, Viewer,
+    format::{count, encoded, short},
+    html,
 };
 use crate::{app::App, problem::Problem};
 
@@ -52,7 +53,7 @@ pub(super) async fn page(State(app): State<Arc<App>>, viewer: Viewer) -> Respons
 }
 
 fn read(app: &App) -> Result<SourcesPage, Problem> {
-    let counts = app.rankings.look(app, super::ranking::Ranking::by_source)?;
+    let counts = app.rankings.with(app, super::ranking::Ranking::by_source)?;
     let view = app.authority.ledger().view()?;
     let mut keys: BTreeMap<String, Vec<Key>> = BTreeMap::new();
     for (id, row) in tables::all::<KeyRow>(&*view, tables::KEYS)? {

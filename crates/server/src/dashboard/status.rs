@@ -11,8 +11,9 @@ use askama::Template;
 use axum::{extract::State, http::StatusCode, response::Response};
 
 use super::{
-    Frame, Viewer, html,
-    shown::{count, short},
+    Frame, Viewer,
+    format::{count, short},
+    html,
 };
 use crate::app::App;
 

@@ -11,23 +11,23 @@ use axum::{
 };
 use credence_protocol::Timestamp;
 use credence_verify::{
-    Decision, Verdict,
+    Verdict,
     inspect::{ControlSeries, Inspection, KnownPath, Type},
 };
 use serde::Deserialize;
 
 use super::{
     Frame, Viewer,
-    asked::{Asked, Named, Sent},
+    format::{When, count, encoded, percent, short},
     html,
+    inputs::{FormInput, PathInput, QueryInput},
     session::path_of,
-    shown::{When, count, encoded, percent, short},
 };
 use crate::{
     app::App,
     engines::Namespace,
     problem::Problem,
-    recent::{Said, Unanswerable, Which},
+    recent::{RecentVerdict, Unanswerable, VerdictFilter},
     routes::verify,
     tokens::Scope,
 };
@@ -38,7 +38,7 @@ const VERDICTS: usize = 40;
 const FIELDS: usize = 8;
 
 /// A tool in the list.
-struct Listed {
+struct ToolRow {
     name: String,
     path: String,
     accepted: String,
@@ -54,8 +54,8 @@ struct Listed {
 struct ToolsPage {
     frame: Frame,
     allowed: bool,
-    tools: Vec<Listed>,
-    verdicts: Vec<Shown>,
+    tools: Vec<ToolRow>,
+    verdicts: Vec<VerdictRow>,
     doubtful: bool,
     /// Whose results alone; empty for everybody's.
     agent: String,
@@ -65,7 +65,7 @@ struct ToolsPage {
 }
 
 /// A verdict as it is shown.
-struct Shown {
+struct VerdictRow {
     number: u64,
     when: When,
     tool: String,
@@ -77,10 +77,10 @@ struct Shown {
     answered: Option<bool>,
     explanation: String,
     took: String,
-    signals: Vec<Signal>,
+    checks: Vec<FiredCheck>,
 }
 
-struct Signal {
+struct FiredCheck {
     name: &'static str,
     score: String,
     ratio: String,
@@ -93,8 +93,8 @@ struct ToolPage {
     frame: Frame,
     tool: String,
     path: String,
-    known: Option<Known>,
-    verdicts: Vec<Shown>,
+    known: Option<ToolKnowledge>,
+    verdicts: Vec<VerdictRow>,
     doubtful: bool,
     /// Where feedback leads back to.
     here: String,
@@ -109,7 +109,7 @@ struct Feedback {
 }
 
 /// What is known of a tool.
-struct Known {
+struct ToolKnowledge {
     results: String,
     charts: Vec<Chart>,
     more_fields: usize,
@@ -150,7 +150,11 @@ fn may(viewer: &Viewer) -> bool {
     viewer.token.as_ref().is_some_and(|token| token.may(Scope::Verify))
 }
 
-pub(super) async fn list(State(app): State<Arc<App>>, viewer: Viewer, Asked(asked): Asked<Wish>) -> Response {
+pub(super) async fn list(
+    State(app): State<Arc<App>>,
+    viewer: Viewer,
+    QueryInput(asked): QueryInput<PageQuery>,
+) -> Response {
     let frame = Frame::new(&app, &viewer, "tools");
     let base = app.office.base_url.clone();
     let Some(token) = viewer.token.clone().filter(|_| may(&viewer)) else {
@@ -170,7 +174,7 @@ pub(super) async fn list(State(app): State<Arc<App>>, viewer: Viewer, Asked(aske
             let tools = names.into_iter().map(|name| {
                 let tallied = counted.get(name);
                 let of = |n: usize| count(tallied.map_or(0, |tallied| tallied.verdicts[n]));
-                Listed {
+                ToolRow {
                     path: format!("/tools/{}", encoded(name)),
                     accepted: of(0),
                     flagged: of(1),
@@ -182,8 +186,8 @@ pub(super) async fn list(State(app): State<Arc<App>>, viewer: Viewer, Asked(aske
                 }
             });
             let agent = Some(whose.as_str()).filter(|agent| !agent.is_empty());
-            let verdicts = namespace.recent.newest(&Which { agent, doubtful, tool: None }, VERDICTS);
-            Ok((tools.collect(), verdicts.iter().map(|said| shown(said, now)).collect()))
+            let verdicts = namespace.recent.newest(&VerdictFilter { agent, doubtful, tool: None }, VERDICTS);
+            Ok((tools.collect(), verdicts.iter().map(|recent| verdict_row(recent, now)).collect()))
         })
         .await;
     super::page(frame, made, |frame, (tools, verdicts)| {
@@ -193,7 +197,7 @@ pub(super) async fn list(State(app): State<Arc<App>>, viewer: Viewer, Asked(aske
 
 #[derive(Default, Deserialize)]
 #[serde(default)]
-pub(super) struct Wish {
+pub(super) struct PageQuery {
     thanks: String,
     /// `doubtful`: those flagged and blocked.
     only: String,
@@ -201,7 +205,7 @@ pub(super) struct Wish {
     agent: String,
 }
 
-impl Wish {
+impl PageQuery {
     fn doubtful(&self) -> bool {
         self.only == "doubtful"
     }
@@ -210,8 +214,8 @@ impl Wish {
 pub(super) async fn page(
     State(app): State<Arc<App>>,
     viewer: Viewer,
-    Named(tool): Named,
-    Asked(asked): Asked<Wish>,
+    PathInput(tool): PathInput,
+    QueryInput(asked): QueryInput<PageQuery>,
 ) -> Response {
     let frame = Frame::new(&app, &viewer, "tools");
     let Some(token) = viewer.token.clone().filter(|_| may(&viewer)) else {
@@ -223,15 +227,15 @@ pub(super) async fn page(
     super::page(frame, made, |frame, page| html(StatusCode::OK, &ToolPage { frame, ..page }))
 }
 
-fn one(namespace: &Namespace, tool: String, asked: &Wish, now: Timestamp) -> Result<ToolPage, Problem> {
+fn one(namespace: &Namespace, tool: String, asked: &PageQuery, now: Timestamp) -> Result<ToolPage, Problem> {
     let inspection = namespace.engine.inspect(&tool)?;
     let profile = namespace.profile(&tool).is_some();
     let (doubtful, thanks) = (asked.doubtful(), !asked.thanks.is_empty());
-    let verdicts: Vec<Shown> = namespace
+    let verdicts: Vec<VerdictRow> = namespace
         .recent
-        .newest(&Which { tool: Some(&tool), doubtful, agent: None }, VERDICTS)
+        .newest(&VerdictFilter { tool: Some(&tool), doubtful, agent: None }, VERDICTS)
         .iter()
-        .map(|said| shown(said, now))
+        .map(|recent| verdict_row(recent, now))
         .collect();
     if inspection.is_none() && !profile && verdicts.is_empty() && !namespace.recent.tools().contains_key(&tool) {
         return Err(Problem::not_found("unknown_tool", format!("no result of '{tool}' was judged for this token")));
@@ -256,15 +260,15 @@ fn one(namespace: &Namespace, tool: String, asked: &Wish, now: Timestamp) -> Res
 /// Marked points up to which nothing is concluded.
 const MARKED: usize = 5;
 
-fn known(inspection: &Inspection, profile: bool) -> Known {
+fn known(inspection: &Inspection, profile: bool) -> ToolKnowledge {
     let mut charts = vec![
         chart("Latency", "ms", Some(0.0), &inspection.latency),
         chart("Size of the result", "characters", Some(0.0), &inspection.size),
     ];
     let fields = inspection.fields.iter().take(FIELDS);
     charts.extend(fields.map(|(name, series)| chart(&format!("Field {name}"), "", None, series)));
-    let rates = inspection.signals.iter().map(|rate| (rate.signal.name(), short(rate.evaluated), percent(rate.rate)));
-    Known {
+    let rates = inspection.checks.iter().map(|rate| (rate.check.name(), short(rate.evaluated), percent(rate.rate)));
+    ToolKnowledge {
         results: count(inspection.results),
         charts: charts.into_iter().flatten().collect(),
         more_fields: inspection.numeric_fields.saturating_sub(FIELDS.min(inspection.fields.len())),
@@ -330,36 +334,32 @@ fn path(known: &KnownPath) -> PathRow {
     }
 }
 
-fn shown(said: &Said, now: Timestamp) -> Shown {
-    let Verdict { tool, decision, posterior, explanation, agent, signals, .. } = &said.verdict;
-    let fired = signals.iter().filter(|result| result.fired).map(|result| Signal {
-        name: result.signal.name(),
+fn verdict_row(recent: &RecentVerdict, now: Timestamp) -> VerdictRow {
+    let Verdict { tool, decision, posterior, explanation, agent, checks, .. } = &recent.verdict;
+    let fired = checks.iter().filter(|result| result.fired).map(|result| FiredCheck {
+        name: result.check.name(),
         score: short(result.score),
         ratio: short(result.likelihood_ratio),
         detail: result.detail.clone().unwrap_or_default(),
     });
-    Shown {
-        number: said.number,
-        when: When::new(said.at, now),
+    VerdictRow {
+        number: recent.number,
+        when: When::new(recent.at, now),
         tool_path: format!("/tools/{}", encoded(tool)),
         tool: tool.clone(),
         agent_path: agent.as_ref().map_or(String::new(), |agent| format!("/agents/{}", encoded(agent))),
         agent: agent.clone(),
-        decision: match decision {
-            Decision::Accept => "accept",
-            Decision::Flag => "flag",
-            Decision::Block => "block",
-        },
+        decision: decision.name(),
         posterior: percent(*posterior),
-        answered: said.answered,
+        answered: recent.answered,
         explanation: explanation.clone(),
-        took: said.execution_time_ms.map_or(String::new(), |ms| format!("{} ms", short(ms))),
-        signals: fired.collect(),
+        took: recent.execution_time_ms.map_or(String::new(), |ms| format!("{} ms", short(ms))),
+        checks: fired.collect(),
     }
 }
 
 #[derive(Deserialize)]
-pub(super) struct Judgement {
+pub(super) struct FeedbackForm {
     /// The verdict.
     number: u64,
     fabricated: bool,
@@ -368,13 +368,17 @@ pub(super) struct Judgement {
 }
 
 /// What `POST /v1/feedback` does, for whoever is signed in.
-pub(super) async fn feedback(State(app): State<Arc<App>>, viewer: Viewer, Sent(said): Sent<Judgement>) -> Response {
+pub(super) async fn feedback(
+    State(app): State<Arc<App>>,
+    viewer: Viewer,
+    FormInput(said): FormInput<FeedbackForm>,
+) -> Response {
     let frame = Frame::new(&app, &viewer, "tools");
     let Some(token) = viewer.token.as_ref().filter(|_| may(&viewer)) else {
         let detail = "feedback counts for the token that asked for the verdict: sign in with a token of scope 'verify'";
         return super::error_page(&frame, &Problem::new(StatusCode::UNAUTHORIZED, "unauthorized", detail));
     };
-    let Judgement { number, fabricated, next } = said;
+    let FeedbackForm { number, fabricated, next } = said;
     let answered = app.engines.opened(token.name.as_str()).ok_or(Unanswerable::Gone);
     let (tool, posterior) = match answered.and_then(|namespace| namespace.recent.answer(number, fabricated)) {
         Ok(answered) => answered,
@@ -388,7 +392,7 @@ pub(super) async fn feedback(State(app): State<Arc<App>>, viewer: Viewer, Sent(s
             return super::error_page(&frame, &Problem::new(StatusCode::CONFLICT, "not_answerable", detail));
         }
     };
-    match verify::record_feedback(&app, token, verify::Given { tool, posterior, fabricated }).await {
+    match verify::record_feedback(&app, token, verify::NewFeedback { tool, posterior, fabricated }).await {
         Ok(_) => {
             let next = path_of(&next);
             let joined = if next.contains('?') { '&' } else { '?' };

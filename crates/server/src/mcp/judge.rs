@@ -3,13 +3,14 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use credence_protocol::{Decision, Stake};
 use rmcp::model::{JsonObject, Tool};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::{
     schemas,
-    tools::{About, Said, agent_argument, gives, taken},
+    tools::{ToolAnswer, ToolSpec, agent_argument, gives, taken},
 };
 use crate::{
     app::App,
@@ -20,19 +21,20 @@ use crate::{
     tokens::Scope,
 };
 
-const STAKES: [&str; 4] = ["low", "medium", "high", "critical"];
+/// As the description of the tool lists them.
+const STAKES: [&str; 4] = [Stake::Low.name(), Stake::Medium.name(), Stake::High.name(), Stake::Critical.name()];
 
 pub(super) fn verify_tool_result() -> Tool {
-    About {
+    ToolSpec {
         name: "verify_tool_result",
         title: "Judge a tool's result",
-        says: "Does this result of a tool look like what the tool really gives, or made up? Call it with the tool's name, its result \
+        description: "Does this result of a tool look like what the tool really gives, or made up? Call it with the tool's name, its result \
                exactly as it came, and the arguments and execution time where you know them: the more is given, the more is looked \
                at. The first line says ACCEPT, FLAG (check by other means before you rely on it) or BLOCK (do not use it), with the \
                probability that it is fabricated and what was noticed. The engine learns each tool's usual results from what is \
                judged, for this token alone; the first verdicts on a tool rest on little. ACCEPT means that nothing looked odd, not \
                that the call happened (check_receipt proves that) nor that the content is true. Needs scope 'verify' over HTTP.",
-        takes: schemas::object(
+        input_schema: schemas::object(
             json!({
                 "tool": { "type": "string", "minLength": 1, "maxLength": 512, "description": "The tool's name; the same tool always under the same name" },
                 "result": { "description": "The result as the tool gave it: any JSON, text as a string" },
@@ -44,16 +46,16 @@ pub(super) fn verify_tool_result() -> Tool {
             }),
             &["tool", "result"],
         ),
-        gives: gives("Verdict"),
-        reads: false,
-        again: false,
+        output_schema: gives("Verdict"),
+        read_only: false,
+        idempotent: false,
     }
     .into()
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Trace {
+struct VerifyArguments {
     tool: String,
     #[serde(deserialize_with = "present")]
     result: Option<Value>,
@@ -70,9 +72,13 @@ fn present<'de, D: serde::Deserializer<'de>>(d: D) -> Result<Option<Value>, D::E
     Value::deserialize(d).map(Some)
 }
 
-pub(super) async fn verify(app: &Arc<App>, caller: Option<&Caller>, arguments: JsonObject) -> Result<Said, Problem> {
+pub(super) async fn verify(
+    app: &Arc<App>,
+    caller: Option<&Caller>,
+    arguments: JsonObject,
+) -> Result<ToolAnswer, Problem> {
     let token = scoped(caller, Scope::Verify)?;
-    let Trace { tool, result, arguments, execution_time_ms, session_id, agent, stake } =
+    let VerifyArguments { tool, result, arguments, execution_time_ms, session_id, agent, stake } =
         taken("verify_tool_result", arguments)?;
     if stake.as_deref().is_some_and(|stake| !STAKES.contains(&stake)) {
         let detail = format!("stake is one of {}", STAKES.join(", "));
@@ -93,9 +99,11 @@ pub(super) async fn verify(app: &Arc<App>, caller: Option<&Caller>, arguments: J
     let verdict = judging::judged(app, token, Bytes::from(body)).await?;
     let verdict: Value = serde_json::from_slice(&verdict).map_err(|e| Problem::internal(&e))?;
     let word = verdict["verdict"].as_str().unwrap_or_default();
-    let then = match word {
-        "block" => "Do not use this result: call the tool again, or tell the user that it could not be had.",
-        "flag" => "Check it by other means before you rely on it.",
+    let then = match word.parse() {
+        Ok(Decision::Block) => {
+            "Do not use this result: call the tool again, or tell the user that it could not be had."
+        }
+        Ok(Decision::Flag) => "Check it by other means before you rely on it.",
         _ => "Nothing speaks against it. That is no proof that the call happened.",
     };
     let text = format!(
@@ -104,19 +112,19 @@ pub(super) async fn verify(app: &Arc<App>, caller: Option<&Caller>, arguments: J
         verdict["posterior"].as_f64().unwrap_or_default(),
         verdict["explanation"].as_str().unwrap_or_default(),
     );
-    Ok(Said { text, structured: verdict, document: None })
+    Ok(ToolAnswer { text, structured: verdict, document: None })
 }
 
 pub(super) fn report_outcome() -> Tool {
-    About {
+    ToolSpec {
         name: "report_outcome",
         title: "Report how it went",
-        says: "After you or your user relied on an agent: say whether it went well. Reports show how good the scores are, and are \
+        description: "After you or your user relied on an agent: say whether it went well. Reports show how good the scores are, and are \
                public in the log for good, under the token's name; report what happened, once, and nothing personal. Give `response` (the \
                hash that check_trust gave) where you acted on an answer, and an `id` of your own if you may have to send the same \
                report again: the same id is the same report. Gives the ledger entry. It does not change the agent's score by \
                itself. Needs scope 'ingest' over HTTP.",
-        takes: schemas::object(
+        input_schema: schemas::object(
             json!({
                 "agent": agent_argument("The agent that was relied on: its id, or an address of it"),
                 "good": { "type": "boolean", "description": "Whether it went well" },
@@ -126,14 +134,18 @@ pub(super) fn report_outcome() -> Tool {
             }),
             &["agent", "good"],
         ),
-        gives: gives("Accepted"),
-        reads: false,
-        again: false,
+        output_schema: gives("Accepted"),
+        read_only: false,
+        idempotent: false,
     }
     .into()
 }
 
-pub(super) async fn report(app: &Arc<App>, caller: Option<&Caller>, arguments: JsonObject) -> Result<Said, Problem> {
+pub(super) async fn report(
+    app: &Arc<App>,
+    caller: Option<&Caller>,
+    arguments: JsonObject,
+) -> Result<ToolAnswer, Problem> {
     let token = scoped(caller, Scope::Ingest)?;
     let outcome: outcomes::Reported = taken("report_outcome", arguments)?;
     let accepted = outcomes::record(app, token, outcome).await?;
@@ -142,5 +154,5 @@ pub(super) async fn report(app: &Arc<App>, caller: Option<&Caller>, arguments: J
     } else {
         format!("Recorded as entry {} of the log.", accepted.seq)
     };
-    Ok(Said { text, structured: json!(accepted), document: None })
+    Ok(ToolAnswer { text, structured: json!(accepted), document: None })
 }

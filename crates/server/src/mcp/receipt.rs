@@ -17,24 +17,24 @@ use serde_json::{Value, json};
 
 use super::{
     schemas,
-    tools::{About, Said, taken},
+    tools::{ToolAnswer, ToolSpec, taken},
 };
 use crate::{app::App, problem::Problem};
 
 pub(super) fn check_receipt() -> Tool {
     let salt = json!({ "type": "string", "pattern": "^[A-Za-z0-9_-]{22}$" });
     let matches = |what: &str| json!({ "type": "boolean", "description": format!("Whether the claimed {what} is what the receipt has; absent where that could not be compared") });
-    About {
+    ToolSpec {
         name: "check_receipt",
         title: "Check that a tool call happened",
-        says: "Somebody says that a tool was called and gave a result: check the receipt that a guard wrote of it. Give `proof` (the text \
+        description: "Somebody says that a tool was called and gave a result: check the receipt that a guard wrote of it. Give `proof` (the text \
                that begins with c2sp.org/tlog-proof@v1) and `log_key` (name+hash+key of the guard's log, from a party you trust, not from \
                the one who makes the claim). To compare the claim as well, give tool, arguments, result and the `salts` that were \
                disclosed with the proof. Status: 'executed' (it happened and gave this), 'altered' (it happened, but the claim \
                differs), 'proven' (it happened; the result was not compared), 'unproven' (the proof does not hold), 'unknown' (no \
                proof given and no such receipt here). Do not conclude from 'unknown' that a call did not happen, nor from 'executed' \
                that the tool's content is true.",
-        takes: schemas::object(
+        input_schema: schemas::object(
             json!({
                 "receipt": { "type": "string", "format": "uuid", "description": "The call's id, to look up a receipt that this authority keeps" },
                 "proof": { "type": "string", "maxLength": 200_000, "description": "The proof's text, line breaks included" },
@@ -52,7 +52,7 @@ pub(super) fn check_receipt() -> Tool {
             }),
             &[],
         ),
-        gives: schemas::object(
+        output_schema: schemas::object(
             json!({
                 "status": { "type": "string", "enum": ["executed", "altered", "proven", "unproven", "unknown"] },
                 "remark": { "type": "string", "description": "What that means, and what it rests on" },
@@ -67,8 +67,8 @@ pub(super) fn check_receipt() -> Tool {
             }),
             &["status", "remark"],
         ),
-        reads: true,
-        again: true,
+        read_only: true,
+        idempotent: true,
     }
     .into()
 }
@@ -106,7 +106,7 @@ fn stored_receipt(app: &App, call: Uuid) -> Result<Option<StoredReceipt>, Proble
     .transpose()
 }
 
-pub(super) async fn check(app: &Arc<App>, arguments: JsonObject) -> Result<Said, Problem> {
+pub(super) async fn check(app: &Arc<App>, arguments: JsonObject) -> Result<ToolAnswer, Problem> {
     let mut claim: Claim = taken("check_receipt", arguments)?;
     if let (None, Some(call)) = (&claim.proof, claim.receipt) {
         let Some(stored) = app.work(move |app| stored_receipt(app, call)).await? else {
@@ -120,9 +120,13 @@ pub(super) async fn check(app: &Arc<App>, arguments: JsonObject) -> Result<Said,
     app.work(move |_| judged(&claim).map(said)).await
 }
 
-fn said(judged: Value) -> Said {
+fn said(judged: Value) -> ToolAnswer {
     let word = |name: &str| judged[name].as_str().unwrap_or_default();
-    Said { text: format!("{}: {}", word("status").to_uppercase(), word("remark")), structured: judged, document: None }
+    ToolAnswer {
+        text: format!("{}: {}", word("status").to_uppercase(), word("remark")),
+        structured: judged,
+        document: None,
+    }
 }
 
 fn judged(claim: &Claim) -> Result<Value, Problem> {

@@ -10,7 +10,7 @@ use super::{errors, judge, receipt, schemas, trust};
 use crate::{app::App, edge::Caller, problem::Problem};
 
 /// What a tool says.
-pub(super) struct Said {
+pub(super) struct ToolAnswer {
     /// For the model: what to do comes first.
     pub text: String,
     /// For programs: what the tool's output schema describes.
@@ -19,9 +19,9 @@ pub(super) struct Said {
     pub document: Option<String>,
 }
 
-impl From<Said> for CallToolResult {
-    fn from(said: Said) -> Self {
-        let Said { text, structured, document } = said;
+impl From<ToolAnswer> for CallToolResult {
+    fn from(said: ToolAnswer) -> Self {
+        let ToolAnswer { text, structured, document } = said;
         let whole = document.unwrap_or_else(|| structured.to_string());
         let mut result = CallToolResult::success(vec![ContentBlock::text(text), ContentBlock::text(whole)]);
         result.structured_content = Some(structured);
@@ -45,25 +45,31 @@ pub(super) fn all() -> &'static [Tool] {
 }
 
 /// How a tool is put together.
-pub(super) struct About {
+pub(super) struct ToolSpec {
     pub name: &'static str,
     pub title: &'static str,
-    pub says: &'static str,
-    pub takes: Arc<JsonObject>,
-    pub gives: Arc<JsonObject>,
+    pub description: &'static str,
+    pub input_schema: Arc<JsonObject>,
+    pub output_schema: Arc<JsonObject>,
     /// Whether it changes nothing that anyone would miss.
-    pub reads: bool,
+    pub read_only: bool,
     /// Whether the same call again does nothing more.
-    pub again: bool,
+    pub idempotent: bool,
 }
 
-impl From<About> for Tool {
-    fn from(about: About) -> Self {
-        let About { name, title, says, takes, gives, reads, again } = about;
+impl From<ToolSpec> for Tool {
+    fn from(spec: ToolSpec) -> Self {
+        let ToolSpec { name, title, description, input_schema, output_schema, read_only, idempotent } = spec;
         // Nothing is ever taken away, and nobody but this authority is asked.
-        let hints =
-            ToolAnnotations::with_title(title).read_only(reads).destructive(false).idempotent(again).open_world(false);
-        Tool::new(name, says, takes).with_title(title).with_raw_output_schema(gives).with_annotations(hints)
+        let hints = ToolAnnotations::with_title(title)
+            .read_only(read_only)
+            .destructive(false)
+            .idempotent(idempotent)
+            .open_world(false);
+        Tool::new(name, description, input_schema)
+            .with_title(title)
+            .with_raw_output_schema(output_schema)
+            .with_annotations(hints)
     }
 }
 
@@ -142,7 +148,7 @@ mod tests {
     #[test]
     fn wrong_arguments_are_told_with_the_right_ones() {
         let arguments = json!({ "entiti": "x" }).as_object().cloned().unwrap();
-        let Err(problem) = taken::<trust::Asked>("check_trust", arguments) else { panic!("taken") };
+        let Err(problem) = taken::<trust::CheckTrustArguments>("check_trust", arguments) else { panic!("taken") };
         let said = problem.detail();
         assert!(said.contains("`entiti`") && said.contains("context, entity, url; needed: entity"), "{said}");
     }

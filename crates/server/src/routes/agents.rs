@@ -179,8 +179,7 @@ pub(crate) async fn register(
 
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-#[schema(as = NewStanding)]
-pub(crate) struct Standing {
+pub(crate) struct NewStanding {
     /// Take the standing back (true), or give it back (false).
     revoked: bool,
     /// Why (public: it goes into the log).
@@ -191,13 +190,13 @@ pub(crate) struct Standing {
 /// Takes an agent's standing back, or gives it back
 ///
 /// While it is revoked, answers decline, its badge says so, and none of its credentials holds.
-#[utoipa::path(post, path = "/v1/agents/{agent}/standing", tag = "agents", params(("agent" = String, Path)), request_body = Standing,
+#[utoipa::path(post, path = "/v1/agents/{agent}/standing", tag = "agents", params(("agent" = String, Path)), request_body = NewStanding,
     responses((status = 201, body = Recorded), Errors), security(("token" = ["admin"])))]
 pub(crate) async fn set_standing(
     State(app): State<Arc<App>>,
     _: Admin,
     Part(agent): Part<String>,
-    Json(Standing { revoked, reason }): Json<Standing>,
+    Json(NewStanding { revoked, reason }): Json<NewStanding>,
 ) -> Result<Response, Problem> {
     let seq = app
         .work(move |app| {

@@ -14,7 +14,7 @@ use utoipa::ToSchema;
 use super::created;
 use crate::{
     app::App,
-    domain::{self, HOLDS_SECONDS, Look, PATH},
+    domain::{self, DomainCheck, HOLDS_SECONDS, PATH},
     extract::{Json, Part},
     problem::Problem,
     schema::{Accepted, Errors},
@@ -90,8 +90,8 @@ pub(crate) async fn verify(
         Problem::new(StatusCode::SERVICE_UNAVAILABLE, "overloaded", detail).retry_after(5)
     })?;
     let allow_loopback = app.settings.allow_loopback_domains;
-    let look = Look { key: &app.office.key, agent: &agent, host: &host, allow_loopback, now };
-    domain::look(look, lookup).await?;
+    let check = DomainCheck { key: &app.office.key, agent: &agent, host: &host, allow_loopback, now };
+    domain::check_domain(check, lookup).await?;
     let admitted = app
         .work(move |app| {
             let _one_at_a_time = app.domains.lock().unwrap_or_else(PoisonError::into_inner);

@@ -30,8 +30,9 @@ use tokio::{
 
 use crate::{
     app::App,
-    edge::{Caller, Counts},
+    edge::Caller,
     events::{self, Event},
+    limiter::Counts,
     problem::Problem,
     schema::Errors,
     tokens::{Bearer, Scope},
@@ -39,11 +40,11 @@ use crate::{
 
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 /// Entries looked at in one go for a listener who was away.
-const LOOKED_AT: u64 = 4_096;
+const MAX_SCANNED_ENTRIES: u64 = 4_096;
 /// Streams of one address without a token, or of one token.
 const STREAMS_OF_ONE: u32 = 16;
 /// How often it is asked whether the token still holds.
-const LOOK_EVERY: Duration = Duration::from_secs(1);
+const TOKEN_CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// New scores and standings, for everyone; new verdicts, for the token that asked for them (an admin sees all)
 ///
@@ -56,12 +57,12 @@ pub(crate) async fn events(
     Extension(caller): Extension<Caller>,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
-    listen(app, caller, &headers, Verdicts::Allowed)
+    listen(app, caller, &headers, VerdictScope::Allowed)
 }
 
 /// Which verdicts a listener hears.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Verdicts {
+pub(crate) enum VerdictScope {
     /// All that its token may.
     Allowed,
     /// Those of its own namespace.
@@ -69,8 +70,13 @@ pub(crate) enum Verdicts {
 }
 
 /// A stream of what `caller` may hear.
-pub(crate) fn listen(app: Arc<App>, caller: Caller, headers: &HeaderMap, which: Verdicts) -> Result<Response, Problem> {
-    let seat = Seat::take(&app, &caller)?;
+pub(crate) fn listen(
+    app: Arc<App>,
+    caller: Caller,
+    headers: &HeaderMap,
+    which: VerdictScope,
+) -> Result<Response, Problem> {
+    let slot = ListenerSlot::take(&app, &caller)?;
     // First heard, then looked: what comes in between is heard twice and told once.
     let (scores, verdicts) = (app.scores.subscribe(), app.verdicts.subscribe());
     let size = app.authority.ledger().committed()?;
@@ -81,14 +87,14 @@ pub(crate) fn listen(app: Arc<App>, caller: Caller, headers: &HeaderMap, which: 
         scores,
         verdicts,
         closing: app.closing.subscribe(),
-        looks: interval(LOOK_EVERY),
+        token_checks: interval(TOKEN_CHECK_INTERVAL),
         missed: Vec::new().into_iter(),
         from,
         behind: last.is_some(),
         which,
         caller,
         app,
-        _seat: seat,
+        _slot: slot,
     };
     let stream = stream::unfold(listener, |mut listener| async move {
         let event = listener.next().await?;
@@ -98,27 +104,27 @@ pub(crate) fn listen(app: Arc<App>, caller: Caller, headers: &HeaderMap, which: 
 }
 
 /// A listener's place.
-struct Seat {
+struct ListenerSlot {
     _permit: OwnedSemaphorePermit,
-    _of: Of,
+    _of: SlotOwner,
 }
 
-/// Whose seat it is.
-enum Of {
+/// Whose slot it is.
+enum SlotOwner {
     Address(Arc<Counts>, IpAddr),
     Token(Arc<Bearer>),
 }
 
-impl Drop for Of {
+impl Drop for SlotOwner {
     fn drop(&mut self) {
         match self {
-            Of::Address(counts, address) => counts.give_back(*address),
-            Of::Token(token) => drop(token.streams.fetch_sub(1, Ordering::AcqRel)),
+            SlotOwner::Address(counts, address) => counts.give_back(*address),
+            SlotOwner::Token(token) => drop(token.streams.fetch_sub(1, Ordering::AcqRel)),
         }
     }
 }
 
-impl Seat {
+impl ListenerSlot {
     fn take(app: &App, caller: &Caller) -> Result<Self, Problem> {
         let full = || {
             let detail = "as many clients listen as this service takes: come back later";
@@ -126,7 +132,7 @@ impl Seat {
         };
         let (places, of) = match caller {
             Caller::Token(token) => {
-                let of = Of::Token(Arc::clone(token));
+                let of = SlotOwner::Token(Arc::clone(token));
                 if token.streams.fetch_add(1, Ordering::AcqRel) >= STREAMS_OF_ONE {
                     return Err(full());
                 }
@@ -137,7 +143,7 @@ impl Seat {
                 if !counts.take(*address, STREAMS_OF_ONE) {
                     return Err(full());
                 }
-                (&app.listeners, Of::Address(counts, *address))
+                (&app.listeners, SlotOwner::Address(counts, *address))
             }
         };
         let permit = Arc::clone(places).try_acquire_owned().map_err(|_| full())?;
@@ -151,15 +157,15 @@ struct Listener {
     scores: Receiver<Arc<Event>>,
     verdicts: Receiver<Arc<Event>>,
     closing: watch::Receiver<bool>,
-    looks: Interval,
+    token_checks: Interval,
     /// Read from the ledger, to be told next.
     missed: std::vec::IntoIter<Event>,
     /// The first entry that was not told or passed over.
     from: u64,
     /// The ledger may hold scores that were not told.
     behind: bool,
-    which: Verdicts,
-    _seat: Seat,
+    which: VerdictScope,
+    _slot: ListenerSlot,
 }
 
 impl Listener {
@@ -170,7 +176,7 @@ impl Listener {
                 return None;
             }
             if let Some(event) = self.missed.next() {
-                return Some(shown(&event));
+                return Some(to_sse(&event));
             }
             if self.behind {
                 self.read_on().await?;
@@ -178,18 +184,18 @@ impl Listener {
             }
             tokio::select! {
                 _ = self.closing.wait_for(|closing| *closing) => return None,
-                _ = self.looks.tick() => {}
+                _ = self.token_checks.tick() => {}
                 score = self.scores.recv() => match score {
                     Ok(event) if event.seq.is_some_and(|seq| seq >= self.from) => {
                         self.from = event.seq.map_or(self.from, |seq| seq + 1);
-                        return Some(shown(&event));
+                        return Some(to_sse(&event));
                     }
                     Ok(_) => {}
                     Err(RecvError::Lagged(_)) => self.behind = true,
                     Err(RecvError::Closed) => return None,
                 },
                 verdict = self.verdicts.recv() => match verdict {
-                    Ok(event) if hears(&self.caller, self.which, &event) => return Some(shown(&event)),
+                    Ok(event) if may_hear(&self.caller, self.which, &event) => return Some(to_sse(&event)),
                     Ok(_) => {}
                     Err(RecvError::Lagged(_)) if matches!(self.caller, Caller::Token(_)) => {
                         return Some(sse::Event::default().event("lagged").data("{}"));
@@ -213,7 +219,7 @@ impl Listener {
         let from = self.from;
         let app = Arc::clone(&self.app);
         let _turn = app.catch_ups.acquire().await.ok()?;
-        let (events, until, size) = self.app.read(move |_, view| stretch(view, from)).await.ok()?;
+        let (events, until, size) = self.app.read(move |_, view| read_scores(view, from)).await.ok()?;
         self.from = until;
         self.behind = until < size;
         self.missed = events.into_iter();
@@ -222,25 +228,25 @@ impl Listener {
 }
 
 /// Whether a verdict is the caller's to hear.
-fn hears(caller: &Caller, which: Verdicts, verdict: &Event) -> bool {
+fn may_hear(caller: &Caller, which: VerdictScope, verdict: &Event) -> bool {
     match caller {
         Caller::Token(token) => {
-            (which == Verdicts::Allowed && token.may(Scope::Admin))
+            (which == VerdictScope::Allowed && token.may(Scope::Admin))
                 || verdict.namespace.as_deref() == Some(token.name.as_str())
         }
         Caller::Anyone(_) => false,
     }
 }
 
-fn shown(event: &Event) -> sse::Event {
+fn to_sse(event: &Event) -> sse::Event {
     let shown = event.seq.map_or_else(sse::Event::default, |seq| sse::Event::default().id(seq.to_string()));
     shown.event(event.name).data(event.data.to_string())
 }
 
 /// The scores from entry `from` on, as far as was looked, and how many entries there are.
-fn stretch(view: &dyn View, from: u64) -> Result<(Vec<Event>, u64, u64), Problem> {
+fn read_scores(view: &dyn View, from: u64) -> Result<(Vec<Event>, u64, u64), Problem> {
     let (size, mut events) = (view.size()?, Vec::new());
-    let until = from.saturating_add(LOOKED_AT).min(size);
+    let until = from.saturating_add(MAX_SCANNED_ENTRIES).min(size);
     view.entries(from.min(size), &mut |seq, bytes| {
         if seq >= until {
             return ControlFlow::Break(());

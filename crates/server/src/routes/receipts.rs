@@ -21,7 +21,7 @@ use crate::{
 #[derive(ToSchema)]
 #[allow(dead_code, reason = "describes what the pipeline parses")]
 #[schema(as = ReceiptBatch)]
-pub(crate) struct Described {
+pub(crate) struct BatchSchema {
     /// Whose guard it is: a registered source.
     #[schema(min_length = 1, max_length = 128, pattern = "^[A-Za-z0-9._~-]+$")]
     provider: String,
@@ -74,7 +74,7 @@ fn store(app: &App) -> Result<&ReceiptStore, Problem> {
 ///
 /// The checkpoint is recorded in the ledger: from then on the guard's log has one past. Receipts hold commitments, not arguments
 /// or results.
-#[utoipa::path(post, path = "/v1/receipts", tag = "verification", request_body = Described, responses((status = 201, body = Taken), Errors),
+#[utoipa::path(post, path = "/v1/receipts", tag = "verification", request_body = BatchSchema, responses((status = 201, body = Taken), Errors),
     security(("token" = ["ingest"])))]
 pub(crate) async fn submit(
     State(app): State<Arc<App>>,

@@ -89,7 +89,8 @@ pub(crate) async fn reviews(State(app): State<Arc<App>>, _: Ingest, body: Raw) -
 
 /// What was said, and what came of it
 #[derive(Serialize, ToSchema)]
-pub(crate) struct Said {
+#[schema(as = Said)]
+pub(crate) struct StatementState {
     id: String,
     /// The signed statement.
     #[schema(value_type = Object)]
@@ -113,20 +114,20 @@ async fn find<T: serde::de::DeserializeOwned + Serialize + 'static>(
             let seq = seq_of(&row);
             let bytes = view.entry(seq)?.unwrap_or_default();
             let statement: Value = Entry::parse(seq, &bytes)?.record(seq)?;
-            Ok(Said { id, statement, state: json!(row) })
+            Ok(StatementState { id, statement, state: json!(row) })
         })
         .await?;
     respond(&said)
 }
 
 /// A contract, and what became of it
-#[utoipa::path(get, path = "/v1/contracts/{id}", tag = "reputation", params(("id" = String, Path)), responses((status = 200, body = Said), Errors))]
+#[utoipa::path(get, path = "/v1/contracts/{id}", tag = "reputation", params(("id" = String, Path)), responses((status = 200, body = StatementState), Errors))]
 pub(crate) async fn contract(State(app): State<Arc<App>>, Part(id): Part<String>) -> Result<Response, Problem> {
     find::<ContractRow>(app, id, tables::CONTRACTS, |row| row.seq, "unknown_contract").await
 }
 
 /// A challenge, and what became of it
-#[utoipa::path(get, path = "/v1/challenges/{id}", tag = "reputation", params(("id" = String, Path)), responses((status = 200, body = Said), Errors))]
+#[utoipa::path(get, path = "/v1/challenges/{id}", tag = "reputation", params(("id" = String, Path)), responses((status = 200, body = StatementState), Errors))]
 pub(crate) async fn challenge(State(app): State<Arc<App>>, Part(id): Part<String>) -> Result<Response, Problem> {
     find::<ChallengeRow>(app, id, tables::CHALLENGES, |row| row.seq, "unknown_challenge").await
 }

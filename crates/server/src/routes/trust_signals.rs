@@ -16,7 +16,7 @@ use serde::Deserialize;
 use utoipa::{IntoParams, ToSchema};
 
 use crate::{
-    answers::{Asked, Kept},
+    answers::{AnswerKey, CachedAnswer},
     app::App,
     edge::Caller,
     extract::{Params, Part},
@@ -66,10 +66,10 @@ pub(crate) async fn kept(
     entity: String,
     url: &str,
     context: Option<&str>,
-) -> Result<Option<Kept>, Problem> {
+) -> Result<Option<CachedAnswer>, Problem> {
     let url = answer::checked_url(url)?.to_owned();
     let context = answer::known_context(context).map(str::to_owned);
-    find(app, &Asked::TrustSignals { entity, url, context }, app.now()).await
+    find(app, &AnswerKey::TrustSignals { entity, url, context }, app.now()).await
 }
 
 /// The answer, kept or new: whoever asks and however, it is the same one, and recorded in the same way.
@@ -79,22 +79,22 @@ pub(crate) async fn signed(
     entity: String,
     url: &str,
     context: Option<&str>,
-) -> Result<Kept, Problem> {
+) -> Result<CachedAnswer, Problem> {
     // As the answer will have them: what differs in nothing else is one answer.
     let url = answer::checked_url(url)?.to_owned();
     let context = answer::known_context(context).map(str::to_owned);
-    let asked = Asked::TrustSignals { entity, url, context };
+    let key = AnswerKey::TrustSignals { entity, url, context };
     let now = app.now();
-    match find(app, &asked, now).await? {
+    match find(app, &key, now).await? {
         Some(kept) => Ok(kept),
-        None => make(app, caller, asked, now).await,
+        None => make(app, caller, key, now).await,
     }
 }
 
 #[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
-pub(crate) struct Look {
+pub(crate) struct BadgeQuery {
     #[param(inline)]
     style: Option<StyleName>,
 }
@@ -107,24 +107,24 @@ pub(crate) enum StyleName {
 }
 
 /// An agent's score as an SVG that carries its own proof
-#[utoipa::path(get, path = "/v1/agents/{agent}/badge.svg", tag = "answers", params(("agent" = String, Path), Look),
+#[utoipa::path(get, path = "/v1/agents/{agent}/badge.svg", tag = "answers", params(("agent" = String, Path), BadgeQuery),
     responses((status = 200, body = String, content_type = "image/svg+xml"), (status = 304, description = "Unchanged"), Errors))]
 pub(crate) async fn badge(
     State(app): State<Arc<App>>,
     Extension(caller): Extension<Caller>,
     Part(agent): Part<String>,
-    Params(Look { style }): Params<Look>,
+    Params(BadgeQuery { style }): Params<BadgeQuery>,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
     let style = match style {
         None | Some(StyleName::Flat) => Style::Flat,
         Some(StyleName::Pill) => Style::Pill,
     };
-    let asked = Asked::Badge { entity: agent, style: style.into() };
+    let key = AnswerKey::Badge { entity: agent, style: style.into() };
     let now = app.now();
-    let answer = match find(&app, &asked, now).await? {
+    let answer = match find(&app, &key, now).await? {
         Some(kept) => kept,
-        None => make(&app, &caller, asked, now).await?,
+        None => make(&app, &caller, key, now).await?,
     };
     let seconds = answer.seconds_left(app.now()).min(BADGE_SECONDS);
     let mut response = deliver(&answer, &headers, "image/svg+xml", seconds);
@@ -134,18 +134,18 @@ pub(crate) async fn badge(
 }
 
 /// A kept answer, if nothing that it was made of has changed.
-async fn find(app: &Arc<App>, asked: &Asked, now: Timestamp) -> Result<Option<Kept>, Problem> {
+async fn find(app: &Arc<App>, key: &AnswerKey, now: Timestamp) -> Result<Option<CachedAnswer>, Problem> {
     if !app.is_current() {
         app.work(|app| Ok(app.follow()?)).await?;
     }
-    let kept = app.answers.get(asked, &app.tail, now);
+    let kept = app.answers.get(key, &app.tail, now);
     if kept.is_some() {
         app.metrics.answers_reused.inc();
     }
     Ok(kept)
 }
 
-async fn make(app: &Arc<App>, caller: &Caller, asked: Asked, now: Timestamp) -> Result<Kept, Problem> {
+async fn make(app: &Arc<App>, caller: &Caller, key: AnswerKey, now: Timestamp) -> Result<CachedAnswer, Problem> {
     app.signs()?;
     if !app.limiter.new_answer(caller) {
         app.metrics.turned_away("answers");
@@ -156,15 +156,15 @@ async fn make(app: &Arc<App>, caller: &Caller, asked: Asked, now: Timestamp) -> 
     app.read(move |app, view| {
         let answers = Answers { reading: app.reading(), rules: &app.rules, key: &app.office.key };
         let as_of = view.size()?;
-        let kept = match &asked {
-            Asked::TrustSignals { entity, url, context } => {
+        let kept = match &key {
+            AnswerKey::TrustSignals { entity, url, context } => {
                 let question = Question { entity, url, context: context.as_deref() };
                 let answer = answers.answer(view, question, now)?;
                 if !app.outbox.push(answer.document.hash()) {
                     let detail = "more answers were signed than can be recorded: come back in a few seconds";
                     return Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, "overloaded", detail).retry_after(5));
                 }
-                Kept {
+                CachedAnswer {
                     agent: answer.agent,
                     as_of,
                     made: now,
@@ -173,9 +173,9 @@ async fn make(app: &Arc<App>, caller: &Caller, asked: Asked, now: Timestamp) -> 
                     body: Bytes::from(answer.document.as_str().to_owned()),
                 }
             }
-            Asked::Badge { entity, style } => {
+            AnswerKey::Badge { entity, style } => {
                 let badge = answers.badge(view, entity, (*style).into(), now)?;
-                Kept {
+                CachedAnswer {
                     agent: badge.agent,
                     as_of,
                     made: now,
@@ -186,7 +186,7 @@ async fn make(app: &Arc<App>, caller: &Caller, asked: Asked, now: Timestamp) -> 
             }
         };
         app.metrics.answers_made.inc();
-        app.answers.put(asked, kept.clone());
+        app.answers.put(key, kept.clone());
         Ok(kept)
     })
     .await
@@ -202,7 +202,7 @@ fn names(asked: &HeaderValue, etag: &HeaderValue) -> bool {
     asked.split(',').map(str::trim).any(|one| one == "*" || one.strip_prefix("W/").unwrap_or(one) == etag)
 }
 
-fn deliver(kept: &Kept, asked: &HeaderMap, kind: &'static str, seconds: i64) -> Response {
+fn deliver(kept: &CachedAnswer, asked: &HeaderMap, kind: &'static str, seconds: i64) -> Response {
     let same = asked.get(header::IF_NONE_MATCH).is_some_and(|asked| names(asked, &kept.etag));
     let mut response = if same {
         StatusCode::NOT_MODIFIED.into_response()

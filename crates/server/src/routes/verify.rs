@@ -7,7 +7,10 @@ use bytes::Bytes;
 use credence_verify::{Call, Engine, Feedback, Stake, Verdict};
 use serde::{Deserialize, Serialize};
 use serde_json::{json, value::RawValue};
-use utoipa::ToSchema;
+use utoipa::{
+    ToSchema,
+    openapi::schema::{ObjectBuilder, OneOfBuilder, Schema, Type},
+};
 
 use super::json as respond;
 use crate::{
@@ -51,7 +54,7 @@ pub(crate) struct Trace<'a> {
     #[serde(borrow)]
     #[schema(value_type = Option<String>, max_length = 512)]
     agent: Option<Cow<'a, str>>,
-    #[schema(value_type = Option<StakeName>, inline)]
+    #[schema(schema_with = optional_stake)]
     stake: Option<Stake>,
     /// False to judge without learning from it.
     #[serde(default = "yes")]
@@ -62,15 +65,13 @@ pub(crate) struct Trace<'a> {
     id: Option<&'a RawValue>,
 }
 
-/// What depends on a result
-#[derive(ToSchema)]
-#[schema(rename_all = "snake_case")]
-#[allow(dead_code, reason = "describes what the engine reads")]
-pub(crate) enum StakeName {
-    Low,
-    Medium,
-    High,
-    Critical,
+/// The schema of a stake that need not be given.
+fn optional_stake() -> Schema {
+    let names = ObjectBuilder::new()
+        .schema_type(Type::String)
+        .enum_values(Some(Stake::ALL.map(Stake::name)))
+        .description(Some("What depends on a result"));
+    Schema::OneOf(OneOfBuilder::new().item(names).item(ObjectBuilder::new().schema_type(Type::Null)).build())
 }
 
 fn yes() -> bool {
@@ -111,7 +112,7 @@ struct Judged<'a> {
 #[derive(Debug, ToSchema)]
 #[schema(as = Verdict)]
 #[allow(dead_code, reason = "describes what the engine serialises")]
-pub(crate) struct Described {
+pub(crate) struct VerdictSchema {
     #[schema(value_type = Option<serde_json::Value>)]
     id: Option<()>,
     tool: String,
@@ -124,7 +125,7 @@ pub(crate) struct Described {
     /// 0: pre-checks alone decided to block; 1: everything was looked at.
     tier: u8,
     /// What each evaluated signal said, by its name.
-    signals: std::collections::BTreeMap<String, SignalSaid>,
+    signals: std::collections::BTreeMap<String, CheckSchema>,
     /// One plain sentence.
     explanation: String,
     agent: Option<String>,
@@ -133,8 +134,9 @@ pub(crate) struct Described {
 
 /// What one signal said
 #[derive(Debug, ToSchema)]
+#[schema(as = SignalSaid)]
 #[allow(dead_code, reason = "describes what the engine serialises")]
-pub(crate) struct SignalSaid {
+pub(crate) struct CheckSchema {
     fired: bool,
     #[schema(minimum = 0, maximum = 1)]
     score: f64,
@@ -145,7 +147,7 @@ pub(crate) struct SignalSaid {
 /// Judges one tool result
 ///
 /// What a token has judged is its own: no other token's verdicts or explanations ever rest on it.
-#[utoipa::path(post, path = "/v1/verify", tag = "verification", request_body = Trace, responses((status = 200, body = Described), Errors),
+#[utoipa::path(post, path = "/v1/verify", tag = "verification", request_body = Trace, responses((status = 200, body = VerdictSchema), Errors),
     security(("token" = ["verify"])))]
 pub(crate) async fn one(
     State(app): State<Arc<App>>,
@@ -259,7 +261,7 @@ pub(crate) struct Verdicts {
 #[serde(untagged)]
 #[allow(dead_code, reason = "describes what is put together as text")]
 pub(crate) enum VerdictOrError {
-    Verdict(Box<Described>),
+    Verdict(Box<VerdictSchema>),
     Error(Refused),
 }
 
@@ -317,8 +319,7 @@ fn item(app: &App, namespace: &Namespace, token: &Bearer, raw: &[u8]) -> Result<
 
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-#[schema(as = NewFeedback)]
-pub(crate) struct Given {
+pub(crate) struct NewFeedback {
     #[schema(min_length = 1, max_length = 512)]
     pub tool: String,
     /// The posterior that the verdict gave.
@@ -330,7 +331,7 @@ pub(crate) struct Given {
 
 #[derive(Serialize, ToSchema)]
 #[schema(as = Feedback)]
-pub(crate) struct Standing {
+pub(crate) struct FeedbackState {
     tool: String,
     /// Feedbacks so far.
     count: u64,
@@ -345,24 +346,28 @@ pub(crate) struct Standing {
 }
 
 /// Says what came out: moves the tool's threshold and, from five on, its prior
-#[utoipa::path(post, path = "/v1/feedback", tag = "verification", request_body = Given, responses((status = 200, body = Standing), Errors),
+#[utoipa::path(post, path = "/v1/feedback", tag = "verification", request_body = NewFeedback, responses((status = 200, body = FeedbackState), Errors),
     security(("token" = ["verify"])))]
 pub(crate) async fn feedback(
     State(app): State<Arc<App>>,
     Verify(token): Verify,
-    Json(given): Json<Given>,
+    Json(given): Json<NewFeedback>,
 ) -> Result<Response, Problem> {
     respond(&record_feedback(&app, &token, given).await?)
 }
 
 /// Records what came out, in the token's own namespace.
-pub(crate) async fn record_feedback(app: &Arc<App>, token: &Arc<Bearer>, given: Given) -> Result<Standing, Problem> {
-    let Given { tool, posterior, fabricated } = given;
+pub(crate) async fn record_feedback(
+    app: &Arc<App>,
+    token: &Arc<Bearer>,
+    given: NewFeedback,
+) -> Result<FeedbackState, Problem> {
+    let NewFeedback { tool, posterior, fabricated } = given;
     if !(0.0..=1.0).contains(&posterior) {
         return Err(Problem::unprocessable("invalid_posterior", "posterior: between 0 and 1, as the verdict gave it"));
     }
     let namespace = namespace(app, token).await?;
     let (name, now) = (tool.clone(), app.work(move |_| namespace.feedback(&tool, posterior, fabricated)).await?);
     let (tool, Feedback { count, rate, prior, block_threshold, brier }) = (name, now);
-    Ok(Standing { tool, count, rate, prior, block_threshold, brier })
+    Ok(FeedbackState { tool, count, rate, prior, block_threshold, brier })
 }

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::observe::{Paths, Seen, What, mix};
+use super::observe::{ObservedValue, Paths, ValueKind, mix};
 use crate::fields::{MAX_DEPTH, PathId};
 
 /// Arguments that are compared.
@@ -75,7 +75,7 @@ impl Echo {
     }
 
     /// Whether a value repeats the argument; `None` when there is no such argument.
-    fn holds(&self, value: &Seen<'_>, arguments: &[Argument<'_>]) -> Option<bool> {
+    fn holds(&self, value: &ObservedValue<'_>, arguments: &[Argument<'_>]) -> Option<bool> {
         let mut known = false;
         for argument in arguments.iter().filter(|argument| argument.path == self.argument) {
             known = true;
@@ -87,9 +87,9 @@ impl Echo {
     }
 }
 
-fn contains(value: &What<'_>, argument: &Argument<'_>) -> bool {
+fn contains(value: &ValueKind<'_>, argument: &Argument<'_>) -> bool {
     match (value, argument.text) {
-        (What::Text { text, .. }, Some(part)) => {
+        (ValueKind::Text { text, .. }, Some(part)) => {
             part.len() >= LEAST_CONTAINED
                 && text.len() <= MOST_SEARCHED
                 && text.len() > part.len()
@@ -99,8 +99,8 @@ fn contains(value: &What<'_>, argument: &Argument<'_>) -> bool {
     }
 }
 
-fn is_scalar(value: &Seen<'_>) -> bool {
-    matches!(value.what, What::Number(_) | What::Text { .. })
+fn is_scalar(value: &ObservedValue<'_>) -> bool {
+    matches!(value.what, ValueKind::Number(_) | ValueKind::Text { .. })
 }
 
 /// The echoes of one path.
@@ -113,7 +113,7 @@ impl Echoes {
     }
 
     /// P(a genuine value breaks its echo), where one was expected: 1 when it holds.
-    pub(crate) fn rarity(&self, value: &Seen<'_>, arguments: &[Argument<'_>]) -> Option<f64> {
+    pub(crate) fn rarity(&self, value: &ObservedValue<'_>, arguments: &[Argument<'_>]) -> Option<f64> {
         if !is_scalar(value) {
             return None;
         }
@@ -127,7 +127,7 @@ impl Echoes {
     }
 
     /// Learns from a value that occurred in `results` results before.
-    pub(crate) fn learn(&mut self, results: f32, value: &Seen<'_>, arguments: &[Argument<'_>]) {
+    pub(crate) fn learn(&mut self, results: f32, value: &ObservedValue<'_>, arguments: &[Argument<'_>]) {
         if self.0.is_empty() && results >= DISCOVERY {
             return;
         }

@@ -13,15 +13,15 @@ use serde_json::Value;
 use super::{
     counts::Alarms,
     model::Model,
-    observe::{What, name},
-    scene::Scene,
-    surprise::{ASPECT_LIST, ASPECTS, Aspect, Surprise, Surprises, Why},
+    observation::Observation,
+    observe::{ValueKind, name},
+    surprise::{ASPECT_LIST, ASPECTS, Aspect, Cause, Surprise, Surprises},
 };
-use crate::{Signal, SignalResult};
+use crate::{Check, CheckResult};
 
 /// Less surprise than this is none, in nats.
 const NOTICEABLE: f64 = 0.7;
-/// From this much evidence on a signal has fired, in nats.
+/// From this much evidence on a check has fired, in nats.
 const FIRED: f64 = 1.5;
 /// No single aspect is worth more, in nats: what never happened yet can still happen, and the world that a tool reports on
 /// changes more readily than the tool.
@@ -57,12 +57,12 @@ pub(crate) struct Evidence {
 }
 
 impl Evidence {
-    /// `table` is the evidence of the table's own content signals, in nats.
-    pub(crate) fn of(surprises: Surprises, model: &Model, table: f64, by_hand: &BTreeMap<Signal, f64>) -> Self {
+    /// `table` is the evidence of the table's own content checks, in nats.
+    pub(crate) fn of(surprises: Surprises, model: &Model, table: f64, by_hand: &BTreeMap<Check, f64>) -> Self {
         let strength = |aspect: Aspect| {
             let strength = strength_of(&surprises, model, aspect)?;
-            // A ratio set by hand is what the signal counts with when it fires.
-            let ratio = by_hand.get(&signal_of(aspect)).filter(|_| strength >= FIRED);
+            // A ratio set by hand is what the check counts with when it fires.
+            let ratio = by_hand.get(&check_of(aspect)).filter(|_| strength >= FIRED);
             Some(ratio.map_or(strength, |ratio| (libm::log(*ratio) - offset(aspect)).max(0.0)))
         };
         let all = ASPECT_LIST.map(strength);
@@ -102,21 +102,27 @@ impl Evidence {
         };
         let fired_by_hand = |aspect: Aspect| {
             let plain = strength_of(&surprises, model, aspect)?;
-            by_hand.get(&signal_of(aspect)).copied().filter(|_| plain >= FIRED)
+            by_hand.get(&check_of(aspect)).copied().filter(|_| plain >= FIRED)
         };
         Self { surprises, strength: all, by_hand: ASPECT_LIST.map(fired_by_hand), log_ratio }
     }
 
-    /// The evidence as signals, those that could be evaluated.
-    pub(crate) fn signals(&self, model: &Model, scene: &Scene<'_>, result: &Value, out: &mut Vec<SignalResult>) {
-        for (signal, aspects) in [
-            (Signal::StructureDrift, &[Aspect::Structure, Aspect::Format][..]),
-            (Signal::ValuePlausibility, &[Aspect::Value, Aspect::Range]),
-            (Signal::EchoMismatch, &[Aspect::Echo]),
-            (Signal::Determinism, &[Aspect::Changed, Aspect::Borrowed]),
-            (Signal::LatencyAnomaly, &[Aspect::Latency]),
+    /// The evidence as checks, those that could be evaluated.
+    pub(crate) fn checks(
+        &self,
+        model: &Model,
+        observation: &Observation<'_>,
+        result: &Value,
+        out: &mut Vec<CheckResult>,
+    ) {
+        for (check, aspects) in [
+            (Check::StructureDrift, &[Aspect::Structure, Aspect::Format][..]),
+            (Check::ValuePlausibility, &[Aspect::Value, Aspect::Range]),
+            (Check::EchoMismatch, &[Aspect::Echo]),
+            (Check::Determinism, &[Aspect::Changed, Aspect::Borrowed]),
+            (Check::LatencyAnomaly, &[Aspect::Latency]),
         ] {
-            if out.iter().any(|given| given.signal == signal) {
+            if out.iter().any(|given| given.check == check) {
                 continue;
             }
             let judged = aspects.iter().filter_map(|aspect| Some((*aspect, self.strength[*aspect as usize]?)));
@@ -134,20 +140,20 @@ impl Evidence {
             };
             let score = if fired { 1.0 - libm::exp(-strength) } else { 0.0 };
             let surprise = self.surprises.get(aspect).filter(|_| fired);
-            let detail = surprise.map(|surprise| describe(surprise, model, scene, result));
-            out.push(SignalResult { signal, fired, score, likelihood_ratio, detail });
+            let detail = surprise.map(|surprise| describe(surprise, model, observation, result));
+            out.push(CheckResult { check, fired, score, likelihood_ratio, detail });
         }
     }
 }
 
-/// The signal that reports an aspect.
-fn signal_of(aspect: Aspect) -> Signal {
+/// The check that reports an aspect.
+fn check_of(aspect: Aspect) -> Check {
     match aspect {
-        Aspect::Structure | Aspect::Format => Signal::StructureDrift,
-        Aspect::Value | Aspect::Range => Signal::ValuePlausibility,
-        Aspect::Echo => Signal::EchoMismatch,
-        Aspect::Changed | Aspect::Borrowed => Signal::Determinism,
-        Aspect::Latency => Signal::LatencyAnomaly,
+        Aspect::Structure | Aspect::Format => Check::StructureDrift,
+        Aspect::Value | Aspect::Range => Check::ValuePlausibility,
+        Aspect::Echo => Check::EchoMismatch,
+        Aspect::Changed | Aspect::Borrowed => Check::Determinism,
+        Aspect::Latency => Check::LatencyAnomaly,
     }
 }
 
@@ -179,68 +185,68 @@ fn strength(surprise: Surprise, alarms: &Alarms, most: f64) -> f64 {
 }
 
 /// What was surprising, in words.
-fn describe(surprise: Surprise, model: &Model, scene: &Scene<'_>, result: &Value) -> String {
+fn describe(surprise: Surprise, model: &Model, observation: &Observation<'_>, result: &Value) -> String {
     let place = surprise.place as usize;
-    let Some(seen) = scene.seen.get(place) else { return String::new() };
+    let Some(seen) = observation.seen.get(place) else { return String::new() };
     let field = || name(result, place);
     let before = model.seen(seen.node);
     match surprise.why {
-        Why::Nothing => String::new(),
-        Why::Kind => format!("{} is {}, unlike in nearly all of {before:.0} results", field(), kind(&seen.what)),
-        Why::Missing(nth) => match model.member(seen.node, nth) {
+        Cause::Nothing => String::new(),
+        Cause::Kind => format!("{} is {}, unlike in nearly all of {before:.0} results", field(), kind(&seen.what)),
+        Cause::Missing(nth) => match model.member(seen.node, nth) {
             Some((member, present, of)) => {
                 format!("{} lacks '{member}', which {present:.0} of {of:.0} had", field())
             }
             None => format!("{} lacks a member", field()),
         },
-        Why::NewKey => format!("{} has a member never seen in {before:.0} results", field()),
-        Why::Keys => format!("{} has a set of members that is new or rare over {before:.0} results", field()),
-        Why::Empty => {
-            let state = if matches!(seen.what, What::Array(0)) { "empty" } else { "not empty" };
+        Cause::NewKey => format!("{} has a member never seen in {before:.0} results", field()),
+        Cause::Keys => format!("{} has a set of members that is new or rare over {before:.0} results", field()),
+        Cause::Empty => {
+            let state = if matches!(seen.what, ValueKind::Array(0)) { "empty" } else { "not empty" };
             format!("{} is {state}, unlike in nearly all of {before:.0} results", field())
         }
-        Why::Characters => format!("{} has characters that {before:.0} results did not have", field()),
-        Why::Shape => format!("{} is not built like in {before:.0} results", field()),
-        Why::NumberForm => format!("{} has a sign or a fraction unlike in {before:.0} results", field()),
-        Why::Value => {
+        Cause::Characters => format!("{} has characters that {before:.0} results did not have", field()),
+        Cause::Shape => format!("{} is not built like in {before:.0} results", field()),
+        Cause::NumberForm => format!("{} has a sign or a fraction unlike in {before:.0} results", field()),
+        Cause::Value => {
             format!(
                 "{} has a value that is new or rare among the {} seen in {before:.0} results",
                 field(),
                 model.values(seen.node)
             )
         }
-        Why::Number => match (seen.what, model.bounds(seen.node, false)) {
-            (What::Number(number), Some((low, high))) => {
+        Cause::Number => match (seen.what, model.bounds(seen.node, false)) {
+            (ValueKind::Number(number), Some((low, high))) => {
                 format!("{} is {number}, outside {low:.6}..{high:.6} of {before:.0} results", field())
             }
             _ => format!("{} is out of range", field()),
         },
-        Why::Length => match model.bounds(seen.node, true) {
+        Cause::Length => match model.bounds(seen.node, true) {
             Some((low, high)) => {
                 let length = match seen.what {
-                    What::Text { text, .. } => text.len(),
-                    What::Array(len) => len,
+                    ValueKind::Text { text, .. } => text.len(),
+                    ValueKind::Array(len) => len,
                     _ => 0,
                 };
                 format!("{} has length {length}, outside {low:.0}..{high:.0} of {before:.0} results", field())
             }
             None => format!("{} has an unusual length", field()),
         },
-        Why::Echo => format!("{} does not repeat the argument it used to repeat", field()),
-        Why::Changed => format!("the same arguments gave another result before: {} differs", field()),
-        Why::Borrowed => "this very result was given for other arguments".to_owned(),
-        Why::Fast(ms) => format!("{ms} ms is faster than any answer so far ({:.0} ms)", model.latencies().0),
-        Why::Slow(ms) => format!("{ms} ms is slower than any answer so far ({:.0} ms)", model.latencies().1),
+        Cause::Echo => format!("{} does not repeat the argument it used to repeat", field()),
+        Cause::Changed => format!("the same arguments gave another result before: {} differs", field()),
+        Cause::Borrowed => "this very result was given for other arguments".to_owned(),
+        Cause::Fast(ms) => format!("{ms} ms is faster than any answer so far ({:.0} ms)", model.latencies().0),
+        Cause::Slow(ms) => format!("{ms} ms is slower than any answer so far ({:.0} ms)", model.latencies().1),
     }
 }
 
-fn kind(what: &What<'_>) -> &'static str {
+fn kind(what: &ValueKind<'_>) -> &'static str {
     match what {
-        What::Null => "null",
-        What::Bool => "a boolean",
-        What::Number(_) => "a number",
-        What::Text { .. } => "a text",
-        What::Array(_) => "an array",
-        What::Object { .. } => "an object",
+        ValueKind::Null => "null",
+        ValueKind::Bool => "a boolean",
+        ValueKind::Number(_) => "a number",
+        ValueKind::Text { .. } => "a text",
+        ValueKind::Array(_) => "an array",
+        ValueKind::Object { .. } => "an object",
     }
 }

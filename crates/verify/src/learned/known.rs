@@ -11,9 +11,9 @@ use crate::{
     inspect::{KnownPath, Type},
 };
 
-/// Paths told.
-const MAX_TOLD: usize = 200;
-/// Nesting told.
+/// Paths listed.
+const MAX_LISTED: usize = 200;
+/// Nesting listed.
 const MAX_DEPTH: usize = 16;
 
 /// A step from a value to one within it.
@@ -22,37 +22,37 @@ pub(crate) type Step = Option<Box<str>>;
 impl Model {
     /// The paths it knows, parents before members, each with the steps that lead to it.
     pub(crate) fn known(&self, paths: Paths) -> Vec<(Vec<Step>, KnownPath)> {
-        let mut told = Vec::new();
+        let mut listed = Vec::new();
         let ids: HashMap<u32, PathId> = self.paths.iter().map(|(path, node)| (*node, *path)).collect();
-        self.tell((paths, &ids), 0, &mut Vec::new(), &mut told);
-        told
+        self.list((paths, &ids), 0, &mut Vec::new(), &mut listed);
+        listed
     }
 
-    fn tell(
+    fn list(
         &self,
         (paths, ids): (Paths, &HashMap<u32, PathId>),
         path: PathId,
         steps: &mut Vec<Step>,
-        told: &mut Vec<(Vec<Step>, KnownPath)>,
+        listed: &mut Vec<(Vec<Step>, KnownPath)>,
     ) {
         let Some(node) = self.nodes.get(self.find(path) as usize) else { return };
-        if told.len() == MAX_TOLD || steps.len() > MAX_DEPTH {
+        if listed.len() == MAX_LISTED || steps.len() > MAX_DEPTH {
             return;
         }
-        told.push((steps.clone(), self.describe(node, steps)));
+        listed.push((steps.clone(), self.describe(node, steps)));
         if self.find(paths.item(path)) != NONE {
             steps.push(None);
-            self.tell((paths, ids), paths.item(path), steps, told);
+            self.list((paths, ids), paths.item(path), steps, listed);
             steps.pop();
         }
         let children = node.object.iter().flat_map(|object| &object.children);
         for (child, name) in children {
             let Some(path) = ids.get(child).copied() else { continue };
-            if told.len() == MAX_TOLD {
+            if listed.len() == MAX_LISTED {
                 return;
             }
             steps.push(Some(name.clone()));
-            self.tell((paths, ids), path, steps, told);
+            self.list((paths, ids), path, steps, listed);
             steps.pop();
         }
     }

@@ -11,7 +11,7 @@ pub(crate) mod echo;
 pub(crate) mod evidence;
 mod known;
 pub(crate) mod model;
+pub(crate) mod observation;
 pub(crate) mod observe;
-pub(crate) mod scene;
 pub(crate) mod surprise;
 pub(crate) mod suspects;

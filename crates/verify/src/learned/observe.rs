@@ -31,7 +31,7 @@ pub(crate) const NONE: u32 = u32::MAX;
 
 /// One value of a result.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Seen<'a> {
+pub(crate) struct ObservedValue<'a> {
     pub(crate) path: PathId,
     /// Where the model keeps what it knows of the path.
     pub(crate) node: u32,
@@ -40,12 +40,12 @@ pub(crate) struct Seen<'a> {
     pub(crate) key: &'a str,
     /// The whole value in one number: the order of keys does not matter, that of items does.
     pub(crate) hash: u64,
-    pub(crate) what: What<'a>,
+    pub(crate) what: ValueKind<'a>,
 }
 
 /// A value, and what can be said of it.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum What<'a> {
+pub(crate) enum ValueKind<'a> {
     Null,
     Bool,
     Number(f64),
@@ -74,26 +74,26 @@ pub(crate) struct Form {
     pub(crate) words: u32,
 }
 
-impl What<'_> {
+impl ValueKind<'_> {
     /// The type, as a category.
     pub(crate) fn kind(&self) -> u32 {
         match self {
-            What::Null => 0,
-            What::Bool => 1,
-            What::Number(_) => 2,
-            What::Text { .. } => 3,
-            What::Array(_) => 4,
-            What::Object { .. } => 5,
+            ValueKind::Null => 0,
+            ValueKind::Bool => 1,
+            ValueKind::Number(_) => 2,
+            ValueKind::Text { .. } => 3,
+            ValueKind::Array(_) => 4,
+            ValueKind::Object { .. } => 5,
         }
     }
 }
 
-impl Seen<'_> {
+impl ObservedValue<'_> {
     /// The value, as a category: a container's is what it looks like from outside.
     pub(crate) fn value(&self) -> u32 {
         match self.what {
-            What::Array(len) => 3 + u32::from(len == 0),
-            What::Object { keys, .. } => keys,
+            ValueKind::Array(len) => 3 + u32::from(len == 0),
+            ValueKind::Object { keys, .. } => keys,
             _ => fold(self.hash),
         }
     }
@@ -101,7 +101,7 @@ impl Seen<'_> {
     /// What changes when the value does; of a container, when its outside does.
     pub(crate) fn digest(&self) -> u32 {
         match self.what {
-            What::Array(len) => fold(mix(4, len as u64)),
+            ValueKind::Array(len) => fold(mix(4, len as u64)),
             _ => self.value(),
         }
     }
@@ -225,7 +225,7 @@ fn is_uuid(bytes: &[u8]) -> bool {
 }
 
 /// Lists the values of a result, containers before what they hold.
-pub(crate) fn observe<'a>(result: &'a Value, model: Option<&Model>, paths: Paths) -> Vec<Seen<'a>> {
+pub(crate) fn observe<'a>(result: &'a Value, model: Option<&Model>, paths: Paths) -> Vec<ObservedValue<'a>> {
     let mut walk = Walk { model, paths, seen: Vec::with_capacity(16) };
     walk.value(result, 0, (NONE, ""), 0);
     walk.seen
@@ -234,7 +234,7 @@ pub(crate) fn observe<'a>(result: &'a Value, model: Option<&Model>, paths: Paths
 struct Walk<'a, 'm> {
     model: Option<&'m Model>,
     paths: Paths,
-    seen: Vec<Seen<'a>>,
+    seen: Vec<ObservedValue<'a>>,
 }
 
 impl<'a> Walk<'a, '_> {
@@ -247,14 +247,14 @@ impl<'a> Walk<'a, '_> {
         let hash = self.paths.scalar(value).unwrap_or_default();
         let place = self.seen.len();
         let what = match value {
-            Value::Null => What::Null,
-            Value::Bool(_) => What::Bool,
-            Value::Number(number) => What::Number(plain(number)),
-            Value::String(text) => What::Text { text, form: form(text) },
-            Value::Array(items) => What::Array(items.len()),
-            Value::Object(members) => What::Object { keys: 0, len: members.len() as u32, map: false, end: 0 },
+            Value::Null => ValueKind::Null,
+            Value::Bool(_) => ValueKind::Bool,
+            Value::Number(number) => ValueKind::Number(plain(number)),
+            Value::String(text) => ValueKind::Text { text, form: form(text) },
+            Value::Array(items) => ValueKind::Array(items.len()),
+            Value::Object(members) => ValueKind::Object { keys: 0, len: members.len() as u32, map: false, end: 0 },
         };
-        self.seen.push(Seen { path, node, parent, key, hash, what });
+        self.seen.push(ObservedValue { path, node, parent, key, hash, what });
         match value {
             Value::Array(items) => {
                 let path = self.paths.item(path);
@@ -285,7 +285,7 @@ impl<'a> Walk<'a, '_> {
                 }
                 self.seen[place].hash = mix(OBJECT, sum);
                 let end = self.seen.len() as u32;
-                self.seen[place].what = What::Object { keys: fold(keys), len: members.len() as u32, map, end };
+                self.seen[place].what = ValueKind::Object { keys: fold(keys), len: members.len() as u32, map, end };
             }
             _ => {}
         }
@@ -454,7 +454,7 @@ mod tests {
         assert_ne!(paths.key("card_3481935").0, paths.key("gift_3481935").0);
         assert_ne!(paths.key("line1").0, paths.key("line2").0);
         let keys = |value: &Value| match observe(value, None, paths)[0].what {
-            What::Object { keys, .. } => keys,
+            ValueKind::Object { keys, .. } => keys,
             _ => 0,
         };
         assert_eq!(keys(&json!({"a": 1, "c_123": 2})), keys(&json!({"c_777": 1, "c_999": 2, "a": 3})));

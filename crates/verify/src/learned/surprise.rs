@@ -37,7 +37,7 @@ pub(crate) const ASPECT_LIST: [Aspect; ASPECTS] = [
 ];
 /// What was surprising.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) enum Why {
+pub(crate) enum Cause {
     Nothing,
     Kind,
     Missing(u32),
@@ -64,7 +64,7 @@ pub(crate) struct Surprise {
     pub(crate) rarity: f64,
     /// Where, in the list of observed values.
     pub(crate) place: u32,
-    pub(crate) why: Why,
+    pub(crate) why: Cause,
 }
 
 /// The surprises of one result; an aspect that could not be judged has none.
@@ -86,10 +86,10 @@ impl Surprises {
     }
 
     pub(super) fn judged(&mut self, aspect: Aspect) {
-        self.0[aspect as usize].get_or_insert(Surprise { rarity: 1.0, place: 0, why: Why::Nothing });
+        self.0[aspect as usize].get_or_insert(Surprise { rarity: 1.0, place: 0, why: Cause::Nothing });
     }
 
-    pub(super) fn add(&mut self, aspect: Aspect, rarity: f64, place: usize, why: Why) {
+    pub(super) fn add(&mut self, aspect: Aspect, rarity: f64, place: usize, why: Cause) {
         let slot = &mut self.0[aspect as usize];
         if slot.is_none_or(|before| rarity < before.rarity) {
             *slot = Some(Surprise { rarity, place: place as u32, why });

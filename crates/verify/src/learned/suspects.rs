@@ -12,8 +12,8 @@ use serde::{Deserialize, Serialize};
 use super::{
     counts::Categories,
     model::Model,
-    observe::{What, fold},
-    scene::Scene,
+    observation::Observation,
+    observe::{ValueKind, fold},
 };
 
 /// Results blocked in a row after which a tool is taken to have changed.
@@ -92,7 +92,7 @@ impl Suspects {
     }
 
     /// Someone says that a blocked result was genuine, or that it was not.
-    pub(crate) fn word(&mut self, genuine: bool) {
+    pub(crate) fn feedback(&mut self, genuine: bool) {
         if genuine {
             self.vouched = self.vouched.saturating_add(WORD);
         } else {
@@ -101,12 +101,13 @@ impl Suspects {
     }
 
     /// Whether another session got this result, too, for the same arguments.
-    pub(crate) fn corroborates(&mut self, scene: &Scene<'_>, session: u64) -> bool {
-        let scalars = scene.seen.iter().filter(|seen| !matches!(seen.what, What::Array(_) | What::Object { .. }));
+    pub(crate) fn corroborates(&mut self, observation: &Observation<'_>, session: u64) -> bool {
+        let scalars =
+            observation.seen.iter().filter(|seen| !matches!(seen.what, ValueKind::Array(_) | ValueKind::Object { .. }));
         let mut values: Vec<(u32, u32)> = scalars.map(|seen| (fold(seen.path), seen.digest())).collect();
         values.sort_unstable();
         values.truncate(COMPARED);
-        let sighting = Sighting { args: scene.args_id.unwrap_or_default(), session, values: values.into() };
+        let sighting = Sighting { args: observation.args_id.unwrap_or_default(), session, values: values.into() };
         if let Some(place) = self.sightings.iter().position(|earlier| earlier.agrees(&sighting)) {
             // One sighting confirms one other.
             self.sightings.remove(place);
@@ -125,9 +126,9 @@ impl Suspects {
     }
 
     /// One more was blocked, and learned.
-    pub(crate) fn add(&mut self, caller: u64, scene: &Scene<'_>, odd: bool) {
+    pub(crate) fn add(&mut self, caller: u64, observation: &Observation<'_>, odd: bool) {
         self.run += 1;
-        self.outlines.learn(scene.outline(), self.run);
+        self.outlines.learn(observation.outline(), self.run);
         self.odd += u32::from(odd);
         if self.callers.len() < LEAST_CALLERS && !self.callers.contains(&caller) {
             self.callers.push(caller);

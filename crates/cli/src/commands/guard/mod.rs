@@ -4,7 +4,10 @@ mod status;
 use std::{path::PathBuf, process::ExitCode, time::Duration};
 
 use anyhow::{Context, bail, ensure};
-use clap::ValueEnum;
+use clap::{
+    ValueEnum,
+    builder::{PossibleValuesParser, TypedValueParser},
+};
 use credence_guard::{
     Caller, Guard, GuardMode, Settings,
     courier::CourierSettings,
@@ -55,8 +58,8 @@ pub struct RunArgs {
     #[arg(long, env = "CREDENCE_GUARD_SESSION")]
     session: Option<String>,
     /// What is at stake; without it _meta (credence/stake) or headers may say
-    #[arg(long, value_enum)]
-    stake: Option<StakeArg>,
+    #[arg(long, value_parser = stake_parser())]
+    stake: Option<Stake>,
     /// How results are judged
     #[arg(long, value_enum, default_value_t = traces::Mode::Adaptive)]
     verify: traces::Mode,
@@ -164,12 +167,9 @@ enum ModeArg {
     Enforce,
 }
 
-#[derive(Clone, Copy, ValueEnum)]
-enum StakeArg {
-    Low,
-    Medium,
-    High,
-    Critical,
+/// The names are listed in the help.
+fn stake_parser() -> impl TypedValueParser<Value = Stake> {
+    PossibleValuesParser::new(Stake::ALL.map(Stake::name)).try_map(|name| name.parse())
 }
 
 pub fn run(out: &Output, args: Args) -> Done {
@@ -255,16 +255,7 @@ impl RunArgs {
                 ModeArg::Flag => GuardMode::Flag,
                 ModeArg::Enforce => GuardMode::Enforce,
             },
-            caller: Caller {
-                agent: self.agent.clone(),
-                session: self.session.clone(),
-                stake: self.stake.map(|stake| match stake {
-                    StakeArg::Low => Stake::Low,
-                    StakeArg::Medium => Stake::Medium,
-                    StakeArg::High => Stake::High,
-                    StakeArg::Critical => Stake::Critical,
-                }),
-            },
+            caller: Caller { agent: self.agent.clone(), session: self.session.clone(), stake: self.stake },
             session,
             verify: self.verify.of_engine(),
             profiles: self.profiles.as_deref().map(traces::profiles).transpose()?.unwrap_or_default(),

@@ -4,8 +4,8 @@ use anyhow::bail;
 use credence_charts::{Mark, Series};
 use credence_guard::courier;
 use credence_protocol::{
-    Timestamp,
-    receipt::{CallOutcome, Receipt, ReceiptVerdict},
+    Decision, Timestamp,
+    receipt::{CallOutcome, Receipt},
 };
 use credence_receipts::archive::{Archive, Filter, Source};
 use serde::Serialize;
@@ -149,9 +149,9 @@ impl Tool {
         self.calls += 1;
         self.last = self.last.max(Some(receipt.started_at));
         match (receipt.outcome, receipt.verdict) {
-            (_, Some(ReceiptVerdict::Accept)) => self.accepted += 1,
-            (_, Some(ReceiptVerdict::Flag)) => self.flagged += 1,
-            (_, Some(ReceiptVerdict::Block)) => self.blocked += 1,
+            (_, Some(Decision::Accept)) => self.accepted += 1,
+            (_, Some(Decision::Flag)) => self.flagged += 1,
+            (_, Some(Decision::Block)) => self.blocked += 1,
             (CallOutcome::ToolError | CallOutcome::ProtocolError, None) => self.failed += 1,
             (CallOutcome::Unanswered, None) => self.unanswered += 1,
             (CallOutcome::Result, None) => self.unjudged += 1,

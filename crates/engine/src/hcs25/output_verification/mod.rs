@@ -17,12 +17,13 @@
 
 mod rollup;
 pub mod signal;
+mod statement;
 mod summary;
 
 use serde::{Deserialize, Serialize};
 
-pub use rollup::{Check, Limits, RolledUp, Rollup, Verdict, Window};
-pub use summary::{Canaries, ProviderRef, RATE_TOLERANCE, Report, Stake, StakeDistribution, StakeLevel, Summary};
+pub use rollup::{CheckedOutput, Limits, RolledUp, Rollup, Window};
+pub use summary::{Canaries, ProviderRef, RATE_TOLERANCE, Report, StakeDistribution, StakeLevel, Summary};
 
 use super::{Adapter, AdapterBuilder, Component, Error, Input, Mode, Profile, Reading, Status, config::round_half_up};
 

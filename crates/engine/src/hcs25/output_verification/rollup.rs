@@ -9,10 +9,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use credence_protocol::Timestamp;
+use credence_protocol::{Decision, Stake, Timestamp};
 use serde::{Deserialize, Serialize};
 
-use super::{Canaries, Stake, StakeDistribution, StakeLevel, Summary};
+use super::{Canaries, StakeDistribution, StakeLevel, Summary};
 
 /// Hours in a day, seconds in an hour.
 const DAY_HOURS: i64 = 24;
@@ -60,39 +60,33 @@ impl Window {
     }
 }
 
-/// What was decided on an output.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Verdict {
-    /// Let through.
-    Allow,
-    /// Not let through.
-    Block,
-    /// Not sure.
-    Uncertain,
-}
-
-impl Verdict {
-    /// The probability that this verdict is right, when `bad` is the calibrated probability that the output is bad.
-    pub fn confidence(self, bad: f64) -> f64 {
-        match self {
-            Verdict::Allow => 1.0 - bad,
-            Verdict::Block => bad,
-            Verdict::Uncertain => bad.max(1.0 - bad),
-        }
-    }
-}
-
 /// One checked output.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Check {
+pub struct CheckedOutput {
     /// What was decided.
-    pub verdict: Verdict,
+    pub decision: Decision,
     /// The probability that this is right.
     pub confidence: f64,
     /// What depended on it, if anybody said.
     pub stake: Option<Stake>,
     /// When.
     pub at: Timestamp,
+}
+
+impl CheckedOutput {
+    /// One on which `decision` was made, when `bad` is the calibrated probability that it is bad.
+    pub fn new(decision: Decision, bad: f64, stake: Option<Stake>, at: Timestamp) -> Self {
+        Self { decision, confidence: confidence(decision, bad), stake, at }
+    }
+}
+
+/// The probability that a decision is right, when `bad` is the calibrated probability that the output is bad.
+fn confidence(decision: Decision, bad: f64) -> f64 {
+    match decision {
+        Decision::Accept => 1.0 - bad,
+        Decision::Block => bad,
+        Decision::Flag => bad.max(1.0 - bad),
+    }
 }
 
 /// Bounds of memory.
@@ -194,14 +188,14 @@ impl Rollup {
         Self { limits, ..Self::default() }
     }
 
-    /// Takes one check of `agent` in. One older than every window is counted and left out.
-    pub fn add(&mut self, agent: &str, check: Check) {
-        let Check { verdict, confidence, stake, at } = check;
+    /// Takes one checked output of `agent` in. One older than every window is counted and left out.
+    pub fn add(&mut self, agent: &str, output: CheckedOutput) {
+        let CheckedOutput { decision, confidence, stake, at } = output;
         let Some(hour) = self.hour(agent, at) else { return };
         let cell = &mut hour.cells[stake.map_or(4, |stake| stake as usize)];
         cell.checks = cell.checks.saturating_add(1);
-        cell.allowed += u32::from(verdict == Verdict::Allow);
-        cell.blocked += u32::from(verdict == Verdict::Block);
+        cell.allowed += u32::from(decision == Decision::Accept);
+        cell.blocked += u32::from(decision == Decision::Block);
         cell.confidence += confidence;
         self.bound();
     }
@@ -360,15 +354,15 @@ mod tests {
         Timestamp::from_micros(1_700_000_000_000_000 + hours * HOUR_MICROS).unwrap()
     }
 
-    fn check(verdict: Verdict, bad: f64, stake: Option<Stake>, hours: i64) -> Check {
-        Check { verdict, confidence: verdict.confidence(bad), stake, at: at(hours) }
+    fn check(decision: Decision, bad: f64, stake: Option<Stake>, hours: i64) -> CheckedOutput {
+        CheckedOutput::new(decision, bad, stake, at(hours))
     }
 
     #[test]
     fn windows_end_with_the_hour_asked_for() {
         let mut rollup = Rollup::default();
         for hour in 0..24 * 40 {
-            rollup.add("a", check(if hour % 10 == 0 { Verdict::Block } else { Verdict::Allow }, 0.1, None, hour));
+            rollup.add("a", check(if hour % 10 == 0 { Decision::Block } else { Decision::Accept }, 0.1, None, hour));
         }
         let end = at(24 * 40 - 1);
         for (window, checks) in [(Window::Day, 24), (Window::Week, 168), (Window::Month, 720)] {
@@ -380,17 +374,17 @@ mod tests {
         assert_eq!(rollup.hours, 720, "older hours are gone");
         assert!(rollup.summary("a", Window::Day, at(24 * 60)).is_none());
         assert!(rollup.summary("b", Window::Day, end).is_none());
-        rollup.add("a", check(Verdict::Allow, 0.1, None, 0));
+        rollup.add("a", check(Decision::Accept, 0.1, None, 0));
         assert_eq!(rollup.late(), 1);
     }
 
     #[test]
     fn rates_and_confidence_are_those_of_the_verdicts() {
         let mut rollup = Rollup::default();
-        rollup.add("a", check(Verdict::Allow, 0.1, Some(Stake::High), 0));
-        rollup.add("a", check(Verdict::Block, 0.8, None, 0));
-        rollup.add("a", check(Verdict::Uncertain, 0.4, Some(Stake::High), 1));
-        rollup.add("a", check(Verdict::Allow, 0.3, None, 2));
+        rollup.add("a", check(Decision::Accept, 0.1, Some(Stake::High), 0));
+        rollup.add("a", check(Decision::Block, 0.8, None, 0));
+        rollup.add("a", check(Decision::Flag, 0.4, Some(Stake::High), 1));
+        rollup.add("a", check(Decision::Accept, 0.3, None, 2));
         rollup.add_canary("a", true, at(2));
         rollup.add_canary("a", false, at(2));
         let summary = rollup.summary("a", Window::Day, at(2)).unwrap().summary;
@@ -407,7 +401,7 @@ mod tests {
     fn several_count_as_one() {
         let (mut whole, mut one, mut other) = (Rollup::default(), Rollup::default(), Rollup::default());
         for n in 0..40 {
-            let check = check(if n % 5 == 0 { Verdict::Block } else { Verdict::Allow }, 0.2, None, n);
+            let check = check(if n % 5 == 0 { Decision::Block } else { Decision::Accept }, 0.2, None, n);
             whole.add("a", check);
             if n % 2 == 0 { one.add("a", check) } else { other.add("a", check) }
         }
@@ -429,20 +423,20 @@ mod tests {
     fn memory_is_bounded_by_forgetting_the_silent() {
         let mut rollup = Rollup::new(Limits { max_hours: 100, ..Limits::default() });
         for n in 0..1_000 {
-            rollup.add(&format!("agent-{n}"), check(Verdict::Allow, 0.1, None, n / 10));
+            rollup.add(&format!("agent-{n}"), check(Decision::Accept, 0.1, None, n / 10));
         }
         assert_eq!((rollup.hours, rollup.agents().count(), rollup.by_age.len()), (100, 100, 100));
         assert_eq!(rollup.forgotten(), 900);
         assert!(rollup.agents().any(|agent| agent == "agent-999"));
         let mut few = Rollup::new(Limits { max_agents: 7, ..Limits::default() });
-        (0..50).for_each(|n| few.add(&format!("agent-{n}"), check(Verdict::Allow, 0.1, None, n)));
+        (0..50).for_each(|n| few.add(&format!("agent-{n}"), check(Decision::Accept, 0.1, None, n)));
         assert_eq!((few.agents().count(), few.hours), (7, 7));
     }
 
     #[test]
     fn what_was_kept_goes_on() {
         let (mut whole, mut first) = (Rollup::default(), Rollup::default());
-        let one = |n: i64| check(if n % 3 == 0 { Verdict::Block } else { Verdict::Allow }, 0.2, None, n);
+        let one = |n: i64| check(if n % 3 == 0 { Decision::Block } else { Decision::Accept }, 0.2, None, n);
         (0..50).for_each(|n| whole.add("a", one(n)));
         (0..20).for_each(|n| first.add("a", one(n)));
         let kept = serde_json::to_string(&first).unwrap();

@@ -4,7 +4,7 @@ use std::{fmt, str::FromStr};
 
 use credence_protocol::strict::Object;
 use credence_protocol::{
-    Timestamp,
+    Stake, Timestamp,
     limits::{MAX_CLOCK_SKEW_SECONDS, MAX_SAFE_INTEGER},
 };
 use serde::{Deserialize, Deserializer, Serialize, de};
@@ -17,20 +17,6 @@ pub const RATE_TOLERANCE: f64 = 0.002;
 /// The window of a summary that does not name one.
 pub const DEFAULT_WINDOW_DAYS: f64 = 7.0;
 const DAY_SECONDS: f64 = 86_400.0;
-
-/// How much depended on an output.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Stake {
-    /// Little.
-    Low,
-    /// Something.
-    Medium,
-    /// Much.
-    High,
-    /// Everything.
-    Critical,
-}
 
 /// A provider's report that holds together.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -84,7 +70,13 @@ pub struct StakeDistribution {
 impl StakeDistribution {
     /// Each level with its name, from low to critical.
     pub fn levels(&self) -> [(&'static str, Option<StakeLevel>); 4] {
-        [("low", self.low), ("medium", self.medium), ("high", self.high), ("critical", self.critical)]
+        let of = |stake: Stake, level| (stake.name(), level);
+        [
+            of(Stake::Low, self.low),
+            of(Stake::Medium, self.medium),
+            of(Stake::High, self.high),
+            of(Stake::Critical, self.critical),
+        ]
     }
 
     /// Checks in all levels, and in the upper two.
@@ -326,9 +318,9 @@ fn window(days: f64) -> Result<f64, Error> {
 
 impl WireStakes {
     fn check(self, total: u64) -> Result<StakeDistribution, Error> {
-        let level = |name: &str, level: Option<Object<WireLevel>>| -> Result<Option<StakeLevel>, Error> {
+        let level = |stake: Stake, level: Option<Object<WireLevel>>| -> Result<Option<StakeLevel>, Error> {
             let Some(Object(level)) = level else { return Ok(None) };
-            let path = |field: &str| format!("stakeDistribution.{name}.{field}");
+            let path = |field: &str| format!("stakeDistribution.{stake}.{field}");
             let checked = |field: &str, value: Option<f64>| value.map(|value| rate(&path(field), value)).transpose();
             Ok(Some(StakeLevel {
                 checks: level.checks.count(|| path("checks"))?,
@@ -337,10 +329,10 @@ impl WireStakes {
             }))
         };
         let stakes = StakeDistribution {
-            low: level("low", self.low)?,
-            medium: level("medium", self.medium)?,
-            high: level("high", self.high)?,
-            critical: level("critical", self.critical)?,
+            low: level(Stake::Low, self.low)?,
+            medium: level(Stake::Medium, self.medium)?,
+            high: level(Stake::High, self.high)?,
+            critical: level(Stake::Critical, self.critical)?,
         };
         let (sum, _) = stakes.counts();
         if sum > total {

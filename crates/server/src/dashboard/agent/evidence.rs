@@ -16,7 +16,7 @@ use serde_json::Value;
 
 use crate::{
     app::App,
-    dashboard::shown::{When, count, encoded, one, percent, short, signed},
+    dashboard::format::{When, count, encoded, one, percent, short, signed},
     problem::Problem,
 };
 
@@ -387,7 +387,7 @@ pub(super) fn issued(view: &dyn View, agent: &EntityId, now: Timestamp) -> Resul
 /// The probability of each band.
 pub(super) fn distribution(explained: &Explanation) -> String {
     let Outcome::Rated(score) = explained.score.outcome else { return String::new() };
-    let shares: Vec<credence_charts::Share<'_>> = crate::drawn::bands()
+    let shares: Vec<credence_charts::Share<'_>> = crate::score_charts::bands()
         .into_iter()
         .zip(Tier::ALL)
         .map(|(band, tier)| credence_charts::Share { band, share: score.tier_distribution.of_tier(tier) })

@@ -11,27 +11,23 @@ use axum::{
     http::{HeaderMap, HeaderValue, StatusCode, header},
     response::{IntoResponse, Response},
 };
-use credence_engine::{
-    certification::Unmet,
-    tiers::Tier,
-    universal::{Outcome, Status},
-};
+use credence_engine::{certification::Unmet, tiers::Tier, universal::Outcome};
 use credence_ledger::{Entry, View};
 use credence_pipeline::{
     domains, query,
     tables::{self, AgentRow},
 };
-use credence_protocol::{EntityId, Timestamp};
+use credence_protocol::{EntityId, ScoreStatus, Timestamp};
 use serde::Deserialize;
 use serde_json::Value;
 
 use super::{
     Frame, Viewer,
-    asked::{Asked, Named},
+    format::{When, encoded, one, percent},
     html,
-    shown::{When, encoded, one, percent},
+    inputs::{PathInput, QueryInput},
 };
-use crate::{app::App, drawn, edge::Caller, problem::Problem, routes::trust_signals, tokens::Scope};
+use crate::{app::App, edge::Caller, problem::Problem, routes::trust_signals, score_charts, tokens::Scope};
 use evidence::{Contributions, Credential, Probes, Receipts, Reputation, Verification};
 use why::Why;
 
@@ -46,13 +42,13 @@ const CONTEXTS: [(&str, &str); 4] =
 
 #[derive(Deserialize)]
 #[serde(default)]
-pub(super) struct Wish {
+pub(super) struct PageQuery {
     /// A date or a time.
     at: String,
     context: String,
 }
 
-impl Default for Wish {
+impl Default for PageQuery {
     fn default() -> Self {
         Self { at: String::new(), context: "general".to_owned() }
     }
@@ -129,21 +125,21 @@ struct Headline {
 pub(super) async fn page(
     State(app): State<Arc<App>>,
     viewer: Viewer,
-    Named(name): Named,
-    Asked(asked): Asked<Wish>,
+    PathInput(name): PathInput,
+    QueryInput(asked): QueryInput<PageQuery>,
     headers: HeaderMap,
 ) -> Response {
     let frame = Frame::new(&app, &viewer, "agents");
     // A page that refreshes itself has no answers signed: each is recorded for good.
     let refresh = headers.contains_key("x-refresh");
     let sees_calls = may_issue(&app, &viewer);
-    let made = make(&app, &viewer.caller, name, asked, Look { refresh, sees_calls }).await;
+    let made = make(&app, &viewer.caller, name, asked, PageOptions { refresh, sees_calls }).await;
     super::page(frame, made, |frame, page| html(StatusCode::OK, &AgentPage { frame, ..page }))
 }
 
 /// How a page is looked at.
 #[derive(Clone, Copy)]
-struct Look {
+struct PageOptions {
     /// By itself, to be up to date.
     refresh: bool,
     /// By somebody who may see who called what.
@@ -154,8 +150,8 @@ async fn make(
     app: &Arc<App>,
     caller: &Caller,
     name: String,
-    asked: Wish,
-    Look { refresh, sees_calls }: Look,
+    asked: PageQuery,
+    PageOptions { refresh, sees_calls }: PageOptions,
 ) -> Result<AgentPage, Problem> {
     let now = app.now();
     let context = CONTEXTS.iter().map(|(key, _)| *key).find(|key| *key == asked.context).unwrap_or("general");
@@ -212,7 +208,7 @@ fn read(
         },
     };
     let (score, unpublished) = match &explained.score.outcome {
-        Outcome::Rated(score) if score.status == Status::Published => {
+        Outcome::Rated(score) if score.status == ScoreStatus::Published => {
             let headline = Headline {
                 score: score.score,
                 weighted: one(score.weighted_mean),
@@ -247,7 +243,7 @@ fn read(
         missing: certification.missing.clone(),
         distribution: if score.is_some() { evidence::distribution(&explained) } else { String::new() },
         score,
-        history: drawn::history("Score over time", &history).inline(),
+        history: score_charts::history("Score over time", &history).inline(),
         events: history.len(),
         contributions: evidence::contributions(&explained, &app.authority.scoring().tags),
         contexts: Vec::new(),
@@ -303,7 +299,7 @@ pub(super) fn may_issue(app: &App, viewer: &Viewer) -> bool {
 }
 
 /// Issues a credential about the agent and hands it over as a file: what `POST /v1/credentials` does.
-pub(super) async fn credential(State(app): State<Arc<App>>, viewer: Viewer, Named(name): Named) -> Response {
+pub(super) async fn credential(State(app): State<Arc<App>>, viewer: Viewer, PathInput(name): PathInput) -> Response {
     let frame = Frame::new(&app, &viewer, "agents");
     if !may_issue(&app, &viewer) {
         let detail = "a credential is issued by the operator: sign in with a token of scope 'admin'";

@@ -7,11 +7,11 @@ use credence_engine::{
 };
 use credence_ledger::{Entry, View};
 use credence_pipeline::query;
-use credence_protocol::{EntityId, Timestamp};
+use credence_protocol::{EntityId, ScoreStatus, Timestamp};
 use serde::Deserialize;
 
 use crate::{
-    dashboard::shown::{When, encoded},
+    dashboard::format::{When, encoded},
     problem::Problem,
 };
 
@@ -22,7 +22,7 @@ pub(super) struct Why {
     pub seq: u64,
     pub as_of: u64,
     pub formula: String,
-    pub status: String,
+    pub status: ScoreStatus,
     pub inputs: Vec<Input>,
     /// Where there are too many to list: their digest.
     pub digest: Option<(usize, String)>,
@@ -53,7 +53,7 @@ struct Event {
     as_of: u64,
     formula: String,
     coverage_floor: f64,
-    status: String,
+    status: ScoreStatus,
     inputs: Inputs,
     score: Option<u8>,
     mean: Option<f64>,
@@ -141,9 +141,9 @@ fn again(event: &Event, inputs: &[Input]) -> Result<(Vec<Step>, Option<bool>), P
     let failed = |e: credence_engine::Error| Problem::internal(&e);
     let outcome = universal::score(&weighted, event.coverage_floor).map_err(failed)?;
     let Some(mixture) = mix(&weighted).map_err(failed)? else {
-        return Ok((Vec::new(), Some(event.status == "unrated")));
+        return Ok((Vec::new(), Some(event.status == ScoreStatus::Unrated)));
     };
-    let Outcome::Rated(score) = outcome else { return Ok((Vec::new(), Some(event.status == "unrated"))) };
+    let Outcome::Rated(score) = outcome else { return Ok((Vec::new(), Some(event.status == ScoreStatus::Unrated))) };
     let sum: f64 = inputs.iter().map(|i| i.weight * i.value).sum();
     let n = mixture.sources;
     let steps = [
@@ -155,14 +155,9 @@ fn again(event: &Event, inputs: &[Input]) -> Result<(Vec<Step>, Option<bool>), P
         ("stddev = σ · coverage".to_owned(), format!("{:.4}", score.stddev)),
         ("score = round half up(mean)".to_owned(), format!("{}, {}", score.score, score.tier)),
     ];
-    let status = match score.status {
-        universal::Status::Published => "published",
-        universal::Status::Partial => "partial",
-        universal::Status::Unrated => "unrated",
-    };
     let same = inputs.iter().all(|input| input.as_signed)
         && event.formula == universal::FORMULA
-        && event.status == status
+        && event.status == score.status
         && event.score == Some(score.score)
         && event.mean == Some(score.mean)
         && event.stddev == Some(score.stddev)

@@ -1,4 +1,4 @@
-//! The stage: a fresh authority in a folder, its service, and the history lived through.
+//! The demo: a fresh authority in a folder, its service, and the history lived through.
 
 use std::{path::Path, sync::Arc};
 
@@ -52,7 +52,7 @@ pub struct Tokens {
 }
 
 /// A demo, ready to be served.
-pub struct Stage {
+pub struct Demo {
     /// The service.
     pub app: Arc<App>,
     /// The tokens that live traffic uses.
@@ -64,7 +64,7 @@ pub struct Stage {
     pub(crate) world: World,
 }
 
-impl Stage {
+impl Demo {
     /// Puts an authority into `folder`, which exists and is empty, and lives through its history. `lived` hears of every day.
     /// Afterwards the authority's time is the system's.
     pub fn build(

@@ -1,10 +1,10 @@
-//! The seed's eight signals, each with its formula (seed 2; DESIGN, *Verification engine*). One that could not be evaluated adds
+//! The seed's eight checks, each with its formula (seed 2; DESIGN, *Verification engine*). One that could not be evaluated adds
 //! nothing: no profile, no history yet, no execution time given.
 
 use serde_json::Value;
 
 use crate::{
-    Signal, SignalResult, ToolProfile,
+    Check, CheckResult, ToolProfile,
     combiner::posterior,
     consistency::{HISTORY_RESULTS, HISTORY_SWING, SESSION_SWING, Swings},
     engine::{Case, Resolved},
@@ -29,35 +29,35 @@ const CERTAIN_SCORE: f64 = 0.9;
 const FIXED_SCORE: f64 = 0.8;
 /// Each field beyond 3σ.
 const IMPLAUSIBLE_FIELD: f64 = 0.3;
-/// The signals of one call, as far as they could be evaluated.
-pub(crate) struct Checks<'a> {
+/// The checks on one call, as far as they could be evaluated.
+pub(crate) struct Evaluation<'a> {
     pub(crate) resolved: &'a Resolved,
     pub(crate) result: &'a Value,
     pub(crate) execution_time_ms: Option<f64>,
-    pub(crate) signals: Vec<SignalResult>,
+    pub(crate) results: Vec<CheckResult>,
     /// Mode adaptive: knows how often each fires on this tool's own traffic.
     pub(crate) model: Option<&'a Model>,
 }
 
-impl<'a> Checks<'a> {
+impl<'a> Evaluation<'a> {
     pub(crate) fn new(resolved: &'a Resolved, case: &Case<'a>, model: Option<&'a Model>) -> Self {
-        let signals = Vec::with_capacity(Signal::ALL.len());
-        Self { resolved, result: case.result, execution_time_ms: case.execution_time_ms(), signals, model }
+        let results = Vec::with_capacity(Check::ALL.len());
+        Self { resolved, result: case.result, execution_time_ms: case.execution_time_ms(), results, model }
     }
 
-    fn add(&mut self, signal: Signal, fired: bool, score: f64, detail: impl FnOnce() -> String) {
-        self.add_at_least(signal, 0.0, fired, score, detail);
+    fn add(&mut self, check: Check, fired: bool, score: f64, detail: impl FnOnce() -> String) {
+        self.add_at_least(check, 0.0, fired, score, detail);
     }
 
-    fn add_at_least(&mut self, signal: Signal, least: f64, fired: bool, score: f64, detail: impl FnOnce() -> String) {
-        let set = self.resolved.calibration.likelihood_ratios.get(&signal).copied();
-        let correction = || self.model.map_or(1.0, |model| model.correction(signal));
+    fn add_at_least(&mut self, check: Check, least: f64, fired: bool, score: f64, detail: impl FnOnce() -> String) {
+        let set = self.resolved.calibration.likelihood_ratios.get(&check).copied();
+        let correction = || self.model.map_or(1.0, |model| model.correction(check));
         let likelihood_ratio = set
-            .unwrap_or_else(|| signal.default_ratio().max(least) * correction())
+            .unwrap_or_else(|| check.default_ratio().max(least) * correction())
             .max(if set.is_some() { least } else { 0.0 });
         let detail = fired.then(detail);
-        self.signals.push(SignalResult {
-            signal,
+        self.results.push(CheckResult {
+            check,
             fired,
             score: if fired { score } else { 0.0 },
             likelihood_ratio,
@@ -66,11 +66,11 @@ impl<'a> Checks<'a> {
     }
 
     pub(crate) fn any_fired(&self) -> bool {
-        self.signals.iter().any(|result| result.fired)
+        self.results.iter().any(|result| result.fired)
     }
 
     pub(crate) fn posterior(&self, prior: f64) -> f64 {
-        posterior(prior, self.signals.iter().map(SignalResult::evidence))
+        posterior(prior, self.results.iter().map(CheckResult::evidence))
     }
 
     pub(crate) fn schema(&mut self) {
@@ -87,7 +87,7 @@ impl<'a> Checks<'a> {
         }
         if !required.is_empty() && !result.is_object() && !required.iter().any(|path| path.starts_with('[')) {
             let kind = kind(result);
-            return self.add(Signal::SchemaMismatch, true, FIXED_SCORE, || {
+            return self.add(Check::SchemaMismatch, true, FIXED_SCORE, || {
                 format!("an object was expected, the result is {kind}")
             });
         }
@@ -97,7 +97,7 @@ impl<'a> Checks<'a> {
             forbidden.iter().map(String::as_str).filter(|path| fields::has_path(result, path)).collect();
         let broken = schema.and_then(|schema| schema.validate(result).err());
         let violations = missing.len() + present.len() + usize::from(broken.is_some());
-        self.add(Signal::SchemaMismatch, violations > 0, violations as f64 / total as f64, || {
+        self.add(Check::SchemaMismatch, violations > 0, violations as f64 / total as f64, || {
             let mut what = Vec::new();
             if !missing.is_empty() {
                 what.push(format!("missing {}", missing.join(", ")));
@@ -121,7 +121,7 @@ impl<'a> Checks<'a> {
             return;
         };
         let matched = patterns.is_match(&text::text(self.result));
-        self.add(Signal::PatternMismatch, !matched, FIXED_SCORE, || {
+        self.add(Check::PatternMismatch, !matched, FIXED_SCORE, || {
             format!("matches none of {} expected patterns", patterns.len())
         });
     }
@@ -130,41 +130,41 @@ impl<'a> Checks<'a> {
     pub(crate) fn stated_latency(&mut self) {
         let Some((ms, profile)) = self.execution_time_ms.zip(self.resolved.profile.as_deref()) else { return };
         if !self.latency_bounds(ms, Some(profile)) {
-            self.add(Signal::LatencyAnomaly, false, 0.0, String::new);
+            self.add(Check::LatencyAnomaly, false, 0.0, String::new);
         }
     }
 
     pub(crate) fn latency(&mut self, locked: &Locked<'_>) {
         let Some(ms) = self.execution_time_ms else { return };
-        let signal = Signal::LatencyAnomaly;
+        let check = Check::LatencyAnomaly;
         if self.latency_bounds(ms, self.resolved.profile.as_deref()) {
             return;
         }
         let stats = locked.tool().map(|tool| &tool.latency).filter(|stats| stats.is_established());
         let z = stats.and_then(|stats| stats.lifetime().z(ms)).unwrap_or_default();
-        self.add(signal, z.abs() > 3.0, ((z.abs() - 3.0) / 3.0).clamp(0.0, 1.0), || {
+        self.add(check, z.abs() > 3.0, ((z.abs() - 3.0) / 3.0).clamp(0.0, 1.0), || {
             format!("{ms} ms is {z:.1}σ from the tool's own latencies")
         });
     }
 
     /// The latency against its bounds; says whether it is outside of them.
     fn latency_bounds(&mut self, ms: f64, profile: Option<&ToolProfile>) -> bool {
-        let signal = Signal::LatencyAnomaly;
+        let check = Check::LatencyAnomaly;
         let (min, max) = profile.map_or(UNKNOWN_LATENCY_MS, ToolProfile::latency_ms);
         if ms < IMPOSSIBLE_MS && profile.is_none_or(ToolProfile::has_network_io) {
             let score = 1.0 - ms / IMPOSSIBLE_MS;
             let least = if score >= CERTAIN_SCORE { CERTAIN_RATIO } else { IMPOSSIBLE_RATIO };
-            self.add_at_least(signal, least, true, score, || format!("{ms} ms is impossibly fast for a network call"));
+            self.add_at_least(check, least, true, score, || format!("{ms} ms is impossibly fast for a network call"));
             return true;
         }
         if ms < min {
             let score = libm::sqrt(1.0 - ms / min);
-            self.add(signal, score >= LEAST_RANGE_SCORE, score, || format!("{ms} ms is below the expected {min} ms"));
+            self.add(check, score >= LEAST_RANGE_SCORE, score, || format!("{ms} ms is below the expected {min} ms"));
             return true;
         }
         if ms > max {
             let score = (ms / max - 1.0).min(1.0);
-            self.add(signal, score >= LEAST_RANGE_SCORE, score, || format!("{ms} ms is above the expected {max} ms"));
+            self.add(check, score >= LEAST_RANGE_SCORE, score, || format!("{ms} ms is above the expected {max} ms"));
             return true;
         }
         false
@@ -173,17 +173,17 @@ impl<'a> Checks<'a> {
     pub(crate) fn length(&mut self, size: usize) {
         let Some(profile) = &self.resolved.profile else { return };
         let (least, most) = profile.length_bounds();
-        let signal = Signal::LengthAnomaly;
+        let check = Check::LengthAnomaly;
         match (least, most) {
             (None, None) => {}
             (Some(least), _) if size < least => {
                 let score = 0.5 * (1.0 - size as f64 / least as f64);
-                self.add(signal, true, score, || format!("{size} characters, at least {least} were expected"));
+                self.add(check, true, score, || format!("{size} characters, at least {least} were expected"));
             }
             (_, Some(most)) if size > most => {
-                self.add(signal, true, 0.2, || format!("{size} characters, at most {most} were expected"));
+                self.add(check, true, 0.2, || format!("{size} characters, at most {most} were expected"));
             }
-            _ => self.add(signal, false, 0.0, String::new),
+            _ => self.add(check, false, 0.0, String::new),
         }
     }
 
@@ -191,20 +191,20 @@ impl<'a> Checks<'a> {
         let history = locked.history().map(|history| &history.earlier);
         if let Some(earlier) = history.filter(|earlier| earlier.len() >= HISTORY_RESULTS) {
             let swings = earlier.swings(fields, HISTORY_SWING);
-            self.swings(Signal::HistoricalInconsistency, swings, seed, "for these arguments");
+            self.swings(Check::HistoricalInconsistency, swings, seed, "for these arguments");
         }
     }
 
     pub(crate) fn session(&mut self, locked: &Locked<'_>, fields: &[Field], seed: u64) {
         if let Some(session) = locked.session().filter(|session| session.len() > 0) {
             let swings = session.swings(fields, SESSION_SWING);
-            self.swings(Signal::SessionInconsistency, swings, seed, "in this session");
+            self.swings(Check::SessionInconsistency, swings, seed, "in this session");
         }
     }
 
-    fn swings(&mut self, signal: Signal, swings: Swings, seed: u64, when: &str) {
+    fn swings(&mut self, check: Check, swings: Swings, seed: u64, when: &str) {
         let result = self.result;
-        self.add(signal, swings.widest.is_some(), swings.score, || {
+        self.add(check, swings.widest.is_some(), swings.score, || {
             let (path, was, is) = swings.widest.unwrap_or_default();
             format!("field '{}': {is} where it was {was} before {when}", fields::name(result, path, seed))
         });
@@ -229,7 +229,7 @@ impl<'a> Checks<'a> {
         }
         if evaluated {
             let result = self.result;
-            self.add(Signal::SpcAnomaly, first.is_some(), f64::min(score, 1.0), || {
+            self.add(Check::SpcAnomaly, first.is_some(), f64::min(score, 1.0), || {
                 let Some((what, rule)) = first else { return String::new() };
                 let name = match what {
                     Observed::Latency => "the latency".to_owned(),
@@ -255,7 +255,7 @@ impl<'a> Checks<'a> {
         if evaluated {
             let score = (IMPLAUSIBLE_FIELD * implausible.len() as f64).min(1.0);
             let result = self.result;
-            self.add(Signal::ValuePlausibility, !implausible.is_empty(), score, || {
+            self.add(Check::ValuePlausibility, !implausible.is_empty(), score, || {
                 implausible.first().map_or_else(String::new, |(field, z)| {
                     format!(
                         "field '{}' is {}, {z:.1}σ from its recent values",

@@ -19,9 +19,9 @@ fn unreadable(why: &str) -> Response {
 }
 
 /// What stands behind the `?`.
-pub(super) struct Asked<T>(pub T);
+pub(super) struct QueryInput<T>(pub T);
 
-impl<T: DeserializeOwned, S: Sync> FromRequestParts<S> for Asked<T> {
+impl<T: DeserializeOwned, S: Sync> FromRequestParts<S> for QueryInput<T> {
     type Rejection = Response;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Response> {
@@ -30,9 +30,9 @@ impl<T: DeserializeOwned, S: Sync> FromRequestParts<S> for Asked<T> {
 }
 
 /// A part of the path.
-pub(super) struct Named(pub String);
+pub(super) struct PathInput(pub String);
 
-impl<S: Send + Sync> FromRequestParts<S> for Named {
+impl<S: Send + Sync> FromRequestParts<S> for PathInput {
     type Rejection = Response;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Response> {
@@ -42,9 +42,9 @@ impl<S: Send + Sync> FromRequestParts<S> for Named {
 }
 
 /// A form that was sent.
-pub(super) struct Sent<T>(pub T);
+pub(super) struct FormInput<T>(pub T);
 
-impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Sent<T> {
+impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for FormInput<T> {
     type Rejection = Response;
 
     async fn from_request(request: Request, state: &S) -> Result<Self, Response> {

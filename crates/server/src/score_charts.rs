@@ -1,8 +1,9 @@
-//! What is drawn the same way on a page and into a file: scores over time, and how they held up.
+//! Charts that are the same on a page and in a file: scores over time, and how they held up.
 
 use credence_charts::{Band, Bin, Chart, ScorePoint};
 use credence_engine::{reliability::Curve, tiers::Tier};
 use credence_pipeline::tables::ScoreRow;
+use credence_protocol::ScoreStatus;
 
 /// The bands of the score.
 pub fn bands() -> Vec<Band<'static>> {
@@ -26,7 +27,7 @@ pub fn bands() -> Vec<Band<'static>> {
 
 /// An agent's published scores over time; `rows` are its recorded ones, newest first.
 pub fn history(title: &str, rows: &[ScoreRow]) -> Chart {
-    let published = rows.iter().rev().filter(|row| row.recorded.status == "published");
+    let published = rows.iter().rev().filter(|row| row.recorded.status == ScoreStatus::Published);
     let points: Vec<ScorePoint> = published
         .filter_map(|row| {
             let (mean, stddev) = (row.recorded.mean?, row.recorded.stddev?);

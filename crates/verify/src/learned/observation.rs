@@ -4,15 +4,15 @@ use std::cell::OnceCell;
 
 use super::{
     echo::Argument,
-    observe::{NONE, Seen, What, fold, mix},
+    observe::{NONE, ObservedValue, ValueKind, fold, mix},
 };
 
 /// Fields remembered of the last result for the same arguments.
 const REMEMBERED_FIELDS: usize = 96;
 
 /// Everything that judging one call needs.
-pub(crate) struct Scene<'a> {
-    pub(crate) seen: Vec<Seen<'a>>,
+pub(crate) struct Observation<'a> {
+    pub(crate) seen: Vec<ObservedValue<'a>>,
     pub(crate) arguments: Vec<Argument<'a>>,
     pub(crate) args_id: Option<u64>,
     /// 0 where there is none.
@@ -24,7 +24,7 @@ pub(crate) struct Scene<'a> {
     pub(super) fields: OnceCell<Vec<(u32, u32, usize)>>,
 }
 
-impl<'a> Scene<'a> {
+impl<'a> Observation<'a> {
     pub(super) fn fields(&self) -> &[(u32, u32, usize)] {
         self.fields.get_or_init(|| {
             let mut fields: Vec<(u32, u32, usize)> = Vec::with_capacity(self.seen.len());
@@ -46,17 +46,17 @@ impl<'a> Scene<'a> {
     /// What the result looks like from outside, as a category: its type and its keys.
     pub(crate) fn outline(&self) -> u32 {
         let outer = self.seen.iter().take(2).map(|seen| match seen.what {
-            What::Object { keys, .. } => u64::from(keys) | 1 << 40,
+            ValueKind::Object { keys, .. } => u64::from(keys) | 1 << 40,
             other => u64::from(other.kind()),
         });
         fold(match self.seen.first().map(|root| root.what) {
-            Some(What::Array(_)) => outer.fold(0, mix),
+            Some(ValueKind::Array(_)) => outer.fold(0, mix),
             _ => outer.take(1).fold(0, mix),
         })
     }
 
     pub(crate) fn new(
-        seen: Vec<Seen<'a>>,
+        seen: Vec<ObservedValue<'a>>,
         arguments: Vec<Argument<'a>>,
         (args_id, session): (Option<u64>, Option<u64>),
         latency_ms: Option<f64>,

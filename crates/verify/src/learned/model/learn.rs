@@ -1,0 +1,236 @@
+//! How a result is taken into a model.
+
+use super::{Last, Model, Node, REMEMBERED, latency_scale};
+use crate::learned::{
+    counts::Stamp,
+    observation::Observation,
+    observe::{NONE, ObservedValue, ValueKind, fold, mix, number_form, scaled},
+    surprise::{Surprise, Surprises},
+};
+
+/// Results after which everything counts half: a tool's past weighs less the longer ago it was.
+const MEMORY: f32 = 1024.0;
+/// Alarms remembered to be known again, and the least surprise of one, in nats.
+const RECENT_ALARMS: usize = 32;
+const LEVEL_OF_DOUBT: f64 = 2.0;
+/// Results believed in between after which the same alarm is another one.
+const ALARM_AGAIN: u32 = 16;
+/// Members of an object that are known by name.
+const MAX_CHILDREN: usize = 256;
+/// Bytes of a name that is kept.
+const MAX_NAME_BYTES: usize = 48;
+
+impl Model {
+    /// Learns a result; `surprises` are what it was judged by, `believed` whether it was accepted. At most `limit` paths are kept; says how many were not.
+    pub(crate) fn learn(
+        &mut self,
+        observation: &mut Observation<'_>,
+        surprises: &Surprises,
+        last: Option<&mut Last>,
+        believed: bool,
+        limit: usize,
+    ) -> u64 {
+        self.stamp = self.stamp.wrapping_add(1);
+        self.believed = self.believed.wrapping_add(u32::from(believed));
+        let stamp = self.stamp;
+        if self.id == 0 {
+            // Of its own, also where a forgotten tool comes again with the very same result.
+            self.id = fastrand::u64(1..);
+        }
+        for (aspect, surprise) in surprises.0.iter().enumerate() {
+            if let Some(surprise) = surprise {
+                let nats = surprise.nats();
+                // The same alarm again and again is one change, not many false alarms.
+                if believed || nats < LEVEL_OF_DOUBT || self.is_new_alarm(aspect, surprise, observation) {
+                    self.alarms[aspect].learn(nats);
+                }
+            }
+        }
+        self.results += 1.0;
+        if self.results > MEMORY {
+            self.age(0.5);
+        }
+        if let Some(ms) = observation.latency_ms {
+            self.latency.learn(latency_scale(ms), stamp);
+        }
+        let mut dropped = 0;
+        for place in 0..observation.seen.len() {
+            let mut seen = observation.seen[place];
+            if seen.node == NONE {
+                // An earlier item of the same result may have made it.
+                seen.node = self.find(seen.path);
+            }
+            if seen.node == NONE {
+                if self.nodes.len() >= limit {
+                    dropped += 1;
+                    continue;
+                }
+                seen.node = self.nodes.len() as u32;
+                self.nodes.push(Node::default());
+                self.paths.insert(seen.path, seen.node);
+                self.adopt(observation, place, seen.node, stamp);
+            }
+            if observation.seen[place].node != seen.node {
+                observation.seen[place].node = seen.node;
+                // There is more to list than there was.
+                observation.fields.take();
+            }
+            self.learn_value(&seen, observation, stamp);
+        }
+        let strongest = surprises.0.iter().flatten().min_by(|a, b| a.rarity.total_cmp(&b.rarity));
+        let doubt = strongest
+            .and_then(|surprise| observation.seen.get(surprise.place as usize))
+            .map_or(0, |seen| fold(seen.path));
+        self.learn_repetition(observation, last, (believed, doubt), stamp);
+        dropped
+    }
+
+    fn is_new_alarm(&mut self, aspect: usize, surprise: &Surprise, observation: &Observation<'_>) -> bool {
+        let path = observation.seen.get(surprise.place as usize).map_or(0, |seen| seen.path);
+        let alarm = fold(mix(path, aspect as u64));
+        if let Some((_, when)) = self.recent_alarms.iter_mut().find(|(known, _)| *known == alarm) {
+            let again = self.believed.wrapping_sub(*when) >= ALARM_AGAIN;
+            *when = if again { self.believed } else { *when };
+            return again;
+        }
+        if self.recent_alarms.len() >= RECENT_ALARMS {
+            self.recent_alarms.pop_front();
+        }
+        self.recent_alarms.push_back((alarm, self.believed));
+        true
+    }
+
+    /// Tells the parent of its new member.
+    fn adopt(&mut self, observation: &Observation<'_>, place: usize, child: u32, stamp: Stamp) {
+        let seen = &observation.seen[place];
+        let Some(parent) = observation.seen.get(seen.parent as usize) else { return };
+        let Some(object) = self.nodes.get_mut(parent.node as usize).and_then(|parent| parent.object.as_mut()) else {
+            return;
+        };
+        object.new_keys.learn(true, stamp);
+        if object.children.len() < MAX_CHILDREN {
+            object.children.push((child, short(seen.key)));
+        }
+    }
+
+    fn learn_value(&mut self, seen: &ObservedValue<'_>, observation: &Observation<'_>, stamp: Stamp) {
+        let node = &mut self.nodes[seen.node as usize];
+        let before = node.results.seen();
+        node.results.learn(false, stamp);
+        node.occurrences += 1.0;
+        node.kinds.learn(seen.what.kind(), stamp);
+        match seen.what {
+            ValueKind::Null => {}
+            ValueKind::Bool => node.values.learn(seen.value(), stamp),
+            ValueKind::Number(number) => {
+                node.values.learn(seen.value(), stamp);
+                let known = node.number.get_or_insert_default();
+                known.forms.learn(number_form(number), stamp);
+                known.range.learn(scaled(number), stamp);
+            }
+            ValueKind::Text { text, form, .. } => {
+                node.values.learn(seen.value(), stamp);
+                let known = node.text.get_or_insert_default();
+                known.new_classes.learn(form.classes & !known.known != 0, stamp);
+                known.known |= form.classes;
+                known.classes.learn(form.classes, stamp);
+                known.lengths.learn(form.lengths, stamp);
+                known.words.learn(form.words, stamp);
+                node.lengths.learn(scaled(text.len() as f64), stamp);
+            }
+            ValueKind::Array(len) => {
+                node.values.learn(seen.value(), stamp);
+                node.lengths.learn(scaled(len as f64), stamp);
+            }
+            ValueKind::Object { keys, len, .. } => {
+                let known = node.object.get_or_insert_default();
+                known.keysets.learn(keys, stamp);
+                known.new_keys.learn(false, stamp);
+                known.objects += 1.0;
+                known.keys += len as f32;
+            }
+        }
+        if !observation.arguments.is_empty() {
+            node.echoes.learn(before, seen, &observation.arguments);
+        }
+    }
+
+    fn learn_repetition(
+        &mut self,
+        observation: &Observation<'_>,
+        last: Option<&mut Last>,
+        (believed, doubt): (bool, u32),
+        stamp: Stamp,
+    ) {
+        let (Some(args), Some(last)) = (observation.args_id, last) else { return };
+        let result = observation.digest;
+        let known = last.model == self.id;
+        if known && last.result == result {
+            self.repeats.learn(false, stamp);
+            for (node, _) in &last.fields {
+                self.compared(*node, false);
+            }
+            return;
+        }
+        let now = observation.fields();
+        if known {
+            // Unlike elsewhere, a first change is news.
+            self.repeats.learn(false, stamp);
+            self.repeats.learn(true, stamp);
+            for (node, digest, _) in now {
+                let before = last.fields.binary_search_by_key(node, |(node, _)| *node).map(|at| last.fields[at].1);
+                self.compared(*node, before != Ok(*digest));
+            }
+            for (node, _) in &last.fields {
+                if now.binary_search_by_key(node, |(node, _, _)| *node).is_err() {
+                    self.compared(*node, true);
+                }
+            }
+        } else {
+            let borrowed = self.known_results.iter().any(|(known, by)| *known == result && *by != args);
+            self.borrowed.learn(borrowed, stamp);
+        }
+        if !believed {
+            let (by, was) = std::mem::replace(&mut last.unconfirmed, (observation.session, doubt));
+            if by == observation.session || by == 0 || observation.session == 0 || (!known && was != doubt) {
+                return;
+            }
+        }
+        match self.known_results.iter_mut().find(|(known, _)| *known == result) {
+            Some((_, by)) => *by = args,
+            None => {
+                if self.known_results.len() >= REMEMBERED {
+                    self.known_results.pop_front();
+                }
+                self.known_results.push_back((result, args));
+            }
+        }
+        if last.fields.len() == now.len() {
+            // Mostly the same fields again: no need for another list.
+            for (old, (node, digest, _)) in last.fields.iter_mut().zip(now) {
+                *old = (*node, *digest);
+            }
+        } else {
+            last.fields = now.iter().map(|(node, digest, _)| (*node, *digest)).collect();
+        }
+        (last.model, last.result) = (self.id, result);
+    }
+
+    /// Counts a path that could have changed between equal calls.
+    fn compared(&mut self, node: u32, changed: bool) {
+        if let Some(node) = self.nodes.get_mut(node as usize) {
+            node.compared += 1.0;
+            node.changed += f32::from(u8::from(changed));
+        }
+    }
+}
+
+fn short(key: &str) -> Box<str> {
+    let end = key
+        .char_indices()
+        .map(|(at, c)| at + c.len_utf8())
+        .take_while(|end| *end <= MAX_NAME_BYTES)
+        .last()
+        .unwrap_or(0);
+    key[..end].into()
+}

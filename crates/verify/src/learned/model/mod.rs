@@ -1,0 +1,236 @@
+//! What one tool's results look like, learned from its own traffic: what is known, and what can be asked of it. How a result
+//! is compared with it is in `judge`, how one is taken in in `learn`.
+
+mod judge;
+mod learn;
+
+use std::{collections::VecDeque, hash::BuildHasherDefault};
+
+use serde::{Deserialize, Serialize};
+
+use super::{
+    counts::{Alarms, Categories, Novelty, Range, Stamp},
+    echo::Echoes,
+    observe::NONE,
+    surprise::ASPECTS,
+};
+use crate::{Check, CheckResult, fields::PathId, state::Folded};
+
+/// Results learned before anything is judged by them.
+pub(crate) const LEAST_RESULTS: f32 = 4.0;
+/// Results remembered to be known again when they come for other arguments.
+const REMEMBERED: usize = 256;
+
+const CHECKS: usize = Check::ALL.len();
+/// P(a check of the table fires on a genuine result), before any was seen.
+const ALARM_RATE: f64 = 0.05;
+/// How many observations that is worth.
+const ALARM_WEIGHT: f64 = 20.0;
+
+/// The last result for some arguments.
+#[derive(Debug, Default, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Last {
+    model: u64,
+    result: u64,
+    fields: Box<[(u32, u32)]>,
+    /// The session that had a result that was learned in doubt: it takes another session to confirm that things changed.
+    /// And what was surprising.
+    unconfirmed: (u64, u32),
+}
+
+/// What is known of one path.
+#[derive(Debug, Default, Clone, PartialEq, Serialize, Deserialize)]
+pub(super) struct Node {
+    /// Results it occurred in, and how often it occurred.
+    pub(super) results: Novelty,
+    occurrences: f32,
+    pub(super) kinds: Categories,
+    pub(super) values: Categories,
+    text: Option<Box<TextNode>>,
+    pub(super) number: Option<Box<NumberNode>>,
+    pub(super) lengths: Range,
+    pub(super) object: Option<Box<ObjectNode>>,
+    pub(super) echoes: Echoes,
+    /// Results for equal arguments in which it could have changed, and in which it did.
+    compared: f32,
+    changed: f32,
+}
+
+#[derive(Debug, Default, Clone, PartialEq, Serialize, Deserialize)]
+struct TextNode {
+    /// Every class of characters that ever occurred, and how often one was new.
+    known: u32,
+    new_classes: Novelty,
+    classes: Categories,
+    lengths: Categories,
+    words: Categories,
+}
+
+#[derive(Debug, Default, Clone, PartialEq, Serialize, Deserialize)]
+pub(super) struct NumberNode {
+    forms: Categories,
+    pub(super) range: Range,
+}
+
+#[derive(Debug, Default, Clone, PartialEq, Serialize, Deserialize)]
+pub(super) struct ObjectNode {
+    keysets: Categories,
+    new_keys: Novelty,
+    /// Objects seen, and keys in them.
+    objects: f32,
+    keys: f32,
+    pub(super) children: Vec<(u32, Box<str>)>,
+}
+
+impl ObjectNode {
+    /// Keys that keep changing are data, not structure.
+    fn is_map(&self) -> bool {
+        let kinds = self.children.len() as f32;
+        kinds >= 8.0 && kinds > 0.5 * self.keys && kinds * self.objects > 3.0 * self.keys
+    }
+}
+
+/// What one tool's results look like.
+#[derive(Debug, Default, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Model {
+    /// Tells this model from a later one of the same tool.
+    id: u64,
+    pub(crate) results: f32,
+    stamp: Stamp,
+    pub(super) paths: std::collections::HashMap<PathId, u32, BuildHasherDefault<Folded>>,
+    pub(super) nodes: Vec<Node>,
+    pub(crate) alarms: [Alarms; ASPECTS],
+    /// Where results that were not believed were surprising, and when, in results that were believed.
+    recent_alarms: VecDeque<(u32, u32)>,
+    believed: u32,
+    /// Whether equal arguments gave another result.
+    repeats: Novelty,
+    /// Whether new arguments gave a known result.
+    borrowed: Novelty,
+    known_results: VecDeque<(u64, u64)>,
+    latency: Range,
+    /// For each of the seed's checks: how often it was evaluated, and how often it fired.
+    fired: [(f32, f32); CHECKS],
+}
+
+impl Model {
+    pub(crate) fn find(&self, path: PathId) -> u32 {
+        self.paths.get(&path).copied().unwrap_or(NONE)
+    }
+
+    fn node(&self, node: u32) -> Option<&Node> {
+        self.nodes.get(node as usize)
+    }
+
+    pub(crate) fn is_map(&self, node: u32) -> bool {
+        self.node(node).and_then(|node| node.object.as_ref()).is_some_and(|object| object.is_map())
+    }
+
+    /// By how much a check's ratio is off, given how often the check fires on this tool's own traffic.
+    pub(crate) fn correction(&self, check: Check) -> f64 {
+        let (seen, fired) = self.fired[check as usize];
+        let rate = (f64::from(fired) + ALARM_WEIGHT * ALARM_RATE) / (f64::from(seen) + ALARM_WEIGHT);
+        ALARM_RATE / rate
+    }
+
+    /// How often a check could be evaluated, and how often it fired.
+    pub(crate) fn fired(&self, check: Check) -> (f32, f32) {
+        self.fired[check as usize]
+    }
+
+    /// Counts false alarms: which checks of the table fired on a result that is learned.
+    pub(crate) fn learn_checks(&mut self, checks: &[CheckResult]) {
+        for result in checks {
+            let (seen, fired) = &mut self.fired[result.check as usize];
+            *seen += 1.0;
+            *fired += f32::from(u8::from(result.fired));
+        }
+    }
+
+    /// The name of a member that an object should have, and in how many of how many it was.
+    pub(crate) fn member(&self, node: u32, nth: u32) -> Option<(&str, f32, f32)> {
+        let object = self.node(node)?.object.as_ref()?;
+        let (child, name) = object.children.get(nth as usize)?;
+        Some((name, self.node(*child)?.occurrences.min(object.objects), object.objects))
+    }
+
+    /// In how many results a path was seen.
+    pub(crate) fn seen(&self, node: u32) -> f32 {
+        self.node(node).map_or(0.0, |node| node.results.seen())
+    }
+
+    /// How many values a closed set has.
+    pub(crate) fn values(&self, node: u32) -> usize {
+        self.node(node).map_or(0, |node| node.values.size().1)
+    }
+
+    /// The bounds of a number, or of a length.
+    pub(crate) fn bounds(&self, node: u32, length: bool) -> Option<(f64, f64)> {
+        let node = self.node(node)?;
+        let range = if length { &node.lengths } else { &node.number.as_ref()?.range };
+        let unscaled = |scaled: f64| libm::copysign(libm::expm1(scaled.abs()), scaled);
+        let (low, high) = range.bounds();
+        Some((unscaled(low), unscaled(high)))
+    }
+
+    /// The fastest and the slowest answer, in milliseconds.
+    pub(crate) fn latencies(&self) -> (f64, f64) {
+        let (low, high) = self.latency.bounds();
+        (libm::exp(low), libm::exp(high))
+    }
+
+    /// Lets the past weigh less.
+    pub(crate) fn age(&mut self, keep: f32) {
+        self.results *= keep;
+        self.nodes.iter_mut().for_each(|node| node.age(keep));
+        self.alarms.iter_mut().for_each(|alarms| alarms.age(keep));
+        self.repeats.age(keep);
+        self.borrowed.age(keep);
+        self.latency.age(keep);
+        for (seen, fired) in &mut self.fired {
+            *seen *= keep;
+            *fired *= keep;
+        }
+    }
+
+    /// Whether what was read back can be what was written.
+    pub(crate) fn is_sound(&self) -> bool {
+        let nodes = self.nodes.len();
+        self.paths.len() == nodes
+            && self.paths.values().all(|node| (*node as usize) < nodes)
+            && self.known_results.len() <= REMEMBERED
+    }
+}
+
+impl Node {
+    fn age(&mut self, keep: f32) {
+        self.results.age(keep);
+        self.occurrences *= keep;
+        self.kinds.age(keep);
+        self.values.age(keep);
+        if let Some(text) = &mut self.text {
+            text.new_classes.age(keep);
+            text.classes.age(keep);
+            text.lengths.age(keep);
+            text.words.age(keep);
+        }
+        if let Some(number) = &mut self.number {
+            number.forms.age(keep);
+            number.range.age(keep);
+        }
+        self.lengths.age(keep);
+        if let Some(object) = &mut self.object {
+            object.keysets.age(keep);
+            object.new_keys.age(keep);
+            object.objects *= keep;
+            object.keys *= keep;
+        }
+        self.echoes.age(keep);
+        self.compared *= keep;
+        self.changed *= keep;
+    }
+}
+
+fn latency_scale(ms: f64) -> f64 {
+    libm::log(ms.max(1e-3))
+}
