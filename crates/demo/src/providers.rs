@@ -3,14 +3,13 @@
 //! The careful one knows the tools from calls of its own, does not learn from what it judges, and plants canaries. The lenient one
 //! learns from everything that it sees and shows nothing.
 
-use credence_engine::hcs25::output_verification::{Check, Limits, ProviderRef, Rollup, Stake, Verdict, Window};
-use credence_protocol::{EntityId, SecretKey, Statement, StatementKind, Timestamp, strict::StrictValue};
+use credence_engine::hcs25::output_verification::{Check, Limits, Rollup, Stake, Verdict, Window};
+use credence_protocol::{EntityId, SecretKey, Statement, Timestamp};
 use credence_verify::{
     Call as Asked, Decision, Engine, ToolProfile, Verdict as Judged,
     fabricate::{Fabrication, Genuine},
 };
 use fastrand::Rng;
-use serde_json::json;
 
 use crate::{
     Error,
@@ -108,15 +107,7 @@ impl Provider {
 
     /// What it reports on an agent's window that ends at `end`, signed.
     pub fn report(&self, agent: &str, window: Window, end: Timestamp) -> Result<Option<Statement>, Error> {
-        let Some(mut up) = self.rollup.summary(agent, window, end) else { return Ok(None) };
-        up.summary.providers = vec![ProviderRef {
-            id: self.id.to_string(),
-            signer_address: None,
-            methodology_url: None,
-            checks_contributed: Some(up.summary.total_checks),
-        }];
-        let record = json!({ "agent": agent, "window": up.window, "summary": up.summary });
-        let statement = Statement::sign(self.id.clone(), StatementKind::Summary, StrictValue(record), &self.key)?;
-        Ok(Some(statement))
+        let Some(up) = self.rollup.summary(agent, window, end) else { return Ok(None) };
+        Ok(Some(up.statement(&self.id, &EntityId::new(agent)?, None, &self.key)?))
     }
 }

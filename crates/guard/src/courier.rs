@@ -15,12 +15,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-use credence_engine::hcs25::output_verification::{ProviderRef, Window};
+use credence_engine::hcs25::output_verification::Window;
 use credence_ledger::{Checkpoint, Kind, Ledger, View, proof};
 use credence_protocol::{
-    Statement, StatementKind,
+    EntityId,
     receipt::{MAX_RECEIPT_BYTES, Receipt},
-    strict::StrictValue,
 };
 use data_encoding::BASE64;
 use reqwest::{StatusCode, blocking::Client};
@@ -207,19 +206,9 @@ impl Round {
         };
         for agent in agents {
             for window in Window::ALL {
-                let Some(mut up) = together.summary(agent, window, end) else { continue };
-                up.summary.providers = vec![ProviderRef {
-                    id: self.guard.provider().to_string(),
-                    signer_address: None,
-                    methodology_url: None,
-                    checks_contributed: Some(up.summary.total_checks),
-                }];
-                let mut record = json!({ "agent": agent, "window": up.window, "summary": up.summary });
-                if let Some(checkpoint) = &checkpoint {
-                    record["checkpoint"] = json!(checkpoint);
-                }
-                let provider = self.guard.provider().clone();
-                let signed = Statement::sign(provider, StatementKind::Summary, StrictValue(record), self.guard.key())?;
+                let Some(up) = together.summary(agent, window, end) else { continue };
+                let id = EntityId::new(agent)?;
+                let signed = up.statement(self.guard.provider(), &id, checkpoint.as_deref(), self.guard.key())?;
                 // The newest of an agent's window is all that the authority wants.
                 let file = self.spool.join(format!("{agent}.{}.json", window.key()));
                 folder::replace(&file, signed.canonical().as_bytes())?;

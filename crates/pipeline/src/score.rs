@@ -79,7 +79,12 @@ fn pending(view: &(impl View + ?Sized), limit: usize) -> Result<Vec<EntityId>> {
 }
 
 /// Records the agent's score as of now. Nothing is recorded for an agent that was never rated and still is not.
-fn score_agent(tx: &mut dyn Transaction, agent: &EntityId, weights: &Weights, scoring: &Scoring) -> Result<bool> {
+pub(crate) fn score_agent(
+    tx: &mut dyn Transaction,
+    agent: &EntityId,
+    weights: &Weights,
+    scoring: &Scoring,
+) -> Result<bool> {
     let inputs = filter::inputs(tx, agent, weights, &scoring.tags)?;
     if inputs.is_empty() {
         let last: Option<ScoreRow> = tables::get(tx, tables::SCORES, agent.as_str())?;

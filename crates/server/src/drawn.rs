@@ -2,7 +2,7 @@
 
 use credence_charts::{Band, Bin, Chart, ScorePoint};
 use credence_engine::{reliability::Curve, tiers::Tier};
-use credence_pipeline::tables::ScoreRow;
+use credence_pipeline::query::ScoreRow;
 
 /// The bands of the score.
 pub fn bands() -> Vec<Band<'static>> {

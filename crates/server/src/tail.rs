@@ -41,9 +41,8 @@ enum Concerns {
 
 fn concerns(kind: Kind) -> Concerns {
     match kind {
-        // Made of what is in the ledger already, or of no consequence to an answer.
-        Kind::Score
-        | Kind::Responses
+        // Of no consequence to an answer.
+        Kind::Responses
         | Kind::Credential
         | Kind::Outcome
         | Kind::Calibration
@@ -52,7 +51,8 @@ fn concerns(kind: Kind) -> Concerns {
         | Kind::Canary
         | Kind::Segment
         | Kind::Checkpoint => Concerns::Nobody,
-        Kind::Signal | Kind::Agent => Concerns::Subject,
+        // An answer names the score event that it rests on: the newest.
+        Kind::Signal | Kind::Score | Kind::Agent => Concerns::Subject,
         // Weights, keys, and words that reach further than whom they are about.
         Kind::Source
         | Kind::Revocation

@@ -8,15 +8,15 @@ use std::{
     },
 };
 
+use crate::tables::{self, CurrentRow};
 use credence_ledger::{Ledger, LogKey, OutsideCheckpoint, SqliteLedger, sqlite::Options};
 use credence_pipeline::{
     Authority, NewAgent, NewSource, Rejection, Settings, TABLES,
     admit::Admitted,
     audit::{self, Audited, Scope},
-    query::{self, Reading},
+    query::{CurrentScore, ScoreRow},
     record::RecordedScore,
     replay::{self, Replayed},
-    tables::{self, CurrentRow, ScoreRow},
 };
 use credence_protocol::{EntityId, SecretKey, Signal, SignalDraft, Tag, TagRegistry, Timestamp};
 
@@ -135,24 +135,20 @@ impl House {
     }
 
     pub fn current(&self) -> Vec<(String, CurrentRow)> {
-        tables::all(&*self.authority.ledger().view().unwrap(), tables::CURRENT).unwrap()
+        tables::all(&*self.authority.ledger().view().unwrap(), tables::CURRENT)
     }
 
     pub fn recorded(&self, agent: &str) -> Option<RecordedScore> {
         self.authority.settle_scores().unwrap();
         let view = self.authority.ledger().view().unwrap();
-        tables::get::<ScoreRow>(&*view, tables::SCORES, agent).unwrap().map(|row| row.recorded)
+        tables::get::<ScoreRow>(&*view, tables::SCORES, agent).map(|row| row.recorded)
     }
 
-    pub fn live(&self, agent: &str) -> query::LiveScore {
+    /// The newest recorded score, after everyone who waits was scored.
+    pub fn score(&self, agent: &str) -> CurrentScore {
+        self.authority.settle_scores().unwrap();
         let view = self.authority.ledger().view().unwrap();
-        let scoring = self.authority.scoring();
-        let reading = Reading {
-            tags: &scoring.tags,
-            requirements: self.authority.requirements(),
-            coverage_floor: scoring.coverage_floor,
-        };
-        reading.live(&*view, &id(agent)).unwrap()
+        self.authority.reading().score(&*view, &id(agent)).unwrap()
     }
 
     pub fn replay(&self) -> Replayed {

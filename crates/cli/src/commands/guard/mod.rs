@@ -13,9 +13,9 @@ use credence_guard::{
     stdio,
 };
 use credence_protocol::{EntityId, SecretKey};
-use credence_verify::Stake;
+use credence_verify::{Calibrations, Stake};
 
-use super::{Done, verify::Calibrations};
+use super::Done;
 use crate::{input, keyfile, output::Output, traces};
 
 /// What was learned is kept this often.

@@ -15,12 +15,14 @@
 //! has a quality of 19, `uncertainRate` counts for nothing, and a caller who declares everything critical gains half. What
 //! Credence itself makes of a summary is [`signal`], which closes them.
 
+mod reporting;
 mod rollup;
 pub mod signal;
 mod summary;
 
 use serde::{Deserialize, Serialize};
 
+pub use reporting::{BadLine, CountedLine, Naming, Rated};
 pub use rollup::{Check, Limits, RolledUp, Rollup, Verdict, Window};
 pub use summary::{Canaries, ProviderRef, RATE_TOLERANCE, Report, Stake, StakeDistribution, StakeLevel, Summary};
 
