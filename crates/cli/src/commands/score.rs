@@ -108,7 +108,7 @@ fn marked(score: &impl Serialize, behind: bool) -> anyhow::Result<Value> {
 
 fn current_score(score: &CurrentScore, behind: bool) -> String {
     let CurrentScore { agent, outcome, certification, as_of, seq, .. } = score;
-    let event = seq.map_or(String::new(), |seq| format!(", in entry {seq}"));
+    let event = seq.map_or(String::new(), |seq| format!(", recorded as entry {seq}"));
     let due = if behind { "; rescoring is due: other signals or weights count by now" } else { "" };
     let Outcome::Rated(score) = outcome else {
         return format!(

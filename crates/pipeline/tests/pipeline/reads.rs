@@ -49,7 +49,7 @@ fn reviews_outside_the_window_are_in_no_answer() {
     house.measure("alice", "lab", "rel_uptime", 90.0);
     let reputation = |answer: &Value| fact(answer, "reputation").unwrap().clone();
     let rated = reputation(&house.answer("alice"));
-    assert_eq!((&rated["reviewCount"], &rated["aggregateRating"]), (&1.into(), &1.0.into()), "{rated}");
+    assert_eq!((rated["reviewCount"].as_u64(), rated["aggregateRating"].as_f64()), (Some(1), Some(1.0)), "{rated}");
 
     house.advance(31 * 86_400);
     let unrated = reputation(&house.answer("alice"));
@@ -188,8 +188,7 @@ fn inputs_that_are_not_listed_are_found_again() {
 /// Tables are opened here alone: everything else asks [`query`].
 #[test]
 fn no_other_crate_opens_tables() {
-    const OPENERS: [&str; 7] =
-        ["tables::", "::Table", "Table(", "Scan::", "Scan {", "credence_pipeline::projection", ".scan("];
+    const OPENERS: [&str; 6] = ["tables::", "ledger::Table", " Table(", "Scan::", "Scan {", ".scan("];
     fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
         for entry in std::fs::read_dir(folder).unwrap() {
             let path = entry.unwrap().path();
