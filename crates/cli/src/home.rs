@@ -167,7 +167,7 @@ impl Home {
         let verifier = LogVerifier::parse(&config.log_key)?;
         let open = || -> anyhow::Result<_> { Ok(SqliteLedger::open_read_only(self.options(), verifier.clone())) };
         let ledger = self.upgraded(&open)??;
-        Reader::new(ledger, config)
+        Reader::new(ledger)
     }
 
     /// Opens; a ledger from before this version had all its tables gets them first, built from its entries.
@@ -189,7 +189,7 @@ impl Home {
     pub fn auditor(&self) -> anyhow::Result<Reader> {
         let config = self.config()?;
         let ledger = SqliteLedger::open_unchecked(self.options(), LogVerifier::parse(&config.log_key)?)?;
-        Reader::new(ledger, config)
+        Reader::new(ledger)
     }
 }
 
@@ -198,17 +198,11 @@ pub struct Reader {
     pub ledger: SqliteLedger,
     pub tags: TagRegistry,
     requirements: Requirements,
-    coverage_floor: f64,
 }
 
 impl Reader {
-    fn new(ledger: SqliteLedger, config: Config) -> anyhow::Result<Self> {
-        Ok(Self {
-            ledger,
-            tags: TagRegistry::standard()?,
-            requirements: Requirements::standard()?,
-            coverage_floor: config.coverage_floor,
-        })
+    fn new(ledger: SqliteLedger) -> anyhow::Result<Self> {
+        Ok(Self { ledger, tags: TagRegistry::standard()?, requirements: Requirements::standard()? })
     }
 
     pub fn view(&self) -> anyhow::Result<Box<dyn View + '_>> {
@@ -216,7 +210,7 @@ impl Reader {
     }
 
     pub fn reading(&self) -> Reading<'_> {
-        Reading { tags: &self.tags, requirements: &self.requirements, coverage_floor: self.coverage_floor }
+        Reading { tags: &self.tags, requirements: &self.requirements }
     }
 
     /// The agent with this id or alias.

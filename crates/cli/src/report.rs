@@ -3,8 +3,9 @@
 use std::fmt::Write as _;
 
 use credence_charts::{Bin, Chart, Curve};
+use credence_verify::evaluate::Evaluation;
 
-use crate::commands::evaluate::{Evaluation, percent};
+use crate::commands::evaluate::percent;
 
 /// The page.
 pub fn page(evaluation: &Evaluation, file: &str) -> String {

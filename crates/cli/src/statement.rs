@@ -98,9 +98,7 @@ pub fn signing_key(home: &Home, author: &EntityId, file: Option<&PathBuf>) -> an
 
 /// The record of the statement in entry `seq`.
 pub fn record_at(view: &dyn credence_ledger::View, seq: u64) -> anyhow::Result<Value> {
-    let entry = credence_ledger::Entry::parse(seq, &view.entry(seq)?.unwrap_or_default())?;
-    let statement: Value = entry.record(seq)?;
-    Ok(statement["record"].clone())
+    Ok(credence_pipeline::query::record(view, seq)?["record"].take())
 }
 
 /// An id for a record, in the order of time.

@@ -102,6 +102,6 @@ impl Provider {
     /// What it reports on an agent's window that ends at `end`, signed.
     pub fn report(&self, agent: &str, window: Window, end: Timestamp) -> Result<Option<Statement>, Error> {
         let Some(up) = self.rollup.summary(agent, window, end) else { return Ok(None) };
-        Ok(Some(up.by_provider(&self.id).sign(&self.id, agent, None, &self.key)?))
+        Ok(Some(up.statement(&self.id, &EntityId::new(agent)?, None, &self.key)?))
     }
 }

@@ -13,9 +13,8 @@ use credence_ledger::{LogVerifier, OutsideCheckpoint, View};
 use credence_pipeline::{
     audit::{Scope, audit},
     outcomes,
-    query::{self, LiveScore, Reading},
+    query::{self, CurrentScore},
     replay::replay,
-    tables::{self, AgentRow},
 };
 use credence_protocol::EntityId;
 use credence_server::settings::Settings;
@@ -28,19 +27,17 @@ fn id(agent: &str) -> EntityId {
     EntityId::new(agent).unwrap()
 }
 
-fn live(demo: &Demo, view: &dyn View, agent: &str) -> LiveScore {
-    let authority = demo.app.authority();
-    let scoring = authority.scoring();
-    let (tags, requirements) = (&scoring.tags, authority.requirements());
-    Reading { tags, requirements, coverage_floor: scoring.coverage_floor }.live(view, &id(agent)).unwrap()
+fn newest(demo: &Demo, view: &dyn View, agent: &str) -> CurrentScore {
+    demo.app.authority().reading().score(view, &id(agent)).unwrap()
 }
 
 fn score(demo: &Demo, view: &dyn View, agent: &str) -> u8 {
-    live(demo, view, agent).outcome.rated().unwrap().score
+    newest(demo, view, agent).outcome.rated().unwrap().score
 }
 
-fn measured(live: &LiveScore, tag: &str) -> Option<f64> {
-    live.inputs
+fn measured(score: &CurrentScore, tag: &str) -> Option<f64> {
+    score
+        .inputs
         .iter()
         .find(|input| input.source.as_str() == "credence" && input.tag.as_str() == tag)
         .map(|one| one.value)
@@ -64,19 +61,19 @@ fn everyone_shows_what_it_is_there_to_show() {
     assert!(replayed.score_events > 200);
 
     // Steady against fabricating.
-    let [steady, fabricating] = ["atlas-travel", "marlow-research"].map(|agent| live(&demo, &*view, agent));
-    let quality = |live: &LiveScore| measured(live, "output_quality").unwrap();
+    let [steady, fabricating] = ["atlas-travel", "marlow-research"].map(|agent| newest(&demo, &*view, agent));
+    let quality = |score: &CurrentScore| measured(score, "output_quality").unwrap();
     assert!(quality(&fabricating) + 15.0 < quality(&steady), "{} {}", quality(&fabricating), quality(&steady));
     let of = |agent: &str| score(&demo, &*view, agent);
     assert!(of("marlow-research") + 20 < of("atlas-travel"));
 
     // Rubber-stamped: a verifier that shows no power says nothing, and one source is little.
-    let stamped = live(&demo, &*view, "polished-concierge");
+    let stamped = newest(&demo, &*view, "polished-concierge");
     assert_eq!(measured(&stamped, "output_quality"), None);
     assert!(of("polished-concierge") < 40 && of("sprout-helper") < 40);
 
     // Praise by newborns and by a site that counts for little gains little.
-    let praised = live(&demo, &*view, PRAISED);
+    let praised = newest(&demo, &*view, PRAISED);
     let unpraised: Vec<_> = praised.inputs.iter().filter(|input| input.source.as_str() != PRAISE).cloned().collect();
     let weighted: Vec<_> = credence_pipeline::filter::weighted(&unpraised).collect();
     let plain = universal::score(&weighted, 0.1).unwrap().rated().unwrap().score;
@@ -96,7 +93,7 @@ fn everyone_shows_what_it_is_there_to_show() {
     assert!(recovering[3] + 15 < of("phoenix-desk"), "{recovering:?}");
 
     // Taken back, with a reason; and a name as it was given.
-    let row = |agent: &str| tables::get::<AgentRow>(&*view, tables::AGENTS, agent).unwrap().unwrap();
+    let row = |agent: &str| query::agent(&*view, &id(agent)).unwrap();
     assert!(row(REVOKED).revoked.is_some());
     assert_eq!(row("zoe-soehne").name.as_deref(), Some("<b>Zoë & Söhne</b> \"Tools\""));
 
@@ -112,7 +109,7 @@ fn the_same_seed_tells_the_same_story() {
         let demo = build(folder.path(), seed, 8);
         let view = demo.app.authority().ledger().view().unwrap();
         let scores: BTreeMap<&str, String> =
-            CAST.iter().map(|one| (one.id, format!("{:?}", live(&demo, &*view, one.id).outcome))).collect();
+            CAST.iter().map(|one| (one.id, format!("{:?}", newest(&demo, &*view, one.id).outcome))).collect();
         (demo.entries().unwrap(), scores)
     };
     let once = told(3);

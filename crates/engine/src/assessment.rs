@@ -126,6 +126,8 @@ pub struct Facts {
     pub standing: Standing,
     /// The universal score.
     pub outcome: Outcome,
+    /// The entry of the log with the score event that all of this rests on.
+    pub score_event: Option<u64>,
     /// The highest tier whose requirements are met.
     pub certification: Tier,
     /// Output quality: value, stddev and checks.
@@ -297,6 +299,9 @@ fn extensions(facts: &Facts, context: &str) -> BTreeMap<&'static str, Extension>
         add("coverage", json!(score.coverage), "how diverse the sources are, 0 to 1");
         add("sources", json!(score.sources), "number of independent sources");
     }
+    if let Some(event) = facts.score_event {
+        add("scoreEvent", json!(event), "entry of the authority's log with the score event that this rests on");
+    }
     add("certification", json!(facts.certification.key()), "highest tier whose requirements are all met");
     all
 }
@@ -316,6 +321,7 @@ mod tests {
         Facts {
             standing,
             outcome: universal::score(&signals, universal::DEFAULT_COVERAGE_FLOOR).unwrap(),
+            score_event: Some(42),
             certification: Tier::Gold,
             output_quality: Some((88.0, 2.0, 1000)),
             reputation: Some((22.0, 40)),
@@ -375,6 +381,7 @@ mod tests {
             for standing in [Standing::Verified, Standing::Lapsed, Standing::Revoked, Standing::Pending] {
                 let mut widest = facts(&[33.333333; 20], 33.333333, standing);
                 widest.signals = usize::MAX;
+                widest.score_event = Some(u64::MAX);
                 widest.reputation = Some((f64::MIN_POSITIVE, u64::MAX));
                 widest.output_quality = Some((99.999999, 49.999999, u64::MAX));
                 let assessment = rules.assess(&widest, context);

@@ -16,6 +16,7 @@ use std::{
 };
 
 use credence_engine::hcs25::output_verification::Window;
+use credence_protocol::EntityId;
 use credence_receipts::{
     folder,
     handover::{Disclosure, Known},
@@ -204,8 +205,8 @@ impl Round {
         for agent in agents {
             for window in Window::ALL {
                 let Some(up) = together.summary(agent, window, end) else { continue };
-                let provider = self.guard.provider();
-                let signed = up.by_provider(provider).sign(provider, agent, checkpoint.as_deref(), self.guard.key())?;
+                let id = EntityId::new(agent)?;
+                let signed = up.statement(self.guard.provider(), &id, checkpoint.as_deref(), self.guard.key())?;
                 // The newest of an agent's window is all that the authority wants.
                 let file = self.spool.join(format!("{agent}.{}.json", window.key()));
                 folder::replace_file(&file, signed.canonical().as_bytes())?;

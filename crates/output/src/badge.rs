@@ -56,6 +56,9 @@ pub struct Claim {
     /// The authority took the agent's standing back.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub revoked: bool,
+    /// The entry of the authority's log with the score event that it rests on; none when never rated.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub event: Option<u64>,
     /// How it looks.
     pub style: Style,
     /// When it was made.
@@ -72,12 +75,17 @@ impl Claim {
     pub fn new(agent: EntityId, score: Option<(u8, f64)>, style: Style, issued: Timestamp, expires: Timestamp) -> Self {
         let stddev = score.map(|(_, stddev)| (stddev * 10.0).round() / 10.0);
         let score = score.map(|(score, _)| score);
-        Self { agent, score, stddev, revoked: false, style, issued, expires, kid: String::new() }
+        Self { agent, score, stddev, revoked: false, event: None, style, issued, expires, kid: String::new() }
     }
 
     /// Whether the authority took the agent's standing back.
     pub fn revoked(self, revoked: bool) -> Self {
         Self { revoked, ..self }
+    }
+
+    /// The score event that it rests on.
+    pub fn from_event(self, event: Option<u64>) -> Self {
+        Self { event, ..self }
     }
 
     fn tier(&self) -> Tier {

@@ -10,12 +10,10 @@ mod support;
 use std::time::Instant;
 
 use credence_engine::universal::{self, DEFAULT_COVERAGE_FLOOR, Weighted};
-use credence_ledger::{Ledger, write};
-use credence_pipeline::{
-    NewSource,
-    tables::{self, AgentRow, CurrentRow},
-};
+use credence_ledger::{Ledger, Table, write};
+use credence_pipeline::{NewSource, TABLES};
 use rayon::prelude::*;
+use serde_json::json;
 use support::{house, id, now};
 
 const COMPUTED_AGENTS: usize = 1_000_000;
@@ -87,18 +85,19 @@ fn recompute(agents: usize) {
 /// Fills the tables that a recompute reads, as signals would have.
 fn fill(ledger: &dyn Ledger, agents: usize) {
     const AGENTS_PER_WORK: usize = 5_000;
-    let registered_at = now();
+    let table = |name: &str| -> Table { *TABLES.iter().find(|table| table.0 == name).unwrap() };
+    let (of_agents, of_signals, registered_at) = (table("agents"), table("current"), now());
     for first in (0..agents).step_by(AGENTS_PER_WORK) {
         write(ledger, move |tx| {
             for n in first..(first + AGENTS_PER_WORK).min(agents) {
                 let agent = format!("agent-{n:08}");
-                let row = AgentRow { seq: 0, registered_at, name: None, aliases: vec![], owner: None, revoked: None };
-                tables::put(tx, tables::AGENTS, &agent, &row)?;
+                let row = json!({ "seq": 0, "registered_at": registered_at, "name": null, "aliases": [] });
+                tx.put(of_agents, &agent, &row.to_string())?;
                 for s in 0..SIGNALS_PER_AGENT {
                     let slot = format!("{agent}/source-{}/{}", s % SOURCES, TAGS[s / SOURCES]);
                     let value = ((n * 31 + s * 17) % 101) as f64;
-                    let row = CurrentRow { seq: 0, observed_at: registered_at.micros(), value, stddev: 2.5 };
-                    tables::put(tx, tables::CURRENT, &slot, &row)?;
+                    let row = json!({ "seq": 0, "observed_at": registered_at.micros(), "value": value, "stddev": 2.5 });
+                    tx.put(of_signals, &slot, &row.to_string())?;
                 }
             }
             Ok::<_, credence_ledger::Error>(())

@@ -8,9 +8,9 @@ use credence_engine::{
     assessment::{Facts, Rules, Standing},
     universal::Outcome,
 };
-use std::{collections::BTreeSet, ops::ControlFlow};
+use std::collections::BTreeSet;
 
-use credence_ledger::{Entry, Scan, View};
+use credence_ledger::View;
 use credence_output::{
     badge::{self, Claim, Style},
     document::Document,
@@ -18,19 +18,17 @@ use credence_output::{
 };
 use credence_protocol::{AUTHORITY_SOURCE, Alias, EntityId, ScoreStatus, SecretKey, Timestamp, Uuid};
 use data_encoding::HEXLOWER;
+use serde::de::IgnoredAny;
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 
 use crate::{
-    Error, domains,
-    query::{self, LiveScore, Reading},
+    Authority, Error, domains,
+    query::{self, AgentRow, CurrentScore, Reading, Reputation},
     record::Input,
-    reputation::{
-        self,
-        rows::{IdentityRow, ReputationRow, ReviewRow},
-    },
+    reputation,
     summaries::{self, SIGNAL_WINDOW},
-    tables::{self, AgentRow},
+    tables,
 };
 
 /// Purposes that the protocol names.
@@ -49,6 +47,8 @@ const MAX_MEASUREMENTS: usize = 64;
 const MAX_URL: usize = 2048;
 /// Characters of a purpose.
 const MAX_CONTEXT: usize = 64;
+/// How often an agent is rescored for one answer before the caller is told to come back.
+const MAX_RESCORES: usize = 3;
 
 /// What is asked.
 #[derive(Debug, Clone, Copy)]
@@ -106,11 +106,28 @@ pub enum Refusal {
         /// The addresses it is registered for.
         scopes: Vec<String>,
     },
+    /// The newest score event is behind: [`Authority::rescore`] it, then ask again ([`Authority::up_to_date`] does both).
+    #[error("the newest score of '{0}' is behind its signals: rescoring is due")]
+    Behind(EntityId),
 }
 
 impl From<credence_ledger::Error> for Refusal {
     fn from(error: credence_ledger::Error) -> Self {
         Self::Pipeline(error.into())
+    }
+}
+
+impl Authority {
+    /// Makes something that is signed, from a view in which the agent's newest score event is not behind: rescores the agent
+    /// where `make` finds that it is.
+    pub fn up_to_date<T>(&self, mut make: impl FnMut(&dyn View) -> Result<T, Refusal>) -> Result<T, Refusal> {
+        for _ in 0..MAX_RESCORES {
+            match make(&*self.ledger().view()?) {
+                Err(Refusal::Behind(agent)) => drop(self.rescore(&agent)?),
+                made => return made,
+            }
+        }
+        make(&*self.ledger().view()?)
     }
 }
 
@@ -126,38 +143,36 @@ pub struct Answers<'a> {
 }
 
 impl Answers<'_> {
-    /// Answers a question at `now`.
+    /// Answers a question at `now`; refused where the newest score event is behind.
     pub fn answer(&self, view: &dyn View, question: Question<'_>, now: Timestamp) -> Result<Answer, Refusal> {
         let Question { entity, url, context } = question;
         let url = checked_url(url)?;
         let context = known_context(context);
         let agent = query::resolve(view, entity)?;
-        let row: Option<AgentRow> = tables::get(view, tables::AGENTS, agent.as_str())?;
-        let row = row.ok_or_else(|| Error::UnknownAgent(agent.to_string()))?;
+        let row = query::agent(view, &agent)?;
         if !in_scope(&row.aliases, url) {
             return Err(Refusal::Mismatch { entity: agent, scopes: scopes(&row.aliases) });
         }
-        let live = self.reading.live(view, &agent)?;
+        let score = self.up_to_date(view, &agent)?;
         let stats = summaries::stats(view, &agent, SIGNAL_WINDOW, now)?;
-        let reputation: Option<ReputationRow> = tables::get(view, tables::REPUTATIONS, agent.as_str())?;
-        // A newcomer's low number means unknown, and a reader would take it for bad.
-        let established = reputation::parameters().established_events;
-        let reputation = reputation.filter(|row| row.events >= established);
+        // A newcomer's low number means unknown, and a reader would take it for bad; a lapsed one says nothing of now.
+        let reputation = query::reputation(view, &agent, now)?.filter(Reputation::counts);
         let standing = match row.revoked {
             Some(_) => Standing::Revoked,
-            None => standing(view, &live, &row.aliases, url, now)?,
+            None => standing(view, &score, &row.aliases, url, now)?,
         };
         let facts = Facts {
             standing,
-            outcome: published(&live),
-            certification: live.certification.tier,
+            outcome: published(&score),
+            score_event: score.seq,
+            certification: score.certification.tier,
             output_quality: stats.signal.quality.zip(stats.signal.stddev).map(|(q, s)| (q, s, stats.signal.checks)),
-            reputation: reputation.as_ref().map(|row| (row.score, row.events)),
-            probes: probes(&live.inputs),
-            signals: live.inputs.len(),
+            reputation: reputation.as_ref().map(|reputation| (reputation.row.score, reputation.row.events)),
+            probes: probes(&score.inputs),
+            signals: score.inputs.len(),
         };
         let assessment = self.rules.assess(&facts, context);
-        let signals = signals(view, &agent, &row, &live, &stats, reputation.as_ref(), now)?;
+        let signals = signals(view, &agent, &row, &score, &stats, reputation.as_ref(), now)?;
         let seconds = if context == Some(HIGH_VALUE) { HIGH_VALUE_SECONDS } else { HOLDS_SECONDS };
         let expires = now.plus_seconds(seconds);
         let meta = Meta {
@@ -173,18 +188,25 @@ impl Answers<'_> {
         Ok(Answer { agent, document, expires })
     }
 
-    /// The badge of an agent: an SVG that carries its signed claim.
+    /// The badge of an agent: an SVG that carries its signed claim; refused where the newest score event is behind.
     pub fn badge(&self, view: &dyn View, entity: &str, style: Style, now: Timestamp) -> Result<Badge, Refusal> {
         let agent = query::resolve(view, entity)?;
-        let live = self.reading.live(view, &agent)?;
-        let row: Option<AgentRow> = tables::get(view, tables::AGENTS, agent.as_str())?;
-        let revoked = row.is_some_and(|row| row.revoked.is_some());
-        let score = published(&live).rated().map(|score| (score.score, score.stddev)).filter(|_| !revoked);
+        let current = self.up_to_date(view, &agent)?;
+        let revoked = current.revoked;
+        let score = published(&current).rated().map(|score| (score.score, score.stddev)).filter(|_| !revoked);
         let expires = now.plus_seconds(BADGE_SECONDS);
-        let claim = Claim::new(agent.clone(), score, style, now, expires).revoked(revoked);
+        let claim = Claim::new(agent.clone(), score, style, now, expires).revoked(revoked).from_event(current.seq);
         let svg = badge::issue(&claim, self.key)?;
         let hash = HEXLOWER.encode(&Sha256::digest(svg.as_bytes()));
         Ok(Badge { agent, svg, hash, expires })
+    }
+
+    /// The newest recorded score, which must not be behind.
+    fn up_to_date(&self, view: &dyn View, agent: &EntityId) -> Result<CurrentScore, Refusal> {
+        if self.reading.is_behind(view, agent)? {
+            return Err(Refusal::Behind(agent.clone()));
+        }
+        Ok(self.reading.score(view, agent)?)
     }
 }
 
@@ -217,8 +239,8 @@ pub fn home_page(aliases: &[Alias]) -> Option<String> {
 }
 
 /// A score that is not published is not told either.
-pub(crate) fn published(live: &LiveScore) -> Outcome {
-    match &live.outcome {
+pub(crate) fn published(score: &CurrentScore) -> Outcome {
+    match &score.outcome {
         Outcome::Rated(score) if score.status == ScoreStatus::Partial => Outcome::Unrated,
         outcome => *outcome,
     }
@@ -269,7 +291,7 @@ fn host_and_path(url: &str) -> Option<(String, String)> {
 /// that names hosts is about those; one that names none is about an agent whose addresses are all on one.
 fn standing(
     view: &dyn View,
-    live: &LiveScore,
+    score: &CurrentScore,
     aliases: &[Alias],
     url: &str,
     now: Timestamp,
@@ -278,8 +300,8 @@ fn standing(
     let hosts: BTreeSet<String> =
         aliases.iter().filter_map(|alias| scope(alias.as_str())).map(|(host, _)| host).collect();
     let mut standing = Standing::Pending;
-    for input in live.inputs.iter().filter(|input| input.tag.as_str() == domains::TAG && input.value >= 50.0) {
-        let body = signal_body(view, input.seq)?;
+    for input in score.inputs.iter().filter(|input| input.tag.as_str() == domains::TAG && input.value >= 50.0) {
+        let body = query::record(view, input.seq)?;
         let at = match domains::hosts_in(&body["evidence"]) {
             // Nobody proves in the future.
             Some(proved) => {
@@ -298,25 +320,16 @@ fn standing(
     Ok(standing)
 }
 
-fn signal_body(view: &dyn View, seq: u64) -> Result<Value, Refusal> {
-    let bytes = view.entry(seq)?.unwrap_or_default();
-    Ok(Entry::parse(seq, &bytes)?.record(seq)?)
-}
-
 fn observed_at(body: &Value) -> Option<Timestamp> {
     body["observed_at"].as_str().and_then(|text| text.parse().ok())
 }
 
-/// What reviewers whose word weighs anything say, 0..=1, and how many they are.
-fn ratings(view: &dyn View, agent: &EntityId) -> Result<Option<(f64, u64)>, Refusal> {
-    let (mut weight, mut sum, mut count) = (0.0, 0.0, 0);
-    tables::scan(view, tables::REVIEWS, Scan::prefix(&format!("{agent}/")), |_, row: ReviewRow| {
-        weight += row.weight;
-        sum += row.weight * row.rating;
-        count += 1;
-        Ok(ControlFlow::Continue(()))
-    })?;
-    Ok((weight > 0.0).then(|| (sum / weight, count)))
+/// What reviewers whose word weighs anything say within the window, 0..=1, and how many they are.
+fn ratings(view: &dyn View, agent: &EntityId, now: Timestamp) -> Result<Option<(f64, usize)>, Refusal> {
+    let reviews = query::reviews(view, agent, now)?;
+    let weight: f64 = reviews.iter().map(|(_, row)| row.weight).sum();
+    let sum: f64 = reviews.iter().map(|(_, row)| row.weight * row.rating).sum();
+    Ok((weight > 0.0).then(|| (sum / weight, reviews.len())))
 }
 
 fn probes(inputs: &[Input]) -> Option<(f64, usize)> {
@@ -330,9 +343,9 @@ fn signals(
     view: &dyn View,
     agent: &EntityId,
     row: &AgentRow,
-    live: &LiveScore,
+    score: &CurrentScore,
     stats: &summaries::Stats,
-    reputation: Option<&ReputationRow>,
+    reputation: Option<&Reputation>,
     now: Timestamp,
 ) -> Result<Vec<Fact>, Refusal> {
     let mut all = Vec::new();
@@ -341,19 +354,19 @@ fn signals(
         all.push(Fact::new(kind, at, data)?);
         Ok(())
     };
-    let identity: Option<IdentityRow> = tables::get(view, tables::IDENTITIES, agent.as_str())?;
+    let declared = tables::get::<IgnoredAny>(view, tables::IDENTITIES, agent.as_str())?.is_some();
     add(
         "identity",
         row.registered_at,
-        json!({ "memberSince": row.registered_at, "identityDeclared": identity.is_some(), "addressCount": row.aliases.len() }),
+        json!({ "memberSince": row.registered_at, "identityDeclared": declared, "addressCount": row.aliases.len() }),
     )?;
-    let sources: BTreeSet<&str> = live.inputs.iter().map(|input| input.source.as_str()).collect();
-    if let Some(row) = reputation {
+    let sources: BTreeSet<&str> = score.inputs.iter().map(|input| input.source.as_str()).collect();
+    if let Some(Reputation { row, .. }) = reputation {
         add("credence.reputation", row.at, json!({ "score": row.score, "events": row.events, "entry": row.seq }))?;
     }
     if !sources.is_empty() {
         let mut data = json!({ "sourceCount": sources.len() });
-        if let Some((rating, count)) = ratings(view, agent)? {
+        if let Some((rating, count)) = ratings(view, agent, now)? {
             data["aggregateRating"] = json!(rating);
             data["bestRating"] = json!(1);
             data["reviewCount"] = json!(count);
@@ -362,19 +375,14 @@ fn signals(
     }
     // What sources found of certificates and audits: when, and how many of them.
     let mut audits = Vec::new();
-    for input in live.inputs.iter().filter(|input| input.tag.as_str() == "compliance_evidence") {
-        audits.extend(observed_at(&signal_body(view, input.seq)?));
+    for input in score.inputs.iter().filter(|input| input.tag.as_str() == "compliance_evidence") {
+        audits.extend(observed_at(&query::record(view, input.seq)?));
     }
     if let Some(last) = audits.iter().max() {
         add("compliance", *last, json!({ "lastAudit": last, "sourceCount": audits.len() }))?;
     }
     // Whoever deals with it can dispute its contracts here.
-    let mut contracts = false;
-    view.scan(tables::AGENT_CONTRACTS, Scan::prefix(&format!("{agent}/")), &mut |_, _| {
-        contracts = true;
-        ControlFlow::Break(())
-    })?;
-    if contracts {
+    if query::has_contracts(view, agent)? {
         let hours = reputation::DEFAULT_CHALLENGE_HOURS;
         let data = json!({ "mechanism": "challenge", "provider": AUTHORITY_SOURCE, "challengeWindowHours": hours });
         add("recourse", now, data)?;
@@ -384,12 +392,12 @@ fn signals(
             "disagreement": stats.signal.disagreement, "hcs25Quality": stats.hcs25.quality });
         add("credence.outputVerification", now, data)?;
     }
-    let mut inputs: Vec<&Input> = live.inputs.iter().collect();
+    let mut inputs: Vec<&Input> = score.inputs.iter().collect();
     inputs.sort_by_key(|input| std::cmp::Reverse(input.seq));
     for input in inputs.into_iter().take(MAX_MEASUREMENTS) {
         let kind = if input.tag.as_str().starts_with("asi") { "credence.probe" } else { "credence.measurement" };
         let data = json!({ "tag": input.tag, "value": input.value, "stddev": input.stddev, "source": input.source, "entry": input.seq });
-        add(kind, observed_at(&signal_body(view, input.seq)?).unwrap_or(now), data)?;
+        add(kind, observed_at(&query::record(view, input.seq)?).unwrap_or(now), data)?;
     }
     Ok(all)
 }

@@ -20,9 +20,10 @@ use sha2::{Digest, Sha256};
 
 use crate::{
     Authority, Error, Result, answer,
-    query::{self, LiveScore, Reading},
+    query::{self, CurrentScore, Reading},
     record::{CredentialRecord, CredentialRevocationRecord, Record, StandingRecord},
     registry::{append, check_text},
+    rescore::rescore,
     tables::{self, AgentRow},
 };
 
@@ -89,13 +90,13 @@ impl Authority {
         let agent = agent.clone();
         let (scoring, requirements) = (self.scoring().clone(), self.requirements().clone());
         write(self.ledger(), move |tx| {
-            let reading =
-                Reading { tags: &scoring.tags, requirements: &requirements, coverage_floor: scoring.coverage_floor };
+            let reading = Reading { tags: &scoring.tags, requirements: &requirements };
             let row: AgentRow = require(tx, &agent)?;
             if row.revoked.is_some() {
                 return Err(Error::AgentRevoked(agent.clone()));
             }
-            let live = reading.live(&*tx, &agent)?;
+            rescore(tx, &agent, &scoring)?;
+            let score = reading.score(&*tx, &agent)?;
             let id = Uuid::new_v4();
             let index = next_index(tx)?;
             let now = tx.stamp()?;
@@ -104,7 +105,7 @@ impl Authority {
                 id: format!("urn:uuid:{id}"),
                 issuer: office.issuer.did().to_owned(),
                 kind: KIND,
-                subject: subject(&row, &live)?,
+                subject: subject(&row, &score)?,
                 valid_from: now,
                 valid_until,
                 status: Some(office.status(index)),
@@ -150,19 +151,19 @@ impl Authority {
 }
 
 fn require(view: &(impl View + ?Sized), agent: &EntityId) -> Result<AgentRow> {
-    tables::get(view, tables::AGENTS, agent.as_str())?.ok_or_else(|| Error::UnknownAgent(agent.to_string()))
+    query::agent(view, agent)
 }
 
 /// What is said of an agent.
-fn subject(row: &AgentRow, live: &LiveScore) -> Result<serde_json::Map<String, Value>> {
-    let outcome = answer::published(live);
-    let score = outcome.rated().ok_or_else(|| Error::NotRated(live.agent.clone()))?;
+fn subject(row: &AgentRow, current: &CurrentScore) -> Result<serde_json::Map<String, Value>> {
+    let outcome = answer::published(current);
+    let score = outcome.rated().ok_or_else(|| Error::NotRated(current.agent.clone()))?;
     let did = row.aliases.iter().find(|alias| alias.as_str().starts_with("did:"));
-    let id = did.map_or_else(|| format!("urn:credence:agent:{}", live.agent), ToString::to_string);
+    let id = did.map_or_else(|| format!("urn:credence:agent:{}", current.agent), ToString::to_string);
     let subject = json!({
-        "id": id, "agent": live.agent, "score": score.score, "mean": score.mean, "stddev": score.stddev, "tier": score.tier,
-        "tierConfidence": score.tier_confidence, "certification": live.certification.tier, "coverage": score.coverage,
-        "sources": score.sources, "formula": live.formula, "asOf": live.as_of,
+        "id": id, "agent": current.agent, "score": score.score, "mean": score.mean, "stddev": score.stddev, "tier": score.tier,
+        "tierConfidence": score.tier_confidence, "certification": current.certification.tier, "coverage": score.coverage,
+        "sources": score.sources, "formula": current.formula, "asOf": current.as_of, "scoreEvent": current.seq,
     });
     Ok(subject.as_object().cloned().unwrap_or_default())
 }

@@ -27,6 +27,7 @@ use crate::{
     Rejection, Result,
     admit::{self, Checked},
     due,
+    query::{self, Reputation},
     record::{Record, WithdrawalRecord},
     registry,
     reputation::{self, rows::ReputationRow},
@@ -82,11 +83,7 @@ pub fn derived(view: &(impl View + ?Sized), agent: &EntityId, now: Timestamp) ->
         let bounded = coverage.value.min(quality);
         all.push(Derived { tag: COVERAGE, value: bounded, stddev: coverage.stddev, evidence });
     }
-    let row: Option<ReputationRow> = tables::get(view, tables::REPUTATIONS, agent.as_str())?;
-    let says_something = |row: &ReputationRow| {
-        row.events >= reputation::parameters().established_events && now <= reputation::lapses(row.at)
-    };
-    if let Some(row) = row.filter(says_something) {
+    if let Some(Reputation { row, .. }) = query::reputation(view, agent, now)?.filter(Reputation::counts) {
         let evidence = json!({
             "derivation": REPUTATION_DERIVATION, "event": row.seq, "events": row.events,
             "reputation": published(agent, &row),

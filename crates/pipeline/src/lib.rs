@@ -10,7 +10,7 @@
 //! - [`domains`]: which domains were proved to be an agent's;
 //! - [`credentials`], [`outcomes`]: what the authority vouches for and takes back, and what came of relying on it;
 //! - [`answer`]: signed answers to "should I go ahead?", and badges;
-//! - [`query`]: scores now and then, explanations, history; [`overview`]: agents at a glance;
+//! - [`query`]: everything that is read for a person or an answer;
 //! - [`replay`], [`audit`]: everything rebuilt from seq 0 and compared.
 
 pub mod admit;
@@ -24,7 +24,6 @@ pub mod due;
 mod error;
 pub mod filter;
 pub mod outcomes;
-pub mod overview;
 pub mod projection;
 pub mod query;
 pub mod receipts;
@@ -34,11 +33,12 @@ mod registry;
 mod rejection;
 pub mod replay;
 pub mod reputation;
+mod rescore;
 pub mod schema;
 pub mod score;
 pub mod statements;
 pub mod summaries;
-pub mod tables;
+pub(crate) mod tables;
 
 pub use authority::{Authority, Fed, SIGNALS_PER_BATCH, Settings};
 pub use error::{Error, Result};

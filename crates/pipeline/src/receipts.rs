@@ -7,8 +7,8 @@
 use std::{path::Path, sync::Arc};
 
 use credence_ledger::{
-    Appended, Checkpoint, Clock, Entry, Kind, Ledger, LogKey, LogVerifier, NewEntry, OutsideCheckpoint, SqliteLedger, Table,
-    Transaction, View,
+    Appended, Checkpoint, Clock, Entry, Kind, Ledger, LogKey, LogVerifier, NewEntry, OutsideCheckpoint, SqliteLedger,
+    Table, Transaction, View,
     proof::InclusionProof,
     sqlite::{Options, Sealing},
     write,

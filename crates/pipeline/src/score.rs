@@ -65,7 +65,12 @@ pub fn score_due(ledger: &dyn Ledger, scoring: &Scoring) -> Result<usize> {
 }
 
 /// The agent's score as of now. None for an agent that was never rated and still is not.
-fn score_of(tx: &dyn Transaction, agent: &EntityId, weights: &Weights, scoring: &Scoring) -> Result<Option<Canonical>> {
+pub(crate) fn score_of(
+    tx: &dyn Transaction,
+    agent: &EntityId,
+    weights: &Weights,
+    scoring: &Scoring,
+) -> Result<Option<Canonical>> {
     let inputs = filter::inputs(tx, agent, weights, &scoring.tags)?;
     if inputs.is_empty() {
         let last: Option<ScoreRow> = tables::get(tx, tables::SCORES, agent.as_str())?;

@@ -6,7 +6,7 @@
 
 use std::{path::Path, sync::Arc, time::Instant};
 
-use credence_ledger::{LogKey, OutsideCheckpoint, SqliteLedger, sqlite::Clock, sqlite::Options};
+use credence_ledger::{Clock, LogKey, OutsideCheckpoint, SqliteLedger, sqlite::Options};
 use credence_pipeline::{Authority, NewAgent, NewSource, TABLES};
 use credence_protocol::{AUTHORITY_SOURCE, Alias, EntityId, SecretKey, SignalDraft, Tag, TagRegistry, Timestamp};
 use credence_server::{App, Setup, settings::Settings};

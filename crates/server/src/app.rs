@@ -15,7 +15,12 @@ use credence_engine::assessment::Rules;
 use credence_ledger::{Clock, Kind, LogKey, LogVerifier, View};
 use credence_output::did::Issuer;
 use credence_pipeline::{
-    Authority, credentials::Office, derive, outcomes::Reliability, query::Reading, receipts::ReceiptStore,
+    Authority,
+    credentials::Office,
+    derive,
+    outcomes::Reliability,
+    query::{CurrentScore, Explanation, Reading},
+    receipts::ReceiptStore,
 };
 use credence_protocol::{EntityId, SecretKey, Timestamp};
 use credence_verify::Verdict;
@@ -236,12 +241,31 @@ impl App {
 
     /// How scores are read.
     pub(crate) fn reading(&self) -> Reading<'_> {
-        let scoring = self.authority.scoring();
-        Reading {
-            tags: &scoring.tags,
-            requirements: self.authority.requirements(),
-            coverage_floor: scoring.coverage_floor,
+        self.authority.reading()
+    }
+
+    /// An agent's newest recorded score.
+    pub(crate) fn score(&self, view: &dyn View, agent: &EntityId) -> Result<CurrentScore, Problem> {
+        self.with_inputs(view, agent, |view| self.reading().score(view, agent))
+    }
+
+    /// An agent's newest recorded score, and what each source did to it.
+    pub(crate) fn explained(&self, view: &dyn View, agent: &EntityId) -> Result<Explanation, Problem> {
+        self.with_inputs(view, agent, |view| self.reading().explain(view, agent))
+    }
+
+    /// An agent whose inputs could only be found by a replay of the ledger is rescored first: a request must not cost that much.
+    fn with_inputs<T>(
+        &self,
+        view: &dyn View,
+        agent: &EntityId,
+        read: impl Fn(&dyn View) -> credence_pipeline::Result<T>,
+    ) -> Result<T, Problem> {
+        if !self.reading().needs_replay(view, agent)? {
+            return Ok(read(view)?);
         }
+        self.authority.rescore(agent)?;
+        Ok(read(&*self.authority.ledger().view()?)?)
     }
 
     /// Work that waits for the disk, off the threads that answer.

@@ -198,6 +198,10 @@ impl From<Refusal> for Problem {
             Refusal::Pipeline(error) => error.into(),
             Refusal::Url => Self::bad_request("entityMismatch", refusal.to_string()),
             Refusal::Mismatch { .. } => Self::bad_request("entityMismatch", refusal.to_string()),
+            Refusal::Behind(_) => {
+                let detail = "new signals of that agent come in faster than it can be scored: come back in a second";
+                Self::new(StatusCode::SERVICE_UNAVAILABLE, "overloaded", detail).retry_after(1)
+            }
             other => Self::internal(&other),
         }
     }

@@ -101,13 +101,17 @@ pub(crate) struct History {
     pub scores: Vec<RecordedScore>,
 }
 
-/// A score now, under the sources' current weights.
+/// The newest recorded score.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[allow(dead_code, reason = "describes what the pipeline serialises")]
 pub(crate) struct Score {
     agent: String,
-    /// The ledger's size that was seen.
+    /// The entry of the newest recorded score event; none where the agent was never rated.
+    seq: Option<u64>,
+    #[schema(format = DateTime)]
+    recorded_at: Option<String>,
+    /// The ledger's size that the event saw.
     as_of: u64,
     formula: String,
     /// `published`, `partial` (coverage below the floor: not shown elsewhere) or `unrated`.
@@ -197,6 +201,10 @@ pub(crate) enum AnyScore {
 #[allow(dead_code, reason = "describes what the pipeline serialises")]
 pub(crate) struct Explanation {
     agent: String,
+    /// The entry of the newest recorded score event.
+    seq: Option<u64>,
+    #[schema(format = DateTime)]
+    recorded_at: Option<String>,
     as_of: u64,
     formula: String,
     #[schema(value_type = String)]

@@ -2,7 +2,7 @@
 
 use credence_charts::{Band, Bin, Chart, ScorePoint};
 use credence_engine::{reliability::Curve, tiers::Tier};
-use credence_pipeline::tables::ScoreRow;
+use credence_pipeline::query::ScoreRow;
 use credence_protocol::ScoreStatus;
 
 /// The bands of the score.

@@ -41,9 +41,8 @@ enum Concerns {
 
 fn concerns(kind: Kind) -> Concerns {
     match kind {
-        // Made of what is in the ledger already, or of no consequence to an answer.
-        Kind::Score
-        | Kind::Responses
+        // Of no consequence to an answer.
+        Kind::Responses
         | Kind::Credential
         | Kind::Outcome
         | Kind::Key
@@ -51,7 +50,9 @@ fn concerns(kind: Kind) -> Concerns {
         | Kind::Canary
         | Kind::Segment
         | Kind::Checkpoint => Concerns::Nobody,
-        Kind::Signal
+        // An answer names the score event that it rests on: the newest.
+        Kind::Score
+        | Kind::Signal
         | Kind::Agent
         | Kind::Identity
         | Kind::Withdrawal

@@ -9,7 +9,7 @@ use std::{
     },
 };
 
-use credence_ledger::{LogKey, OutsideCheckpoint, SqliteLedger, sqlite::Clock, sqlite::Options};
+use credence_ledger::{Clock, LogKey, OutsideCheckpoint, SqliteLedger, sqlite::Options};
 use credence_pipeline::{Authority, NewAgent, NewSource, TABLES};
 use credence_protocol::{AUTHORITY_SOURCE, Alias, EntityId, SecretKey, Timestamp};
 use credence_server::{

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Check, Error};
+use crate::{Check, Engine, Error};
 
 /// P(fabricated) before looking, by default.
 pub(crate) const DEFAULT_PRIOR: f64 = 0.15;
@@ -35,6 +35,28 @@ pub struct Calibration {
     /// Likelihood ratios by check.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub likelihood_ratios: BTreeMap<Check, f64>,
+}
+
+/// Calibrations of many tools, as a file holds them: what is set for every tool, and for some.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Calibrations {
+    /// For every tool.
+    pub all: Calibration,
+    /// For these tools.
+    pub tools: BTreeMap<String, Calibration>,
+}
+
+impl Calibrations {
+    /// Sets them; refused with the place of the first that makes no sense.
+    pub fn apply(&self, engine: &Engine) -> Result<(), Error> {
+        engine.calibrate(None, self.all.clone()).map_err(|e| Error::Setting(format!("[all]: {e}")))?;
+        for (tool, calibration) in &self.tools {
+            let set = engine.calibrate(Some(tool), calibration.clone());
+            set.map_err(|e| Error::Setting(format!("tool '{tool}': {e}")))?;
+        }
+        Ok(())
+    }
 }
 
 impl Calibration {

@@ -1,12 +1,11 @@
-use std::{ops::ControlFlow, process::ExitCode};
+use std::process::ExitCode;
 
 use anyhow::Context;
 use clap::Subcommand;
 use credence_engine::tiers::Tier;
-use credence_ledger::Scan;
 use credence_pipeline::{
     NewAgent,
-    tables::{self, AgentRow, ScoreRow},
+    query::{self, AgentFilter, ListedAgent},
 };
 use credence_protocol::{Alias, EntityId, ScoreStatus, StatementKind};
 use serde_json::{Value, json};
@@ -120,16 +119,15 @@ pub fn run(home: &Home, out: &Output, command: Command) -> Done {
             let reader = home.reader()?;
             let view = reader.view()?;
             let id = reader.agent(&*view, &agent)?;
-            let row: Option<AgentRow> = tables::get(&*view, tables::AGENTS, id.as_str())?;
-            let row = row.ok_or_else(|| credence_pipeline::Error::UnknownAgent(agent))?;
-            let live = reader.reading().live(&*view, &id)?;
-            let shown = json!({ "agent": id, "name": row.name, "aliases": row.aliases, "owner": row.owner, "registered_at": row.registered_at, "seq": row.seq, "score": live });
+            let row = query::agent(&*view, &id)?;
+            let score = reader.reading().score(&*view, &id)?;
+            let shown = json!({ "agent": id, "name": row.name, "aliases": row.aliases, "owner": row.owner, "registered_at": row.registered_at, "seq": row.seq, "score": score });
             out.show(&shown, || {
                 let aliases: Vec<String> = row.aliases.iter().map(ToString::to_string).collect();
                 format!(
                     "{id}{}\n  score       {}\n  registered  {} (entry {})\n  owner       {}\n  aliases     {}",
                     row.name.as_ref().map(|name| format!(" — {name}")).unwrap_or_default(),
-                    live.outcome,
+                    score.outcome,
                     row.registered_at,
                     row.seq,
                     row.owner.as_ref().map_or("not said".to_owned(), ToString::to_string),
@@ -140,26 +138,17 @@ pub fn run(home: &Home, out: &Output, command: Command) -> Done {
         Command::List { prefix, after, limit } => {
             let reader = home.reader()?;
             let view = reader.view()?;
-            let mut rows: Vec<(String, AgentRow)> = Vec::new();
-            if limit > 0 {
-                let scan = Scan { prefix: &prefix, after: after.as_deref(), reverse: false };
-                tables::scan(&*view, tables::AGENTS, scan, |key, row| {
-                    rows.push((key.to_owned(), row));
-                    Ok(if rows.len() == limit { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
-                })?;
-            }
-            let mut list = Vec::new();
-            for (agent, row) in rows {
-                let score: Option<ScoreRow> = tables::get(&*view, tables::SCORES, &agent)?;
-                list.push((agent, row, score.map(|score| score.recorded)));
-            }
+            let filter = AgentFilter { prefix, after, search: None };
+            let list = if limit > 0 { query::agents(&*view, &filter, limit)?.agents } else { Vec::new() };
+            let recorded = |agent: &ListedAgent| agent.score.as_ref().map(|score| score.recorded.clone());
             let json: Vec<Value> = list
                 .iter()
-                .map(|(agent, row, score)| json!({ "agent": agent, "name": row.name, "aliases": row.aliases, "score": score }))
+                .map(|agent| json!({ "agent": agent.id, "name": agent.row.name, "aliases": agent.row.aliases, "score": recorded(agent) }))
                 .collect();
             out.show(&json, || {
-                let lines = list.iter().map(|(agent, row, score)| {
-                    let rated = score.as_ref().filter(|score| score.status != ScoreStatus::Unrated);
+                let lines = list.iter().map(|agent| {
+                    let score = agent.score.as_ref().map(|score| &score.recorded);
+                    let rated = score.filter(|score| score.status != ScoreStatus::Unrated);
                     let score =
                         rated.map_or("–".into(), |s| format!("{} ± {:.1}", s.score, s.stddev.unwrap_or_default()));
                     let tier = match rated {
@@ -167,7 +156,7 @@ pub fn run(home: &Home, out: &Output, command: Command) -> Done {
                         Some(score) if score.status == ScoreStatus::Partial => "partial: not published".to_owned(),
                         Some(score) => Tier::of(score.score).to_string(),
                     };
-                    vec![agent.clone(), score, tier, row.name.clone().unwrap_or_default()]
+                    vec![agent.id.clone(), score, tier, agent.row.name.clone().unwrap_or_default()]
                 });
                 output::table(&["agent", "score", "tier", "name"], &["score"], lines)
             })?;

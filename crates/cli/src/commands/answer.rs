@@ -9,8 +9,12 @@ use std::{
 use anyhow::Context;
 use clap::ValueEnum;
 use credence_engine::assessment::Rules;
+use credence_ledger::View;
 use credence_output::badge::Style;
-use credence_pipeline::answer::{Answers, Question};
+use credence_pipeline::{
+    answer::{Answers, Question, Refusal},
+    query::Reading,
+};
 use serde_json::json;
 
 use super::Done;
@@ -58,16 +62,16 @@ pub fn trust_signals(home: &Home, args: Args) -> Done {
     let key = home.signer()?.context("the authority's key is not here: answers cannot be signed")?;
     let rules = Rules::standard()?;
     let question = Question { entity: &args.agent, url: &args.url, context: args.context.as_deref() };
-    let answer = {
-        let reader = home.reader()?;
-        let answers = Answers { reading: reader.reading(), rules: &rules, key: &key };
-        answers.answer(&*reader.view()?, question, now())?
-    };
-    if !args.unrecorded {
+    let answer = if args.unrecorded {
+        signed(home, |reading, view| Answers { reading, rules: &rules, key: &key }.answer(view, question, now()))?
+    } else {
         let authority = home.authority()?;
+        let answers = Answers { reading: authority.reading(), rules: &rules, key: &key };
+        let answer = authority.up_to_date(|view| answers.answer(view, question, now()))?;
         authority.record_responses(vec![answer.document.hash().to_owned()], 0)?;
         authority.flush()?;
-    }
+        answer
+    };
     writeln!(std::io::stdout(), "{}", answer.document.as_str())?;
     Ok(ExitCode::SUCCESS)
 }
@@ -75,18 +79,33 @@ pub fn trust_signals(home: &Home, args: Args) -> Done {
 pub fn badge(home: &Home, out: &Output, args: BadgeArgs) -> Done {
     let key = home.signer()?.context("the authority's key is not here: badges cannot be signed")?;
     let rules = Rules::standard()?;
-    let reader = home.reader()?;
-    let answers = Answers { reading: reader.reading(), rules: &rules, key: &key };
     let style = match args.style {
         BadgeStyle::Flat => Style::Flat,
         BadgeStyle::Pill => Style::Pill,
     };
-    let svg = answers.badge(&*reader.view()?, &args.agent, style, now())?.svg;
+    let badge = signed(home, |reading, view| {
+        Answers { reading, rules: &rules, key: &key }.badge(view, &args.agent, style, now())
+    })?;
+    let svg = badge.svg;
     match args.out.as_deref() {
         Some(path) => written(out, path, &svg)?,
         None => write!(std::io::stdout(), "{svg}")?,
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Makes something signed from the ledger as it is; the ledger is opened for writing only where the agent has to be rescored
+/// first.
+fn signed<T>(home: &Home, make: impl Fn(Reading<'_>, &dyn View) -> Result<T, Refusal>) -> anyhow::Result<T> {
+    {
+        let reader = home.reader()?;
+        match make(reader.reading(), &*reader.view()?) {
+            Err(Refusal::Behind(_)) => {}
+            made => return Ok(made?),
+        }
+    }
+    let authority = home.authority().context("rescoring is due before this can be signed")?;
+    Ok(authority.up_to_date(|view| make(authority.reading(), view))?)
 }
 
 fn written(out: &Output, path: &Path, svg: &str) -> anyhow::Result<()> {

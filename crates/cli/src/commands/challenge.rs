@@ -2,10 +2,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, ensure};
 use clap::{Subcommand, ValueEnum};
-use credence_pipeline::{
-    reputation::rows::{ChallengeRow, ChallengeState, ReputationRow},
-    tables,
-};
+use credence_pipeline::query::{self, ChallengeRow, ChallengeState};
 use credence_protocol::{AUTHORITY_SOURCE, EntityId, StatementKind, strict};
 use serde_json::{Value, json};
 
@@ -166,8 +163,7 @@ fn resolve(home: &Home, out: &Output, args: ResolveArgs) -> Done {
     statement::publish(home, out, draft, &args.sign, |authority| {
         let view = authority.ledger().view()?;
         let score = |agent: &EntityId| -> anyhow::Result<f64> {
-            let row: Option<ReputationRow> = tables::get(&*view, tables::REPUTATIONS, agent.as_str())?;
-            Ok(row.map_or(0.0, |row| row.score))
+            Ok(query::reputation(&*view, agent, now())?.map_or(0.0, |reputation| reputation.row.score))
         };
         let (target, challenger) = (score(&row.target)?, score(&row.challenger)?);
         let what = format!(
@@ -181,7 +177,7 @@ fn resolve(home: &Home, out: &Output, args: ResolveArgs) -> Done {
 }
 
 fn find(view: &dyn credence_ledger::View, id: &str) -> anyhow::Result<ChallengeRow> {
-    tables::get(view, tables::CHALLENGES, id)?.with_context(|| format!("no challenge '{id}' is known"))
+    query::challenge(view, id)?.with_context(|| format!("no challenge '{id}' is known"))
 }
 
 fn state(row: &ChallengeRow) -> String {
@@ -207,9 +203,7 @@ fn list(home: &Home, out: &Output, agent: &str) -> Done {
     let reader = home.reader()?;
     let view = reader.view()?;
     let agent = reader.agent(&*view, agent)?;
-    let mut rows: Vec<(String, ChallengeRow)> = tables::all(&*view, tables::CHALLENGES)?;
-    rows.retain(|(_, row)| row.target == agent || row.challenger == agent);
-    rows.sort_by_key(|(_, row)| row.seq);
+    let rows = query::challenges_of(&*view, &agent)?;
     let json: Vec<Value> = rows.iter().map(|(id, row)| described(id, row)).collect();
     out.show(&json, || {
         if rows.is_empty() {

@@ -3,8 +3,7 @@ use std::process::ExitCode;
 use anyhow::Context;
 use clap::{Subcommand, ValueEnum};
 use credence_engine::reputation::performance::RiskBand;
-use credence_ledger::Scan;
-use credence_pipeline::{reputation::rows::ContractRow, tables};
+use credence_pipeline::query::{self, ContractRow};
 use credence_protocol::{EntityId, StatementKind};
 use serde_json::{Value, json};
 
@@ -183,7 +182,7 @@ fn verify(home: &Home, out: &Output, args: VerifyArgs) -> Done {
 
 /// The contract with this id.
 pub fn find(view: &dyn credence_ledger::View, id: &str) -> anyhow::Result<ContractRow> {
-    tables::get(view, tables::CONTRACTS, id)?.with_context(|| format!("no contract '{id}' is known"))
+    query::contract(view, id)?.with_context(|| format!("no contract '{id}' is known"))
 }
 
 fn shown(id: &str, row: &ContractRow) -> String {
@@ -223,16 +222,7 @@ fn list(home: &Home, out: &Output, agent: &str, limit: usize) -> Done {
     let reader = home.reader()?;
     let view = reader.view()?;
     let agent = reader.agent(&*view, agent)?;
-    let mut ids: Vec<String> = Vec::new();
-    let prefix = format!("{agent}/");
-    let scan = Scan { reverse: true, ..Scan::prefix(&prefix) };
-    tables::scan(&*view, tables::AGENT_CONTRACTS, scan, |_, id| {
-        ids.push(id);
-        let more = std::ops::ControlFlow::Continue(());
-        Ok(if ids.len() == limit { std::ops::ControlFlow::Break(()) } else { more })
-    })?;
-    let rows: Vec<(String, ContractRow)> =
-        ids.into_iter().map(|id| find(&*view, &id).map(|row| (id, row))).collect::<anyhow::Result<_>>()?;
+    let rows = query::contracts_of(&*view, &agent, limit)?;
     let json: Vec<Value> = rows.iter().map(|(id, row)| described(id, row)).collect();
     out.show(&json, || {
         if rows.is_empty() {

@@ -6,10 +6,7 @@ use std::{
 
 use anyhow::{Context, bail, ensure};
 use clap::Subcommand;
-use credence_pipeline::{
-    Authority,
-    tables::{self, KeyRow},
-};
+use credence_pipeline::{Authority, query};
 use credence_protocol::{
     EntityId, KeyId, SecretKey,
     jwk::{Jwk, Jwks},
@@ -130,8 +127,7 @@ fn unregistered(authority: &Authority, path: &Path) -> anyhow::Result<SecretKey>
 }
 
 fn is_registered(authority: &Authority, key: &SecretKey) -> anyhow::Result<bool> {
-    let row: Option<KeyRow> = tables::get(&*authority.ledger().view()?, tables::KEYS, &key.public().id().to_string())?;
-    Ok(row.is_some())
+    Ok(query::key(&*authority.ledger().view()?, key.public().id())?.is_some())
 }
 
 fn rotate(
@@ -180,7 +176,7 @@ fn rotate(
 
 fn list(home: &Home, out: &Output, jwks: bool) -> anyhow::Result<()> {
     let reader = home.reader()?;
-    let rows = tables::all::<KeyRow>(&*reader.view()?, tables::KEYS)?;
+    let rows = query::keys(&*reader.view()?)?;
     if jwks {
         let keys = rows
             .iter()

@@ -11,7 +11,7 @@ use credence_ledger::{
     proof::{self, ConsistencyProof, InclusionProof},
     tiles::Resource,
 };
-use credence_pipeline::tables;
+use credence_pipeline::query;
 use serde_json::json;
 
 use super::Done;
@@ -110,7 +110,7 @@ fn entry_of(view: &dyn View, what: &str) -> anyhow::Result<u64> {
     let bytes = crate::input::file(Path::new(what), MAX_RESPONSE_BYTES)
         .with_context(|| format!("'{what}' is neither an entry's number nor a readable file"))?;
     let hash = credence_output::document::hash(&bytes).with_context(|| format!("{what} is not a signed response"))?;
-    tables::get(view, tables::RESPONSES, &hash)?
+    query::response(view, &hash)?
         .with_context(|| format!("no entry records that the response in {what} left (its hash is {hash})"))
 }
 

@@ -1,15 +1,15 @@
 use std::process::ExitCode;
 
-use credence_engine::reputation::{Tier, stddev};
+use credence_engine::reputation::Tier;
 use credence_pipeline::{
-    derive,
-    reputation::{self, rows::ReputationRow},
+    query::{self, Reputation, ReputationRow},
+    reputation as model,
 };
 use serde_json::{Value, json};
 
 use super::Done;
 use crate::{
-    home::Home,
+    home::{self, Home},
     output::{self, Output},
 };
 
@@ -27,38 +27,43 @@ pub fn run(home: &Home, out: &Output, args: Args) -> Done {
     let view = reader.view()?;
     let agent = reader.agent(&*view, &args.agent)?;
     let limit = args.limit as usize;
-    let rows = reputation::history(&*view, &agent, limit + 1)?;
-    let Some(now) = rows.first() else {
+    let rows = query::reputation_history(&*view, &agent, limit + 1)?;
+    let Some(reputation) = query::reputation(&*view, &agent, home::now())? else {
         let shown = json!({ "agent": agent, "reputation": null, "standing": "new", "events": 0 });
         out.show(&shown, || {
             format!("{agent}  new: nothing is known of its dealings yet, which says nothing against it")
         })?;
         return Ok(ExitCode::SUCCESS);
     };
-    let established = reputation::parameters().established_events;
-    let is_new = now.events < established;
+    let needed = model::parameters().established_events;
+    let Reputation { row, established, lapsed } = &reputation;
     let events: Vec<Value> = rows.iter().take(limit).map(|row| json!(row)).collect();
     let shown = json!({
-        "agent": agent, "reputation": derive::published(&agent, now), "standing": if is_new { "new" } else { "established" },
-        "events": now.events, "stddev": stddev(now.events), "raw": now.raw, "basis": now.basis, "last": events,
+        "agent": agent, "reputation": reputation.published(&agent), "standing": reputation.standing(),
+        "events": row.events, "stddev": reputation.stddev(), "raw": row.raw, "basis": row.basis, "last": events,
     });
     out.show(&shown, || {
-        let head = if is_new {
+        let head = if lapsed.is_some() {
             format!(
-                "{agent}  {:.1} (new: {} of {established} events; a low score means unknown, not bad)",
-                now.score, now.events
+                "{agent}  {:.1} (lapsed: its last event was at {}, more than 30 days ago, so this says nothing of now)",
+                row.score, row.at
             )
-        } else {
-            let tier = Tier::of(now.score);
+        } else if *established {
+            let tier = Tier::of(row.score);
             format!(
                 "{agent}  {:.1} ± {:.1} (tier {tier}, {}; {} events)",
-                now.score,
-                stddev(now.events),
+                row.score,
+                reputation.stddev(),
                 tier.meaning(),
-                now.events
+                row.events
+            )
+        } else {
+            format!(
+                "{agent}  {:.1} (new: {} of {needed} events; a low score means unknown, not bad)",
+                row.score, row.events
             )
         };
-        format!("{head}\n\n{}\n\n{}", factors(now), moves(&rows, limit))
+        format!("{head}\n\n{}\n\n{}", factors(row), moves(&rows, limit))
     })?;
     Ok(ExitCode::SUCCESS)
 }

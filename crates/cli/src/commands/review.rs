@@ -2,8 +2,7 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 use clap::Subcommand;
-use credence_ledger::Scan;
-use credence_pipeline::{reputation::rows::ReviewRow, tables};
+use credence_pipeline::query::{self, ReviewRow};
 use credence_protocol::{EntityId, StatementKind};
 use serde_json::{Value, json};
 
@@ -18,7 +17,7 @@ use crate::{
 pub enum Command {
     /// Say how helpful another agent was: given by flags, or as a JSON file
     Add(AddArgs),
-    /// List the reviews of an agent that weigh anything
+    /// List the reviews of an agent that weigh anything, of the last 30 days
     List {
         /// An agent's id or alias
         agent: String,
@@ -77,16 +76,11 @@ fn list(home: &Home, out: &Output, agent: &str) -> Done {
     let reader = home.reader()?;
     let view = reader.view()?;
     let agent = reader.agent(&*view, agent)?;
-    let prefix = format!("{agent}/");
-    let mut rows: Vec<(String, ReviewRow)> = Vec::new();
-    tables::scan(&*view, tables::REVIEWS, Scan::prefix(&prefix), |key, row| {
-        rows.push((key[prefix.len()..].to_owned(), row));
-        Ok(std::ops::ControlFlow::Continue(()))
-    })?;
+    let rows = query::reviews(&*view, &agent, now())?;
     let json: Vec<Value> = rows.iter().map(|(reviewer, row)| json!({ "reviewer": reviewer, "review": row })).collect();
     out.show(&json, || {
         if rows.is_empty() {
-            return format!("{agent} has no reviews that weigh anything");
+            return format!("{agent} has no reviews of the last 30 days that weigh anything");
         }
         let line = |(reviewer, row): &(String, ReviewRow)| {
             vec![reviewer.clone(), row.rating.to_string(), format!("{:.3}", row.weight), row.at.to_string()]

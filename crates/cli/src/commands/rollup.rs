@@ -5,16 +5,12 @@ use std::{
 };
 
 use anyhow::{Context, bail, ensure};
-use credence_engine::hcs25::{
-    Profile,
-    output_verification::{CheckedOutput, DEFAULT_MIN_CHECKS, Limits, Parameters, RolledUp, Rollup, Window, signal},
-};
+use credence_engine::hcs25::output_verification::{CountedLine, Limits, Naming, Rated, RolledUp, Rollup};
 use credence_pipeline::{Authority, query};
 use credence_protocol::{
-    Decision, EntityId, Stake, Timestamp,
+    EntityId, SecretKey, Statement, Timestamp,
     limits::{MAX_ALIAS_BYTES, MAX_CLOCK_SKEW_SECONDS},
 };
-use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::{Done, answer};
@@ -63,23 +59,6 @@ const MAX_ROWS: usize = 300;
 /// The state of as many agents as are kept is smaller.
 const MAX_STATE_BYTES: u64 = 1024 * 1024 * 1024;
 
-/// A line of `credence verify`; what else it has is passed over.
-#[derive(Deserialize)]
-struct Line {
-    verdict: Option<String>,
-    posterior: Option<f64>,
-    agent: Option<String>,
-    stake: Option<Stake>,
-    at: Option<Timestamp>,
-    canary: Option<Canary>,
-    error: Option<Value>,
-}
-
-#[derive(Deserialize)]
-struct Canary {
-    caught: bool,
-}
-
 /// What was read.
 #[derive(Default)]
 struct Read {
@@ -109,15 +88,7 @@ pub fn run(home: &Home, out: &Output, args: Args) -> Done {
         None if args.agent.is_some() => bail!("no verdict is on that agent: {} are on others", read.others),
         None => bail!("there are no verdicts on an agent: lines need an `agent`, or name one with --agent"),
     };
-    let agents: Vec<String> = rollup.agents().map(str::to_owned).collect();
-    let mut rolled = Vec::new();
-    for agent in &agents {
-        for window in Window::ALL {
-            if let Some(up) = rollup.summary(agent, window, end) {
-                rolled.push(up.by_provider(&args.provider));
-            }
-        }
-    }
+    let rolled: Vec<RolledUp> = rollup.summaries(end).map(|up| up.reported_by(&args.provider)).collect();
     ensure!(!rolled.is_empty(), "no verdict lies in a window that ends at {end}");
     let signs = args.submit || args.sign_only;
     if let Some((line, error)) = read.bad.first().filter(|_| signs && !args.despite_bad_lines) {
@@ -132,7 +103,7 @@ pub fn run(home: &Home, out: &Output, args: Args) -> Done {
         for up in &rolled {
             let agent = EntityId::new(&up.agent)
                 .with_context(|| "agents are named by their id where there is no authority to ask")?;
-            writeln!(io::stdout(), "{}", up.sign(&args.provider, agent.as_str(), None, &key)?.canonical())?;
+            writeln!(io::stdout(), "{}", signed(&args, &key, &agent, up)?.canonical())?;
         }
         return keep(&args, &rollup).map(|()| answer(read.bad_count > 0));
     }
@@ -186,17 +157,25 @@ impl Names<'_> {
 }
 
 fn fill(rollup: &mut Rollup, names: &mut Names<'_>, out: &Output, args: &Args) -> anyhow::Result<Read> {
+    const EXAMPLES: usize = 5;
     let bar = out.progress(None, "verdicts");
     let mut read = Read::default();
     let started = now();
+    let only = args.agent.clone().map(|asked| names.id(asked)).transpose()?;
+    let mut id_of = |name| names.id(name).map_err(|error| format!("{error:#}"));
+    let mut naming = Naming { only, id_of: &mut id_of };
     for line in Lines::open(&args.file, MAX_TRACE_BYTES, 0)? {
         let (number, bytes) = line?;
         bar.inc(1);
-        if let Err(error) = add(rollup, names, &mut read, args, &bytes, started) {
-            const EXAMPLES: usize = 5;
-            read.bad_count += 1;
-            if read.bad.len() < EXAMPLES {
-                read.bad.push((number, format!("{error:#}")));
+        match rollup.add_line(&bytes, started, &mut naming) {
+            Ok(CountedLine::Verdict) => read.verdicts += 1,
+            Ok(CountedLine::Unjudged) => read.unjudged += 1,
+            Ok(CountedLine::OtherAgent) => read.others += 1,
+            Err(error) => {
+                read.bad_count += 1;
+                if read.bad.len() < EXAMPLES {
+                    read.bad.push((number, error.to_string()));
+                }
             }
         }
     }
@@ -204,49 +183,11 @@ fn fill(rollup: &mut Rollup, names: &mut Names<'_>, out: &Output, args: &Args) -
     Ok(read)
 }
 
-fn add(
-    rollup: &mut Rollup,
-    names: &mut Names<'_>,
-    read: &mut Read,
-    args: &Args,
-    bytes: &[u8],
-    started: Timestamp,
-) -> anyhow::Result<()> {
-    let line: Line = serde_json::from_slice(bytes)?;
-    if line.error.is_some() {
-        read.unjudged += 1;
-        return Ok(());
-    }
-    // What HCS-25 calls a decision is understood, too.
-    let decision = match line.verdict.as_deref().context("it has no `verdict`")? {
-        "accept" | "allow" => Decision::Accept,
-        "flag" | "uncertain" => Decision::Flag,
-        "block" => Decision::Block,
-        other => bail!("verdict '{}' is neither accept, flag nor block", other.chars().take(40).collect::<String>()),
-    };
-    let bad = line.posterior.context("it has no `posterior`")?;
-    ensure!((0.0..=1.0).contains(&bad), "posterior {bad} is outside 0..=1");
-    let at = line.at.unwrap_or(started);
-    ensure!(at <= started.plus_seconds(MAX_CLOCK_SKEW_SECONDS), "its time {at} is in the future");
-    let asked = args.agent.clone().map(|asked| names.id(asked)).transpose()?;
-    let agent = match (&asked, line.agent.map(|agent| names.id(agent)).transpose()?) {
-        (Some(asked), None) => asked.clone(),
-        (Some(asked), Some(agent)) if *asked == agent => agent,
-        (None, Some(agent)) => agent,
-        _ => {
-            read.others += 1;
-            return Ok(());
-        }
-    };
-    read.verdicts += 1;
-    rollup.add(&agent, CheckedOutput::new(decision, bad, line.stake, at));
-    if let Some(canary) = line.canary {
-        rollup.add_canary(&agent, canary.caught, at);
-    }
-    Ok(())
-}
-
 type Submitted = Result<u64, String>;
+
+fn signed(args: &Args, key: &SecretKey, agent: &EntityId, up: &RolledUp) -> anyhow::Result<Statement> {
+    Ok(up.clone().statement(&args.provider, agent, None, key)?)
+}
 
 fn submit(
     home: &Home,
@@ -262,8 +203,7 @@ fn submit(
         let published = match agent {
             Err(error) => Err(error.to_string()),
             Ok(agent) => {
-                let published =
-                    authority.publish(up.sign(&args.provider, agent.as_str(), None, &key)?.canonical().as_bytes())?;
+                let published = authority.publish(signed(args, &key, &agent, up)?.canonical().as_bytes())?;
                 published.map(|published| published.seq).map_err(|rejection| rejection.to_string())
             }
         };
@@ -281,17 +221,10 @@ fn show(
     rolled: &[RolledUp],
     submitted: Option<&[Submitted]>,
 ) -> anyhow::Result<()> {
-    let parameters = Parameters::default();
-    let numbers = |up: &RolledUp| {
-        let enough = up.summary.total_checks >= DEFAULT_MIN_CHECKS;
-        let unshown = signal::unshown_power(&up.summary);
-        let quality = unshown.map_or_else(|| Ok(signal::quality(&up.summary, &parameters)), Err);
-        enough.then(|| (parameters.evaluate(&up.summary, Profile::Spec), quality))
-    };
     let entry = |n: usize| submitted.and_then(|all| all.get(n));
     let item = |n: usize, up: &RolledUp| {
         let mut item = json!({ "agent": up.agent, "window": up.window, "summary": up.summary });
-        if let Some((standard, quality)) = numbers(up) {
+        if let Some(Rated { standard, quality }) = up.rated() {
             item["hcs25"] = json!(standard);
             match quality {
                 Ok(quality) => item["output_quality"] = json!(quality),
@@ -326,7 +259,7 @@ fn show(
         let lines = rolled.iter().enumerate().take(MAX_ROWS).map(|(n, up)| {
             let s = &up.summary;
             let (standard, quality) =
-                numbers(up).map_or(("too few".to_owned(), String::new()), |(standard, quality)| {
+                up.rated().map_or(("too few".to_owned(), String::new()), |Rated { standard, quality }| {
                     let quality =
                         quality.map_or("no power shown".to_owned(), |q| format!("{:.1} ± {:.1}", q.value, q.stddev));
                     (standard.quality.to_string(), quality)

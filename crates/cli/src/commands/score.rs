@@ -3,12 +3,12 @@ use std::{collections::BTreeMap, path::PathBuf, process::ExitCode};
 use anyhow::Context;
 use credence_engine::{certification::Certification, tiers::Tier, universal::Outcome};
 use credence_pipeline::{
-    query::{self, Explanation, LiveScore},
+    query::{self, CurrentScore, Explanation, ScoreRow},
     record::RecordedScore,
-    tables::ScoreRow,
 };
 use credence_protocol::{ScoreStatus, Timestamp, strict};
 use credence_server::score_charts;
+use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::Done;
@@ -86,16 +86,31 @@ pub fn score(home: &Home, out: &Output, args: Args) -> Done {
             }
         })?;
     } else {
-        let live = reader.reading().live(&*view, &agent)?;
-        out.show(&live, || live_score(&live))?;
+        let score = reader.reading().score(&*view, &agent)?;
+        let behind = reader.reading().is_behind(&*view, &agent)?;
+        out.show(&marked(&score, behind)?, || current_score(&score, behind))?;
     }
     Ok(ExitCode::SUCCESS)
 }
 
-fn live_score(live: &LiveScore) -> String {
-    let LiveScore { agent, outcome, certification, as_of, .. } = live;
+/// As JSON, with a mark where the newest score event is behind the signals.
+fn marked(score: &impl Serialize, behind: bool) -> anyhow::Result<Value> {
+    let mut value = serde_json::to_value(score)?;
+    if behind {
+        value["rescoring_due"] = json!(true);
+    }
+    Ok(value)
+}
+
+fn current_score(score: &CurrentScore, behind: bool) -> String {
+    let CurrentScore { agent, outcome, certification, as_of, seq, .. } = score;
+    let event = seq.map_or(String::new(), |seq| format!(", recorded as entry {seq}"));
+    let due = if behind { "; rescoring is due: other signals or weights count by now" } else { "" };
     let Outcome::Rated(score) = outcome else {
-        return format!("{agent}  {outcome}");
+        return format!(
+            "{agent}  {outcome}{}",
+            if behind { format!("\n  as of  {as_of} entries{event}{due}") } else { String::new() }
+        );
     };
     let unpublished = if score.status == ScoreStatus::Partial {
         "\n  partial: coverage is below the floor, so this score is not published"
@@ -103,7 +118,7 @@ fn live_score(live: &LiveScore) -> String {
         ""
     };
     format!(
-        "{agent}  {score}{unpublished}\n  certification  {}\n  coverage       {:.3} from {}; weighted mean {:.2}\n  as of          {as_of} entries",
+        "{agent}  {score}{unpublished}\n  certification  {}\n  coverage       {:.3} from {}; weighted mean {:.2}\n  as of          {as_of} entries{event}{due}",
         certified(certification),
         score.coverage,
         output::count(score.sources, "source"),
@@ -147,14 +162,15 @@ pub fn explain(home: &Home, out: &Output, args: ExplainArgs) -> Done {
     let view = reader.view()?;
     let agent = reader.agent(&*view, &args.agent)?;
     let explanation = reader.reading().explain(&*view, &agent)?;
-    out.show(&explanation, || explained(&explanation))?;
+    let behind = reader.reading().is_behind(&*view, &agent)?;
+    out.show(&marked(&explanation, behind)?, || explained(&explanation, behind))?;
     Ok(ExitCode::SUCCESS)
 }
 
-fn explained(explanation: &Explanation) -> String {
-    let Explanation { score: live, contributions } = explanation;
-    let mut text = live_score(live);
-    if live.outcome.rated().is_some() {
+fn explained(explanation: &Explanation, behind: bool) -> String {
+    let Explanation { score, contributions } = explanation;
+    let mut text = current_score(score, behind);
+    if score.outcome.rated().is_some() {
         let lines = contributions.iter().map(|part| {
             let measured: Vec<String> = part.signals.iter().map(|s| format!("{} {}", s.tag, s.value)).collect();
             vec![
@@ -172,7 +188,7 @@ fn explained(explanation: &Explanation) -> String {
         text += &output::table(&header, &header[1..6], lines);
         text += "\n\npull: points by which the source moves the score; without it: the score if it had said nothing";
     }
-    let Certification { next, missing, .. } = &live.certification;
+    let Certification { next, missing, .. } = &score.certification;
     if let Some(next) = next {
         text += &format!("\n\nMissing for {next} certification:");
         for unmet in missing {

@@ -3,7 +3,7 @@ use std::process::ExitCode;
 use clap::Subcommand;
 use credence_pipeline::{
     NewSource,
-    tables::{self, SourceRow},
+    query::{self, SourceRow},
 };
 use credence_protocol::EntityId;
 use serde_json::{Value, json};
@@ -87,7 +87,7 @@ pub fn run(home: &Home, out: &Output, command: Command) -> Done {
         }
         Command::List => {
             let reader = home.reader()?;
-            let rows = tables::all::<SourceRow>(&*reader.view()?, tables::SOURCES)?;
+            let rows = query::sources(&*reader.view()?)?;
             let list: Vec<Value> = rows
                 .iter()
                 .map(|(source, row)| json!({ "source": source, "weight": row.weight, "description": row.description, "owner": row.owner, "methodology": row.methodology, "seq": row.seq }))

@@ -1,13 +1,12 @@
 use std::{
-    collections::BTreeMap,
     fs::{self, File},
     io::{self, Write},
     path::{Path, PathBuf},
 };
 
 use anyhow::Context;
-use credence_verify::{Calibration, Decision, Engine, Verdict, fabricate::Fabrication};
-use serde::{Deserialize, Serialize};
+use credence_verify::{Calibrations, Decision, Engine, Verdict, fabricate::Fabrication};
+use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::{Done, answer};
@@ -38,24 +37,6 @@ pub struct Args {
     /// it was caught: shows how able the engine is (for `credence rollup`)
     #[arg(long, value_name = "SHARE", value_parser = traces::rate)]
     canaries: Option<f64>,
-}
-
-/// A calibration file: what holds for every tool, and for some.
-#[derive(Default, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct Calibrations {
-    pub all: Calibration,
-    pub tools: BTreeMap<String, Calibration>,
-}
-
-impl Calibrations {
-    pub fn apply(&self, engine: &Engine) -> anyhow::Result<()> {
-        engine.calibrate(None, self.all.clone()).context("[all]")?;
-        for (tool, calibration) in &self.tools {
-            engine.calibrate(Some(tool), calibration.clone()).with_context(|| format!("tool '{tool}'"))?;
-        }
-        Ok(())
-    }
 }
 
 /// One line of output.

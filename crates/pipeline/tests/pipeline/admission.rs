@@ -161,7 +161,7 @@ fn a_revoked_key_takes_its_signals_and_corrections_with_it() {
     house.send(&correction.sign(&stolen).unwrap()).unwrap();
     house.advance(10);
     house.send(&house.draft("bot", "lab", &["user_feedback"], 1.0).sign(&stolen).unwrap()).unwrap();
-    assert_eq!(house.live("bot").outcome.rated().unwrap().weighted_mean, 1.0);
+    assert_eq!(house.score("bot").outcome.rated().unwrap().weighted_mean, 1.0);
     house.authority.revoke_key(stolen.public().id(), Some(from), Some("stolen".into())).unwrap();
     let current: Vec<_> = house.current().into_iter().map(|(slot, row)| (slot, row.seq)).collect();
     assert_eq!(current, [("bot/lab/rel_uptime".to_owned(), first_seq)]);
@@ -279,7 +279,7 @@ fn keys_are_rotated_with_an_endorsement_and_revoked_from_then_on() {
     house.authority.rotate_key(id("lab"), &old, &new.public()).unwrap();
     let draft = house.draft("bot", "lab", &["rel_uptime"], 90.0);
     assert!(matches!(house.send(&draft.clone().sign(&old).unwrap()), Err(Rejection::RevokedKey { .. })));
-    assert_eq!(house.live("bot").outcome.rated().unwrap().weighted_mean, 80.0, "what was signed before still counts");
+    assert_eq!(house.score("bot").outcome.rated().unwrap().weighted_mean, 80.0, "what was signed before still counts");
     house.send(&draft.sign(&new).unwrap()).unwrap();
     assert!(matches!(
         house.authority.rotate_key(id("lab"), &old, &SecretKey::from_seed(&[44; 32]).public()),

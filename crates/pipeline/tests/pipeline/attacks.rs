@@ -21,7 +21,7 @@ fn documented(line: &str) {
 /// An agent's universal score by now: the mean, before rounding.
 fn universal(house: &House, agent: &str) -> f64 {
     house.authority.score_now().unwrap();
-    house.live(agent).outcome.rated().map_or(0.0, |score| score.mean)
+    house.score(agent).outcome.rated().map_or(0.0, |score| score.mean)
 }
 
 fn quality(house: &House, agent: &str) -> Option<f64> {

@@ -1,8 +1,11 @@
 //! Tampering is found and named; what is sound replays to the same bytes.
 
-use crate::common::{House, audit_folder, id, key};
+use crate::{
+    common::{House, audit_folder, id, key},
+    tables,
+};
 use credence_ledger::{Entry, Kind, NewEntry, write};
-use credence_pipeline::{Error, NewAgent, projection, record::Record, replay, tables};
+use credence_pipeline::{Error, NewAgent, projection, record::Record, replay};
 use credence_protocol::{Canonical, PublicKey, SecretKey};
 use rusqlite::Connection;
 use serde_json::json;
@@ -140,7 +143,7 @@ fn agents_left_unscored_by_a_crash_are_scored_on_start() {
     // Dropped before the scorer's turn: as far as the ledger is concerned, a crash.
     let house = house.reopen();
     let view = house.authority.ledger().view().unwrap();
-    let row: tables::ScoreRow = tables::get(&*view, tables::SCORES, "bot").unwrap().unwrap();
+    let row: credence_pipeline::query::ScoreRow = tables::get(&*view, tables::SCORES, "bot").unwrap();
     assert_eq!(row.recorded.weighted_mean, Some(50.0));
     drop(view);
     house.assert_sound();

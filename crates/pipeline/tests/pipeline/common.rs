@@ -8,6 +8,7 @@ use std::{
     },
 };
 
+use crate::tables::{self, CurrentRow};
 use credence_ledger::{
     Checkpoint, Clock, Ledger, LogKey, OutsideCheckpoint, SqliteLedger, memory::MemoryLedger, sqlite::Options,
 };
@@ -15,10 +16,9 @@ use credence_pipeline::{
     Authority, NewAgent, NewSource, Rejection, Settings, TABLES,
     admit::Admitted,
     audit::{self, Audited, Scope},
-    query::{self, Reading},
+    query::{CurrentScore, ScoreRow},
     record::RecordedScore,
     replay::{self, Replayed},
-    tables::{self, CurrentRow, ScoreRow},
 };
 use credence_protocol::{EntityId, SecretKey, Signal, SignalDraft, Tag, TagRegistry, Timestamp};
 
@@ -158,24 +158,20 @@ impl House {
     }
 
     pub fn current(&self) -> Vec<(String, CurrentRow)> {
-        tables::all(&*self.authority.ledger().view().unwrap(), tables::CURRENT).unwrap()
+        tables::all(&*self.authority.ledger().view().unwrap(), tables::CURRENT)
     }
 
     pub fn recorded(&self, agent: &str) -> Option<RecordedScore> {
         self.authority.score_now().unwrap();
         let view = self.authority.ledger().view().unwrap();
-        tables::get::<ScoreRow>(&*view, tables::SCORES, agent).unwrap().map(|row| row.recorded)
+        tables::get::<ScoreRow>(&*view, tables::SCORES, agent).map(|row| row.recorded)
     }
 
-    pub fn live(&self, agent: &str) -> query::LiveScore {
+    /// The newest recorded score, after everyone who waits was scored.
+    pub fn score(&self, agent: &str) -> CurrentScore {
+        self.authority.score_now().unwrap();
         let view = self.authority.ledger().view().unwrap();
-        let scoring = self.authority.scoring();
-        let reading = Reading {
-            tags: &scoring.tags,
-            requirements: self.authority.requirements(),
-            coverage_floor: scoring.coverage_floor,
-        };
-        reading.live(&*view, &id(agent)).unwrap()
+        self.authority.reading().score(&*view, &id(agent)).unwrap()
     }
 
     pub fn replay(&self) -> Replayed {

@@ -1,13 +1,13 @@
 //! What a revoked key said stops counting, and nothing else does.
 
-use credence_pipeline::{
-    reputation::rows::{ChallengeRow, ChallengeState},
-    tables,
-};
+use credence_pipeline::reputation::rows::{ChallengeRow, ChallengeState};
 use credence_protocol::{Statement, StatementKind, strict::StrictValue};
 use serde_json::json;
 
-use crate::common::{House, id, key};
+use crate::{
+    common::{House, id, key},
+    tables,
+};
 
 #[test]
 fn what_a_revoked_key_said_stops_counting() {
@@ -45,7 +45,7 @@ fn a_resolution_under_a_revoked_key_is_undone() {
     house.authority.revoke_key(key("credence").public().id(), Some(from), None).unwrap();
     assert_eq!(house.reputation("alice").unwrap().basis["validation"]["refuted"], 0);
     let view = house.authority.ledger().view().unwrap();
-    let row: ChallengeRow = tables::get(&*view, tables::CHALLENGES, "ch").unwrap().unwrap();
+    let row: ChallengeRow = tables::get(&*view, tables::CHALLENGES, "ch").unwrap();
     assert_eq!((row.state, row.resolution), (ChallengeState::Open, None));
     drop(view);
     house.assert_sound();

@@ -7,12 +7,14 @@ use credence_pipeline::{
         rows::{ChallengeRow, ChallengeState, ReputationRow},
     },
     statements::Published,
-    tables,
 };
 use credence_protocol::{ScoreStatus, Statement, StatementKind, records::ChallengeOutcome, strict::StrictValue};
 use serde_json::{Value, json};
 
-use crate::common::{House, id, key};
+use crate::{
+    common::{House, id, key},
+    tables,
+};
 
 pub const HASH: &str = "sha256:00";
 
@@ -107,7 +109,7 @@ impl House {
 
     pub fn reputation(&self, agent: &str) -> Option<ReputationRow> {
         let view = self.authority.ledger().view().unwrap();
-        tables::get(&*view, tables::REPUTATIONS, agent).unwrap()
+        tables::get(&*view, tables::REPUTATIONS, agent)
     }
 
     /// A good track record: contracts that were borne out, under a declared method.
@@ -140,7 +142,7 @@ fn a_track_record_makes_a_reputation_and_a_signal() {
     let (slot, signal) = house.current().pop().unwrap();
     assert_eq!(slot, "alice/credence/peer_reputation");
     assert!((signal.value - row.score).abs() < 1e-6);
-    let live = house.live("alice");
+    let live = house.score("alice");
     assert_eq!(live.inputs.len(), 1, "it moves the universal score");
     house.assert_sound();
 }
@@ -192,7 +194,7 @@ fn a_resolution_can_rest_on_a_verification_and_must_say_what_that_says() {
     assert_eq!(with("successful", "v-other").unwrap_err().code(), "not_supported");
     with("successful", "v-claim").unwrap();
     let view = house.authority.ledger().view().unwrap();
-    let row: ChallengeRow = tables::get(&*view, tables::CHALLENGES, "ch").unwrap().unwrap();
+    let row: ChallengeRow = tables::get(&*view, tables::CHALLENGES, "ch").unwrap();
     assert_eq!(row.state, ChallengeState::Settled(ChallengeOutcome::Successful));
     drop(view);
     house.assert_sound();
@@ -449,7 +451,7 @@ fn reputations_replay_to_the_same_bytes_and_a_forged_one_is_found() {
         let view = house.authority.ledger().view().unwrap();
         let mut rows = Vec::new();
         for table in [tables::REPUTATIONS, tables::REPUTATION_EVENTS, tables::CONTRACTS] {
-            view.scan(table, credence_ledger::Scan::all(), &mut |key, value| {
+            view.scan(tables::table(table), credence_ledger::Scan::all(), &mut |key, value| {
                 rows.push((key.to_owned(), value.to_vec()));
                 std::ops::ControlFlow::Continue(())
             })

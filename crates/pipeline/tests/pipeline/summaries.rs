@@ -47,7 +47,7 @@ fn reports_become_signals_that_move_the_score() {
     assert!((quality - 81.0).abs() < 1e-6 && stddev > 1.0 && stddev < 6.0, "{quality} ± {stddev}");
     let (coverage, _) = house.signal_of("bot", "output_coverage").unwrap();
     assert!((coverage - 81.0).abs() < 1e-6, "bounded by quality: {coverage}");
-    assert_eq!(house.live("bot").inputs.len(), 2);
+    assert_eq!(house.score("bot").inputs.len(), 2);
     // The same numbers again are no new signal.
     let size = house.size();
     house.report("lab", house.summary("bot", 0.9, 0.1, 200)).unwrap();
@@ -216,16 +216,16 @@ fn an_agent_does_not_carry_whoever_vouches_for_it() {
     house.add_source("outsider", 1.0);
     house.measure("lab", "bot", "user_feedback", 100.0);
     house.measure("lab", "outsider", "user_feedback", 40.0);
-    assert_eq!(house.live("lab").inputs.len(), 2);
+    assert_eq!(house.score("lab").inputs.len(), 2);
     let before = house.recorded("lab").unwrap();
     house.report("lab", house.summary("bot", 0.9, 0.1, 100)).unwrap();
-    let live = house.live("lab");
+    let live = house.score("lab");
     assert_eq!(live.inputs.iter().map(|input| input.source.as_str()).collect::<Vec<_>>(), ["outsider"]);
     assert!(house.recorded("lab").unwrap().mean < before.mean);
     assert!(house.signal_of("bot", "output_quality").is_some(), "the report itself counts");
     // Its complaints stay: a provider must not silence its critics by reporting on them.
     house.measure("lab", "bot", "user_feedback", 5.0);
-    assert_eq!(house.live("lab").inputs.len(), 2);
+    assert_eq!(house.score("lab").inputs.len(), 2);
     house.assert_sound();
 }
 

@@ -10,10 +10,7 @@ use axum::{
     response::Response,
 };
 use credence_engine::{custom::EVERY_OTHER_SOURCE, tiers::Tier};
-use credence_pipeline::{
-    query,
-    tables::{self, ScoreRow, SourceRow},
-};
+use credence_pipeline::query::{self, ScoreRow, SourceRow};
 use credence_protocol::{ScoreStatus, Timestamp};
 
 use super::{
@@ -186,7 +183,7 @@ fn make(app: &App, chosen: &Chosen, now: Timestamp) -> Result<AgentsPage, Proble
     let (all, page) =
         app.rankings.with(app, |ranking| (ranking.len(), ranking.page(&chosen.wanted, chosen.page, ROWS)))?;
     let view = app.authority.ledger().view()?;
-    let mut sources: Vec<(String, SourceRow)> = tables::all(&*view, tables::SOURCES)?;
+    let mut sources = query::sources(&*view)?;
     sources.sort_by(|a, b| b.1.weight.total_cmp(&a.1.weight).then_with(|| a.0.cmp(&b.0)));
     let Page { rows, matching, from, as_of } = page;
     let until = from + rows.len();

@@ -11,7 +11,7 @@ use std::{
 
 use credence_engine::{custom::EVERY_OTHER_SOURCE, tiers::Tier};
 use credence_ledger::{Entry, Kind, View};
-use credence_pipeline::{filter::Weights, overview::Overview, query};
+use credence_pipeline::query::{self, Overview};
 use credence_protocol::{EntityId, ScoreStatus, Timestamp};
 
 use crate::{app::App, problem::Problem};
@@ -394,7 +394,10 @@ impl Rankings {
         if size - as_of <= MANY_ENTRIES {
             view.entries(as_of, &mut |seq, bytes| {
                 if let Ok(entry) = Entry::parse(seq, bytes)
-                    && matches!(entry.kind, Kind::Score | Kind::Signal | Kind::Agent | Kind::Standing | Kind::Withdrawal)
+                    && matches!(
+                        entry.kind,
+                        Kind::Score | Kind::Signal | Kind::Agent | Kind::Standing | Kind::Withdrawal
+                    )
                 {
                     changed.insert(entry.subject);
                 }
@@ -404,9 +407,7 @@ impl Rankings {
         if size - as_of > MANY_ENTRIES || changed.len() > MANY {
             return self.rebuild(app).map(drop);
         }
-        let weights = Weights::read(&*view)?;
-        let one = |agent: EntityId| app.reading().overview(&*view, &weights, &agent).transpose();
-        let changed = changed.into_iter().filter_map(one).collect::<Result<Vec<_>, _>>()?;
+        let changed = app.reading().overviews_of(&*view, changed)?;
         ranking.write().unwrap_or_else(PoisonError::into_inner).apply(size, changed);
         Ok(())
     }

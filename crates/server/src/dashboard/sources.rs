@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use askama::Template;
 use axum::{extract::State, http::StatusCode, response::Response};
-use credence_pipeline::tables::{self, KeyRow, SourceRow};
+use credence_pipeline::query;
 use credence_protocol::AUTHORITY_SOURCE;
 
 use super::{
@@ -56,7 +56,7 @@ fn read(app: &App) -> Result<SourcesPage, Problem> {
     let counts = app.rankings.with(app, super::ranking::Ranking::by_source)?;
     let view = app.authority.ledger().view()?;
     let mut keys: BTreeMap<String, Vec<Key>> = BTreeMap::new();
-    for (id, row) in tables::all::<KeyRow>(&*view, tables::KEYS)? {
+    for (id, row) in query::keys(&*view)? {
         let key = Key {
             id,
             did: row.public_key.did_key(),
@@ -66,7 +66,7 @@ fn read(app: &App) -> Result<SourcesPage, Problem> {
         };
         keys.entry(row.source.to_string()).or_default().push(key);
     }
-    let mut rows: Vec<(String, SourceRow)> = tables::all(&*view, tables::SOURCES)?;
+    let mut rows = query::sources(&*view)?;
     rows.sort_by(|a, b| b.1.weight.total_cmp(&a.1.weight).then_with(|| a.0.cmp(&b.0)));
     let sources = rows.into_iter().map(|(id, row)| {
         let (signals, agents) = counts.get(id.as_str()).copied().unwrap_or_default();

@@ -1,18 +1,11 @@
 //! What went wrong, in words that a model can act on: what was wrong, and what to try. Never internals.
 
-use std::{ops::ControlFlow, sync::Arc};
+use std::sync::Arc;
 
-use credence_ledger::{Scan, View};
-use credence_pipeline::tables::{self, AgentRow};
-use credence_protocol::nearest;
+use credence_pipeline::query;
 use rmcp::model::{CallToolResult, ContentBlock};
 
 use crate::{app::App, problem::Problem};
-
-/// Agents that are looked at for names like one that is not known.
-const LOOKED_AT: usize = 2_000;
-/// Names that are suggested.
-const SUGGESTED: usize = 3;
 
 /// The result of a call that could not be done.
 pub(super) fn result(problem: &Problem) -> CallToolResult {
@@ -35,7 +28,7 @@ pub(super) fn result(problem: &Problem) -> CallToolResult {
 /// The result where an agent is not known.
 pub(super) async fn unknown_agent(app: &Arc<App>, name: String) -> CallToolResult {
     let shown: String = name.chars().take(160).collect();
-    let like = app.read(move |_, view| Ok(like(view, &name))).await.unwrap_or_default();
+    let like = app.read(move |_, view| Ok(query::similar_agents(view, &name)?)).await.unwrap_or_default();
     let meant = if like.is_empty() {
         "search_agents finds agents by a part of their id, name or address".to_owned()
     } else {
@@ -50,30 +43,4 @@ pub(super) async fn unknown_agent(app: &Arc<App>, name: String) -> CallToolResul
 
 fn said(text: &str, code: &str) -> CallToolResult {
     CallToolResult::error(vec![ContentBlock::text(format!("{text} (code: {code})"))])
-}
-
-/// Ids that someone who wrote `name` may have meant.
-fn like(view: &dyn View, name: &str) -> Vec<String> {
-    let lower = name.to_ascii_lowercase();
-    let mut ids: Vec<String> = Vec::new();
-    // What is typed wrongly is rarely wrong at its beginning.
-    let Some(first) = name.chars().next().filter(char::is_ascii) else { return ids };
-    for prefix in [first.to_ascii_lowercase(), first.to_ascii_uppercase()] {
-        let found = tables::scan(view, tables::AGENTS, Scan::prefix(&prefix.to_string()), |id, _: AgentRow| {
-            ids.push(id.to_owned());
-            Ok(if ids.len() >= LOOKED_AT { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
-        });
-        if found.is_err() || ids.len() >= LOOKED_AT {
-            break;
-        }
-    }
-    ids.dedup();
-    let close = nearest(name, ids.iter().map(String::as_str)).map(str::to_owned);
-    let within = ids.iter().filter(|id| {
-        let id = id.to_ascii_lowercase();
-        lower.len() > 2 && (id.contains(&lower) || lower.contains(&id))
-    });
-    let mut all: Vec<String> = close.iter().chain(within.filter(|id| Some(*id) != close.as_ref())).cloned().collect();
-    all.truncate(SUGGESTED);
-    all
 }

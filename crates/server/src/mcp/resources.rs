@@ -37,7 +37,7 @@ pub(super) fn templates() -> Vec<ResourceTemplate> {
         template(
             "score",
             "An agent's score now",
-            "Score 0 to 100 with its standard deviation, tier, coverage and certification, under the sources' current weights. \
+            "The newest recorded score, 0 to 100, with its standard deviation, tier, coverage, certification and ledger entry. \
              Not signed: check_trust gives a signed answer. {id} is an id, or an address in percent-encoding.",
         ),
         template(
@@ -76,8 +76,8 @@ pub(super) async fn read(app: &Arc<App>, uri: String) -> Result<ReadResourceResu
     let found: Result<Value, Problem> = match part {
         "score" => {
             app.read(move |app, view| {
-                let live = app.reading().live(view, &query::resolve(view, &id)?)?;
-                serde_json::to_value(live).map_err(|e| Problem::internal(&e))
+                let score = app.score(view, &query::resolve(view, &id)?)?;
+                serde_json::to_value(score).map_err(|e| Problem::internal(&e))
             })
             .await
         }

@@ -3,10 +3,7 @@
 use std::sync::Arc;
 
 use credence_engine::tiers::Tier;
-use credence_pipeline::{
-    answer, query,
-    tables::{self, AgentRow},
-};
+use credence_pipeline::{answer, query};
 use credence_protocol::{ScoreStatus, Timestamp};
 use rmcp::model::{JsonObject, Tool};
 use serde::Deserialize;
@@ -118,8 +115,7 @@ pub(super) async fn check(app: &Arc<App>, caller: &Caller, arguments: JsonObject
 async fn own_page(app: &Arc<App>, entity: String) -> Result<String, Problem> {
     app.read(move |_, view| {
         let id = query::resolve(view, &entity)?;
-        let row: Option<AgentRow> = tables::get(view, tables::AGENTS, id.as_str())?;
-        let aliases = row.map(|row| row.aliases).unwrap_or_default();
+        let aliases = query::agent(view, &id)?.aliases;
         // Asked for by an address of its own, it is asked about there.
         let asked = entity.starts_with("https://").then_some(entity);
         asked.or_else(|| answer::home_page(&aliases)).ok_or_else(|| {
@@ -209,7 +205,7 @@ pub(super) async fn explain(app: &Arc<App>, arguments: JsonObject) -> Result<Too
                 (text, json!({ "agent": id, "recorded": recorded }))
             }
             None => {
-                let explained = value(serde_json::to_value(app.reading().explain(view, &id)?))?;
+                let explained = value(serde_json::to_value(app.explained(view, &id)?))?;
                 (reasons(&explained), json!({ "agent": id, "explanation": explained }))
             }
         };

@@ -1,12 +1,12 @@
 //! Agents: who is scored.
 
-use std::{ops::ControlFlow, sync::Arc};
+use std::sync::Arc;
 
 use axum::{extract::State, response::Response};
-use credence_ledger::{Scan, View};
+use credence_ledger::View;
 use credence_pipeline::{
-    NewAgent, query,
-    tables::{self, AgentRow, ScoreRow},
+    NewAgent,
+    query::{self, AgentFilter, AgentPage, AgentRow, ScoreRow},
 };
 use credence_protocol::{Alias, EntityId};
 use serde::Deserialize;
@@ -21,8 +21,6 @@ use crate::{
 };
 
 const PAGE: usize = 100;
-/// Agents looked at in one search: beyond, the page ends and says where to go on.
-const MAX_LOOKED_AT: usize = 20_000;
 
 #[derive(Default, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
@@ -60,36 +58,14 @@ pub(crate) fn page_size(asked: Option<usize>, usual: usize) -> Result<usize, Pro
 
 /// A page of agents.
 pub(crate) fn find(view: &dyn View, page: &Page, limit: usize) -> Result<AgentList, Problem> {
-    let wanted = page.search.as_deref().map(str::to_lowercase);
-    let matches = |id: &str, row: &AgentRow| {
-        wanted.as_deref().is_none_or(|wanted| {
-            id.to_lowercase().contains(wanted)
-                || row.name.as_deref().is_some_and(|name| name.to_lowercase().contains(wanted))
-                || row.aliases.iter().any(|alias| alias.as_str().to_lowercase().contains(wanted))
-        })
-    };
-    let (mut rows, mut looked_at, mut next): (Vec<(String, AgentRow)>, usize, Option<String>) = (Vec::new(), 0, None);
-    let scan = Scan { prefix: &page.prefix, after: page.after.as_deref(), reverse: false };
-    tables::scan(view, tables::AGENTS, scan, |key, row| {
-        if rows.len() == limit || looked_at == MAX_LOOKED_AT {
-            next.get_or_insert_with(|| rows.last().map_or(key.to_owned(), |(last, _)| last.clone()));
-            return Ok(ControlFlow::Break(()));
-        }
-        looked_at += 1;
-        if matches(key, &row) {
-            rows.push((key.to_owned(), row));
-        } else if looked_at == MAX_LOOKED_AT {
-            next = Some(key.to_owned());
-        }
-        Ok(ControlFlow::Continue(()))
-    })?;
-    let agents = rows.into_iter().map(|(id, row)| shown(view, &id, row)).collect::<Result<_, Problem>>()?;
-    Ok(AgentList { agents, next })
+    let Page { prefix, search, after, .. } = page;
+    let filter = AgentFilter { prefix: prefix.clone(), search: search.clone(), after: after.clone() };
+    let AgentPage { agents, next } = query::agents(view, &filter, limit)?;
+    Ok(AgentList { agents: agents.into_iter().map(|agent| shown(&agent.id, agent.row, agent.score)).collect(), next })
 }
 
-fn shown(view: &dyn View, id: &str, row: AgentRow) -> Result<Agent, Problem> {
-    let score: Option<ScoreRow> = tables::get(view, tables::SCORES, id)?;
-    Ok(Agent {
+fn shown(id: &str, row: AgentRow, score: Option<ScoreRow>) -> Agent {
+    Agent {
         agent: id.to_owned(),
         name: row.name,
         aliases: row.aliases.iter().map(ToString::to_string).collect(),
@@ -98,7 +74,7 @@ fn shown(view: &dyn View, id: &str, row: AgentRow) -> Result<Agent, Problem> {
         seq: row.seq,
         revoked: row.revoked.is_some(),
         score: score.map(recorded),
-    })
+    }
 }
 
 pub(crate) fn recorded(row: ScoreRow) -> RecordedScore {
@@ -132,9 +108,8 @@ pub(crate) async fn show(
     let found = app
         .read(move |_, view| {
             let id = query::resolve(view, &agent)?;
-            let row: Option<AgentRow> = tables::get(view, tables::AGENTS, id.as_str())?;
-            let row = row.ok_or_else(|| credence_pipeline::Error::UnknownAgent(agent))?;
-            shown(view, id.as_str(), row)
+            let newest = query::history(view, &id, 1)?.into_iter().next();
+            Ok(shown(id.as_str(), query::agent(view, &id)?, newest))
         })
         .await?;
     json(&found)

@@ -3,10 +3,7 @@
 use std::sync::{Arc, PoisonError};
 
 use axum::{extract::State, http::StatusCode, response::Response};
-use credence_pipeline::{
-    domains, query,
-    tables::{self, AgentRow},
-};
+use credence_pipeline::{domains, query};
 use credence_protocol::EntityId;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -41,8 +38,7 @@ pub(crate) struct Challenge {
 async fn agent_and_host(app: &Arc<App>, agent: String, address: String) -> Result<(EntityId, String), Problem> {
     app.read(move |_, view| {
         let id = query::resolve(view, &agent)?;
-        let row: Option<AgentRow> = tables::get(view, tables::AGENTS, id.as_str())?;
-        let host = domain::host_of(&row.map(|row| row.aliases).unwrap_or_default(), &address)?;
+        let host = domain::host_of(&query::agent(view, &id)?.aliases, &address)?;
         Ok((id, host))
     })
     .await

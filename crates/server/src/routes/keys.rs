@@ -1,10 +1,9 @@
 //! Keys: by what sources and agents are recognised.
 
-use std::{ops::ControlFlow, sync::Arc};
+use std::sync::Arc;
 
 use axum::{extract::State, http::StatusCode, response::Response};
-use credence_ledger::Scan;
-use credence_pipeline::tables::{self, KeyRow};
+use credence_pipeline::query::{self, KeyRow};
 use credence_protocol::{AUTHORITY_SOURCE, EntityId, KeyId, PublicKey};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
@@ -59,22 +58,17 @@ pub(crate) async fn list(
     let limit = agents::page_size(limit, 100)?;
     let page = app
         .read(move |_, view| {
-            let (mut keys, mut next): (Vec<Key>, Option<String>) = (Vec::new(), None);
-            tables::scan(view, tables::KEYS, Scan { after: after.as_deref(), ..Scan::all() }, |id, row: KeyRow| {
-                if keys.len() == limit {
-                    next = keys.last().map(|key| key.key_id.clone());
-                    return Ok(ControlFlow::Break(()));
-                }
-                keys.push(Key {
-                    key_id: id.to_owned(),
-                    source: row.source.to_string(),
-                    did: row.public_key.did_key(),
-                    replaces: row.replaces.map(|key| key.to_string()),
-                    revoked_from: row.revoked_from,
-                    seq: row.seq,
-                });
-                Ok(ControlFlow::Continue(()))
-            })?;
+            let (rows, more) = query::keys_after(view, after.as_deref(), limit)?;
+            let key = |(id, row): (String, KeyRow)| Key {
+                key_id: id,
+                source: row.source.to_string(),
+                did: row.public_key.did_key(),
+                replaces: row.replaces.map(|key| key.to_string()),
+                revoked_from: row.revoked_from,
+                seq: row.seq,
+            };
+            let keys: Vec<Key> = rows.into_iter().map(key).collect();
+            let next = keys.last().filter(|_| more).map(|last| last.key_id.clone());
             Ok(Keys { keys, next })
         })
         .await?;

@@ -12,7 +12,7 @@ use credence_ledger::{
     proof::{self, ConsistencyProof, InclusionProof},
     tiles::Resource,
 };
-use credence_pipeline::tables;
+use credence_pipeline::query;
 use data_encoding::BASE64;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
@@ -127,12 +127,8 @@ pub(crate) async fn proof(State(app): State<Arc<App>>, Part(seq): Part<String>) 
 #[utoipa::path(get, path = "/v1/log/responses/{hash}", tag = "log", params(("hash" = String, Path)),
     responses((status = 200, body = String, content_type = "text/plain"), Errors))]
 pub(crate) async fn response_proof(State(app): State<Arc<App>>, Part(hash): Part<String>) -> Result<Response, Problem> {
-    let found = app
-        .read(move |app, view| {
-            let seq: Option<u64> = tables::get(view, tables::RESPONSES, &hash.to_lowercase())?;
-            seq.map(|seq| prove(app, view, seq)).transpose()
-        })
-        .await?;
+    let found =
+        app.read(move |app, view| query::response(view, &hash)?.map(|seq| prove(app, view, seq)).transpose()).await?;
     let not_yet = || {
         let detail = "no entry records that answer; one that just left is recorded within a second";
         Problem::not_found("not_recorded", detail).retry_after(1)

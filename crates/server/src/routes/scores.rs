@@ -3,12 +3,9 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use axum::{extract::State, response::Response};
-use credence_engine::{hcs25::output_verification::Window, reputation::stddev};
+use credence_engine::hcs25::output_verification::Window;
 use credence_ledger::View;
-use credence_pipeline::{
-    derive, query, reputation, summaries,
-    tables::{self, AgentRow},
-};
+use credence_pipeline::{query, summaries};
 use credence_protocol::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -62,7 +59,7 @@ pub(crate) async fn score(
                 let custom = app.reading().custom(view, &id, &weights)?;
                 return Ok(json!({ "agent": id, "custom": custom, "weights": weights }));
             }
-            value(serde_json::to_value(app.reading().live(view, &id)?))
+            value(serde_json::to_value(app.score(view, &id)?))
         })
         .await?;
     respond(&shown)
@@ -92,7 +89,7 @@ pub(crate) async fn explain(
     Part(agent): Part<String>,
     _: Params<Nothing>,
 ) -> Result<Response, Problem> {
-    let explained = app.read(move |app, view| Ok(app.reading().explain(view, &query::resolve(view, &agent)?)?)).await?;
+    let explained = app.read(move |app, view| app.explained(view, &query::resolve(view, &agent)?)).await?;
     respond(&explained)
 }
 
@@ -121,8 +118,8 @@ pub(crate) async fn history(
 pub(crate) fn history_of(view: &dyn View, agent: &str, limit: usize) -> Result<History, Problem> {
     let id = query::resolve(view, agent)?;
     let scores = query::history(view, &id, limit)?.into_iter().map(agents::recorded).collect();
-    let row: Option<AgentRow> = tables::get(view, tables::AGENTS, id.as_str())?;
-    Ok(History { agent: id.to_string(), revoked: row.is_some_and(|row| row.revoked.is_some()), scores })
+    let revoked = query::agent(view, &id)?.revoked.is_some();
+    Ok(History { agent: id.to_string(), revoked, scores })
 }
 
 #[derive(Deserialize, IntoParams)]
@@ -185,7 +182,7 @@ pub(crate) async fn stats(
 #[derive(Serialize, ToSchema)]
 pub(crate) struct Reputation {
     agent: String,
-    /// `new` (a low score means unknown, not bad) or `established`.
+    /// `new` (a low score means unknown, not bad), `established`, or `lapsed` (no event in 30 days: it says nothing of now).
     standing: &'static str,
     /// Events that others made.
     events: u64,
@@ -210,18 +207,18 @@ pub(crate) async fn reputation(
     Params(Newest { limit }): Params<Newest>,
 ) -> Result<Response, Problem> {
     let limit = agents::page_size(limit, 5)?;
+    let now = app.now();
     let shown = app
         .read(move |_, view| {
             let id = query::resolve(view, &agent)?;
-            let rows = reputation::history(view, &id, limit)?;
-            let now = rows.first();
-            let established = now.is_some_and(|row| row.events >= reputation::parameters().established_events);
+            let rows = query::reputation_history(view, &id, limit)?;
+            let newest = query::reputation(view, &id, now)?;
             Ok(Reputation {
-                standing: if established { "established" } else { "new" },
-                events: now.map_or(0, |row| row.events),
-                reputation: now.map(|row| derive::published(&id, row)),
-                stddev: now.map(|row| stddev(row.events)),
-                basis: now.map(|row| row.basis.clone()),
+                standing: newest.as_ref().map_or("new", query::Reputation::standing),
+                events: newest.as_ref().map_or(0, |newest| newest.row.events),
+                reputation: newest.as_ref().map(|newest| newest.published(&id)),
+                stddev: newest.as_ref().map(query::Reputation::stddev),
+                basis: newest.map(|newest| newest.row.basis),
                 last: rows.iter().map(|row| json!(row)).collect(),
                 agent: id.to_string(),
             })

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::{extract::State, response::Response};
 use credence_pipeline::{
     NewSource,
-    tables::{self, SourceRow},
+    query::{self, SourceRow},
 };
 use credence_protocol::EntityId;
 use serde::{Deserialize, Serialize};
@@ -38,7 +38,7 @@ pub(crate) struct Sources {
 /// All sources
 #[utoipa::path(get, path = "/v1/sources", tag = "registry", responses((status = 200, body = Sources), Errors))]
 pub(crate) async fn list(State(app): State<Arc<App>>, _: Params<Nothing>) -> Result<Response, Problem> {
-    let rows = app.read(|_, view| Ok(tables::all::<SourceRow>(view, tables::SOURCES)?)).await?;
+    let rows = app.read(|_, view| Ok(query::sources(view)?)).await?;
     let shown = |(source, row): (String, SourceRow)| Source {
         source,
         weight: row.weight,

@@ -1,14 +1,10 @@
 //! What agents, providers and the authority say, signed by themselves: contracts, challenges, reviews and the rest.
 
-use std::{ops::ControlFlow, sync::Arc};
+use std::sync::Arc;
 
 use axum::{extract::State, response::Response};
-use credence_ledger::{Entry, Scan, Table};
-use credence_pipeline::{
-    query,
-    reputation::rows::{ChallengeRow, ContractRow, ReviewRow},
-    tables,
-};
+use credence_ledger::View;
+use credence_pipeline::query::{self, ReviewRow};
 use credence_protocol::{Statement, StatementKind};
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -100,36 +96,37 @@ pub(crate) struct StatementState {
     state: Value,
 }
 
-async fn find<T: serde::de::DeserializeOwned + Serialize + 'static>(
-    app: Arc<App>,
-    id: String,
-    table: Table,
-    seq_of: fn(&T) -> u64,
-    code: &'static str,
-) -> Result<Response, Problem> {
-    let said = app
-        .read(move |_, view| {
-            let row: Option<T> = tables::get(view, table, &id)?;
-            let row = row.ok_or_else(|| Problem::not_found(code, "nothing is known under that id"))?;
-            let seq = seq_of(&row);
-            let bytes = view.entry(seq)?.unwrap_or_default();
-            let statement: Value = Entry::parse(seq, &bytes)?.record(seq)?;
-            Ok(StatementState { id, statement, state: json!(row) })
-        })
-        .await?;
-    respond(&said)
+/// The statement in entry `seq`, with what became of it.
+fn statement_state(view: &dyn View, id: String, seq: u64, state: Value) -> Result<StatementState, Problem> {
+    Ok(StatementState { id, statement: query::record(view, seq)?, state })
+}
+
+fn unknown(code: &'static str) -> Problem {
+    Problem::not_found(code, "nothing is known under that id")
 }
 
 /// A contract, and what became of it
 #[utoipa::path(get, path = "/v1/contracts/{id}", tag = "reputation", params(("id" = String, Path)), responses((status = 200, body = StatementState), Errors))]
 pub(crate) async fn contract(State(app): State<Arc<App>>, Part(id): Part<String>) -> Result<Response, Problem> {
-    find::<ContractRow>(app, id, tables::CONTRACTS, |row| row.seq, "unknown_contract").await
+    let found = app
+        .read(move |_, view| {
+            let row = query::contract(view, &id)?.ok_or_else(|| unknown("unknown_contract"))?;
+            statement_state(view, id, row.seq, json!(row))
+        })
+        .await?;
+    respond(&found)
 }
 
 /// A challenge, and what became of it
 #[utoipa::path(get, path = "/v1/challenges/{id}", tag = "reputation", params(("id" = String, Path)), responses((status = 200, body = StatementState), Errors))]
 pub(crate) async fn challenge(State(app): State<Arc<App>>, Part(id): Part<String>) -> Result<Response, Problem> {
-    find::<ChallengeRow>(app, id, tables::CHALLENGES, |row| row.seq, "unknown_challenge").await
+    let found = app
+        .read(move |_, view| {
+            let row = query::challenge(view, &id)?.ok_or_else(|| unknown("unknown_challenge"))?;
+            statement_state(view, id, row.seq, json!(row))
+        })
+        .await?;
+    respond(&found)
 }
 
 #[derive(Serialize, ToSchema)]
@@ -157,17 +154,8 @@ pub(crate) async fn agent_contracts(
     let shown = app
         .read(move |_, view| {
             let agent = query::resolve(view, &agent)?;
-            let (prefix, mut ids) = (format!("{agent}/"), Vec::new());
-            let scan = Scan { reverse: true, ..Scan::prefix(&prefix) };
-            tables::scan(view, tables::AGENT_CONTRACTS, scan, |_, id: String| {
-                ids.push(id);
-                Ok(if ids.len() == MAX_PAGE { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
-            })?;
-            let mut contracts = Vec::new();
-            for id in ids {
-                let row: Option<ContractRow> = tables::get(view, tables::CONTRACTS, &id)?;
-                contracts.extend(row.map(|row| ContractState { id, state: json!(row) }));
-            }
+            let contracts = query::contracts_of(view, &agent, MAX_PAGE)?;
+            let contracts = contracts.into_iter().map(|(id, row)| ContractState { id, state: json!(row) }).collect();
             Ok(AgentContracts { agent: agent.to_string(), contracts })
         })
         .await?;
@@ -177,7 +165,7 @@ pub(crate) async fn agent_contracts(
 #[derive(Serialize, ToSchema)]
 pub(crate) struct AgentReviews {
     agent: String,
-    /// The newest of each reviewer whose word weighs anything.
+    /// The newest of each reviewer whose word weighs anything, of the last 30 days; the weightiest first.
     reviews: Vec<Review>,
 }
 
@@ -201,17 +189,16 @@ pub(crate) async fn agent_reviews(
     Part(agent): Part<String>,
     _: Params<Nothing>,
 ) -> Result<Response, Problem> {
+    let now = app.now();
     let shown = app
         .read(move |_, view| {
             let agent = query::resolve(view, &agent)?;
-            let (prefix, mut reviews) = (format!("{agent}/"), Vec::new());
-            tables::scan(view, tables::REVIEWS, Scan::prefix(&prefix), |key, row: ReviewRow| {
-                let reviewer = key[prefix.len()..].to_owned();
+            let review = |(reviewer, row): (String, ReviewRow)| {
                 let ReviewRow { seq, at, weight, rating } = row;
-                reviews.push(Review { reviewer, seq, at: at.to_string(), weight, rating });
-                Ok(if reviews.len() == MAX_PAGE { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
-            })?;
-            Ok(AgentReviews { agent: agent.to_string(), reviews })
+                Review { reviewer, seq, at: at.to_string(), weight, rating }
+            };
+            let reviews = query::reviews(view, &agent, now)?.into_iter().take(MAX_PAGE).map(review);
+            Ok(AgentReviews { agent: agent.to_string(), reviews: reviews.collect() })
         })
         .await?;
     respond(&shown)

@@ -8,9 +8,9 @@ use axum::{
     response::Response,
 };
 use credence_ledger::View;
-use credence_pipeline::tables::{self, KeyRow};
+use credence_pipeline::query;
 use credence_protocol::{
-    AUTHORITY_SOURCE, KeyId, PublicKey,
+    PublicKey,
     jwk::{Jwk, Jwks},
     schemas,
 };
@@ -23,19 +23,9 @@ use crate::{app::App, extract::Part, problem::Problem, schema::Errors};
 /// How long keys may be kept by whoever asks: a revocation is to be seen soon.
 const KEYS_HOLD: HeaderValue = HeaderValue::from_static("public, max-age=300");
 
-/// The keys that what leaves can be verified with: the present one, and those it was handed over from, as far back as each handed
-/// over by itself. One that was revoked for another reason is not among them, nor is what came before it.
+/// The keys that what leaves can be verified with.
 fn keys(app: &App, view: &dyn View) -> Result<Vec<PublicKey>, Problem> {
-    let row = |key: KeyId| tables::get::<KeyRow>(view, tables::KEYS, &key.to_string());
-    let mut keys = Vec::new();
-    let mut next = row(app.office.key.public().id())?.filter(|row| row.revoked_from.is_none());
-    while let Some(present) = next.filter(|row| row.source.as_str() == AUTHORITY_SOURCE) {
-        keys.push(present.public_key);
-        let former = present.replaces.map(row).transpose()?.flatten();
-        // A hand-over revokes the former key right after the entry of the new one.
-        next = former.filter(|former| former.revoked_from.is_none_or(|from| from > present.seq));
-    }
-    Ok(keys)
+    Ok(query::authority_keys(view, app.office.key.public().id())?)
 }
 
 fn held(mut response: Response) -> Response {

@@ -17,9 +17,9 @@ use credence_guard::{
 };
 use credence_protocol::{EntityId, SecretKey};
 use credence_receipts::folder;
-use credence_verify::Stake;
+use credence_verify::{Calibrations, Stake};
 
-use super::{Done, verify::Calibrations};
+use super::Done;
 use crate::{input, keyfile, output::Output, traces};
 
 #[derive(clap::Args)]

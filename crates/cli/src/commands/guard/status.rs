@@ -1,14 +1,14 @@
 use std::{collections::BTreeMap, path::PathBuf};
 
 use anyhow::bail;
-use credence_charts::{Mark, Series};
+use credence_charts::{MIN_OBSERVATIONS, Observed};
 use credence_guard::courier;
 use credence_protocol::{
     Decision, Timestamp,
     receipt::{CallOutcome, Receipt},
 };
 use credence_receipts::archive::{Archive, Filter, Source};
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 use serde_json::json;
 
 use super::StateArgs;
@@ -17,15 +17,6 @@ use crate::{
     output::{self, Output},
     traces,
 };
-
-/// Points of a control chart.
-const POINTS: usize = 60;
-/// A chart of fewer calls says nothing (seed 2: eight observations).
-const MIN_POINTS: u64 = 8;
-/// Rows of a control chart.
-const ROWS: usize = 7;
-/// Standard deviations from the mean to the limits (seed 2: Shewhart).
-const LIMIT_SIGMAS: f64 = 3.0;
 
 #[derive(clap::Args)]
 pub struct Args {
@@ -61,87 +52,18 @@ struct Tool {
     unanswered: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     last: Option<Timestamp>,
-    latency: Chart,
+    #[serde(serialize_with = "latency")]
+    latency: Observed,
 }
 
-/// Latencies in milliseconds: mean and limits over all calls, and the last of them.
-#[derive(Default, Serialize)]
-struct Chart {
-    count: u64,
-    mean: f64,
-    #[serde(skip)]
-    squares: f64,
-    lower: f64,
-    upper: f64,
-    recent: Vec<f64>,
-    /// How many of the recent are beyond the limits.
-    beyond: usize,
-}
-
-impl Chart {
-    fn add(&mut self, value: f64) {
-        self.count += 1;
-        let delta = value - self.mean;
-        self.mean += delta / self.count as f64;
-        self.squares += delta * (value - self.mean);
-        if self.recent.len() == POINTS {
-            self.recent.remove(0);
-        }
-        self.recent.push(value);
-    }
-
-    fn finish(&mut self) {
-        let sigma = (self.squares / self.count.saturating_sub(1).max(1) as f64).sqrt();
-        self.lower = (self.mean - LIMIT_SIGMAS * sigma).max(0.0);
-        self.upper = self.mean + LIMIT_SIGMAS * sigma;
-        self.beyond = self.recent.iter().filter(|value| **value > self.upper || **value < self.lower).count();
-    }
-
-    /// The same as an SVG file.
-    fn plot(&self, tool: &Tool) -> String {
-        let beyond = |value: &f64| *value > self.upper || *value < self.lower;
-        let marks: Vec<Mark> = self
-            .recent
-            .iter()
-            .enumerate()
-            .filter(|(_, value)| beyond(value))
-            .map(|(index, _)| Mark { index, text: "beyond 3σ".to_owned() })
-            .collect();
-        let series = Series {
-            name: "Latency",
-            unit: "ms",
-            points: &self.recent,
-            mean: self.mean,
-            stddev: (self.upper - self.mean) / LIMIT_SIGMAS,
-            least: Some(0.0),
-            marks: &marks,
-        };
-        credence_charts::control(&format!("{} {}: latency", tool.server, tool.tool), &series).file()
-    }
-
-    /// Points by height, the mean as a line, the limits above and below; `!` beyond them.
-    fn draw(&self) -> String {
-        let top = self.recent.iter().copied().fold(self.upper, f64::max);
-        let bottom = self.recent.iter().copied().fold(self.lower, f64::min);
-        let height = (top - bottom).max(f64::MIN_POSITIVE);
-        let row = |value: f64| (((top - value) / height) * (ROWS - 1) as f64).round() as usize;
-        let mut lines = vec![vec![' '; self.recent.len()]; ROWS];
-        for (at, mark) in [(self.mean, '─'), (self.upper, '┄'), (self.lower, '┄')] {
-            lines[row(at).min(ROWS - 1)].fill(mark);
-        }
-        for (n, value) in self.recent.iter().enumerate() {
-            let mark = if *value > self.upper || *value < self.lower { '!' } else { '•' };
-            lines[row(*value).min(ROWS - 1)][n] = mark;
-        }
-        let label = |n: usize| match n {
-            n if n == row(self.upper).min(ROWS - 1) => format!("{:>9.1}", self.upper),
-            n if n == row(self.mean).min(ROWS - 1) => format!("{:>9.1}", self.mean),
-            n if n == row(self.lower).min(ROWS - 1) => format!("{:>9.1}", self.lower),
-            _ => " ".repeat(9),
-        };
-        let lines = lines.into_iter().enumerate();
-        lines.map(|(n, line)| format!("    {} {}\n", label(n), line.into_iter().collect::<String>())).collect()
-    }
+/// Latencies in milliseconds: mean and limits over all calls, the newest of them, and how many of those are beyond the limits.
+fn latency<S: Serializer>(observed: &Observed, serializer: S) -> Result<S::Ok, S::Error> {
+    let (lower, upper) = observed.limits();
+    json!({
+        "count": observed.count(), "mean": observed.mean(), "lower": lower, "upper": upper, "recent": observed.recent(),
+        "beyond": observed.beyond(),
+    })
+    .serialize(serializer)
 }
 
 impl Tool {
@@ -185,18 +107,18 @@ pub fn run(out: &Output, args: Args) -> Done {
         },
         &mut |problem| problems.push(problem),
     )?;
-    tools.values_mut().for_each(|tool| tool.latency.finish());
     if let Some(path) = &args.plot {
-        let drawable: Vec<&Tool> = tools.values().filter(|tool| tool.latency.count >= MIN_POINTS).collect();
+        let drawable: Vec<&Tool> = tools.values().filter(|tool| tool.latency.count() >= MIN_OBSERVATIONS).collect();
         let [tool] = drawable[..] else {
             let names: Vec<&str> = drawable.iter().map(|tool| tool.tool.as_str()).collect();
             bail!(
-                "--plot draws one tool with {MIN_POINTS} calls or more, and {} fit{}: name it with --tool and --server",
+                "--plot draws one tool with {MIN_OBSERVATIONS} calls or more, and {} fit{}: name it with --tool and --server",
                 names.len(),
                 if names.is_empty() { String::new() } else { format!(" ({})", names.join(", ")) }
             );
         };
-        traces::write(path, tool.latency.plot(tool).as_bytes())?;
+        let title = format!("{} {}: latency", tool.server, tool.tool);
+        traces::write(path, tool.latency.chart(&title, "Latency", "ms").file().as_bytes())?;
     }
     let guards: Vec<_> = archive.sources.iter().map(|source| guard(&archive, source)).collect();
     let shown =
@@ -216,7 +138,7 @@ pub fn run(out: &Output, args: Args) -> Done {
                 tool.blocked.to_string(),
                 (tool.failed + tool.unanswered).to_string(),
                 tool.unjudged.to_string(),
-                format!("{:.1} ms", tool.latency.mean),
+                format!("{:.1} ms", tool.latency.mean()),
                 tool.last.map(|at| at.to_string()).unwrap_or_default(),
             ]
         });
@@ -225,8 +147,8 @@ pub fn run(out: &Output, args: Args) -> Done {
         text += &output::table(&header, &header[2..9], rows);
         text.push('\n');
         if !args.no_charts {
-            for tool in tools.values().filter(|tool| tool.latency.count >= MIN_POINTS) {
-                let beyond = match tool.latency.beyond {
+            for tool in tools.values().filter(|tool| tool.latency.count() >= MIN_OBSERVATIONS) {
+                let beyond = match tool.latency.beyond() {
                     0 => String::new(),
                     n => format!(", {n} beyond the limits"),
                 };
@@ -234,9 +156,9 @@ pub fn run(out: &Output, args: Args) -> Done {
                     "\n  {} {}: milliseconds, the last {} calls{beyond}\n",
                     tool.server,
                     tool.tool,
-                    tool.latency.recent.len()
+                    tool.latency.recent().len()
                 );
-                text += &tool.latency.draw();
+                text += &tool.latency.text();
             }
         }
         for problem in &problems {
@@ -290,25 +212,5 @@ impl GuardLine {
             };
         }
         text + "\n"
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_chart_shows_what_is_beyond_the_limits() {
-        let mut chart = Chart::default();
-        for n in 0..59 {
-            chart.add(10.0 + f64::from(n % 3));
-        }
-        chart.add(60.0);
-        chart.finish();
-        assert_eq!(chart.beyond, 1);
-        let drawn = chart.draw();
-        assert_eq!(drawn.lines().count(), ROWS);
-        assert_eq!(drawn.matches('!').count(), 1);
-        assert!(drawn.lines().next().is_some_and(|top| top.ends_with('!')), "{drawn}");
     }
 }

@@ -127,16 +127,17 @@ fn an_end_in_order_loses_nothing() {
     service.add_shop();
     let answer = service.get("/v1/entities/shop/trust-signals?url=https://shop.example/de/last");
     let hash = answer.header("etag").trim_matches('"').to_owned();
+    let before = service.get("/v1/agents/shop/score").ok();
     service.submit("shop", "a", "rel_uptime", 5.0);
-    let seen = service.get("/v1/agents/shop/score").ok();
     let shell = service.stop();
     std::fs::write(shell.path("answer.json"), &answer.body).unwrap();
     assert!(
         shell.ok(&["log", "prove", "answer.json"]).contains("tlog-proof"),
         "recorded although it had just left: {hash}"
     );
-    let listed = shell.json(&["agent", "list"]);
-    assert_eq!(listed[0]["score"]["score"], seen["score"], "scored although it had just come");
+    let (listed, now) = (shell.json(&["agent", "list"]), shell.json(&["score", "shop"]));
+    assert_eq!(listed[0]["score"]["score"], now["score"]);
+    assert!(now["rescoring_due"].is_null() && now["score"] != before["score"], "scored although it had just come");
     shell.audit_passes();
 }
 

@@ -15,13 +15,14 @@
 //! has a quality of 19, `uncertainRate` counts for nothing, and a caller who declares everything critical gains half. What
 //! Credence itself makes of a summary is [`signal`], which closes them.
 
+mod reporting;
 mod rollup;
 pub mod signal;
-mod statement;
 mod summary;
 
 use serde::{Deserialize, Serialize};
 
+pub use reporting::{BadLine, CountedLine, Naming, Rated};
 pub use rollup::{CheckedOutput, Limits, RolledUp, Rollup, Window};
 pub use summary::{Canaries, ProviderRef, RATE_TOLERANCE, Report, StakeDistribution, StakeLevel, Summary};
 

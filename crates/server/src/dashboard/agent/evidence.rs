@@ -2,14 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use credence_engine::{hcs25::output_verification::Window, reputation::stddev, tiers::Tier, universal::Outcome};
+use credence_engine::{hcs25::output_verification::Window, tiers::Tier, universal::Outcome};
 use credence_ledger::View;
 use credence_pipeline::{
     credentials,
-    query::Explanation,
-    reputation,
+    query::{self, Explanation},
     summaries::{self, Stats},
-    tables::{self, GUARD_LOGS},
 };
 use credence_protocol::{EntityId, TagRegistry, Timestamp};
 use serde_json::Value;
@@ -251,6 +249,8 @@ pub(super) struct Reputation {
     pub score: String,
     pub stddev: String,
     pub established: bool,
+    /// When its last event was, where that is too long ago to say anything of now.
+    pub lapsed: Option<When>,
     pub events: u64,
     pub factors: String,
     pub penalty: String,
@@ -270,10 +270,10 @@ pub(super) struct Review {
 }
 
 pub(super) fn reputation(view: &dyn View, agent: &EntityId, now: Timestamp) -> Result<Option<Reputation>, Problem> {
-    let rows = reputation::history(view, agent, 8)?;
-    let Some(newest) = rows.first() else { return Ok(None) };
-    let f = newest.factors;
-    let mut reviews = reputation::reviews(view, agent, now)?;
+    let Some(newest) = query::reputation(view, agent, now)? else { return Ok(None) };
+    let rows = query::reputation_history(view, agent, 8)?;
+    let f = newest.row.factors;
+    let mut reviews = query::reviews(view, agent, now)?;
     let more_reviews = reviews.len().saturating_sub(REVIEWS);
     reviews.truncate(REVIEWS);
     let reviews = reviews.into_iter().map(|(author, row)| Review {
@@ -292,10 +292,11 @@ pub(super) fn reputation(view: &dyn View, agent: &EntityId, now: Timestamp) -> R
         bar("Peer validation (V)", f.v),
     ];
     Ok(Some(Reputation {
-        score: one(newest.score),
-        stddev: one(stddev(newest.events)),
-        established: newest.events >= reputation::parameters().established_events,
-        events: newest.events,
+        score: one(newest.row.score),
+        stddev: one(newest.stddev()),
+        established: newest.established,
+        lapsed: newest.lapsed.map(|_| When::new(newest.row.at, now)),
+        events: newest.row.events,
         factors: credence_charts::bars("Reputation factors", "of 1", &bars, 1.0).inline(),
         penalty: short(f.q),
         last: rows.iter().map(|row| (When::new(row.at, now), row.cause.clone(), one(row.score))).collect(),
@@ -331,7 +332,7 @@ pub(super) fn receipts(
     allowed: bool,
     now: Timestamp,
 ) -> Result<Receipts, Problem> {
-    let logs = tables::all::<serde::de::IgnoredAny>(view, GUARD_LOGS)?.len();
+    let logs = query::guard_logs(view)?;
     let mut listed = Vec::new();
     if let Some(store) = &app.receipts {
         for held in store.newest(agent, if allowed { RECEIPTS } else { 1 }, RECEIPTS_LOOKED_AT)? {

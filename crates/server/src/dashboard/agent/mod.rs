@@ -13,10 +13,7 @@ use axum::{
 };
 use credence_engine::{certification::Unmet, tiers::Tier, universal::Outcome};
 use credence_ledger::{Entry, View};
-use credence_pipeline::{
-    domains, query,
-    tables::{self, AgentRow},
-};
+use credence_pipeline::{domains, query};
 use credence_protocol::{EntityId, ScoreStatus, Timestamp};
 use serde::Deserialize;
 use serde_json::Value;
@@ -196,9 +193,8 @@ fn read(
     now: Timestamp,
 ) -> Result<AgentPage, Problem> {
     let id = query::resolve(view, name)?;
-    let row: Option<AgentRow> = tables::get(view, tables::AGENTS, id.as_str())?;
-    let row = row.ok_or_else(|| credence_pipeline::Error::UnknownAgent(id.to_string()))?;
-    let explained = app.reading().explain(view, &id)?;
+    let row = query::agent(view, &id)?;
+    let explained = app.explained(view, &id)?;
     let history = query::history(view, &id, HISTORY)?;
     let (why, why_wrong) = match at {
         "" => (None, String::new()),

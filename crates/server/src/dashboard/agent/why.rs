@@ -5,7 +5,7 @@ use credence_engine::{
     mixture::{Weighted, mix},
     universal::{self, Outcome},
 };
-use credence_ledger::{Entry, View};
+use credence_ledger::View;
 use credence_pipeline::query;
 use credence_protocol::{EntityId, ScoreStatus, Timestamp};
 use serde::Deserialize;
@@ -122,8 +122,8 @@ fn input(view: &dyn View, agent: &EntityId, recorded: &Recorded) -> Result<Input
         value: f64,
         stddev: f64,
     }
-    let bytes = view.entry(recorded.seq)?.unwrap_or_default();
-    let signed: Signed = Entry::parse(recorded.seq, &bytes)?.record(recorded.seq)?;
+    let signed: Signed =
+        serde_json::from_value(query::record(view, recorded.seq)?).map_err(|e| Problem::internal(&e))?;
     let as_signed = signed.agent == agent.as_str()
         && signed.tags.contains(&recorded.tag)
         && (signed.value, signed.stddev) == (recorded.value, recorded.stddev);

@@ -10,10 +10,11 @@ use credence_ledger::{Ledger, Scan, View};
 use credence_protocol::EntityId;
 use rayon::prelude::*;
 
+use super::{Reading, inputs};
 use crate::{
     Result,
     filter::{self, Weights},
-    query::Reading,
+    record::Input,
     tables::{self, AgentRow, CurrentRow, ScoreRow},
 };
 
@@ -49,31 +50,52 @@ pub struct Part {
 }
 
 impl Reading<'_> {
-    /// One agent; none where it is not known.
-    pub fn overview(&self, view: &dyn View, weights: &Weights, agent: &EntityId) -> Result<Option<Overview>> {
+    /// Those of `agents` that are known.
+    pub fn overviews_of(
+        &self,
+        view: &dyn View,
+        agents: impl IntoIterator<Item = impl std::borrow::Borrow<EntityId>>,
+    ) -> Result<Vec<Overview>> {
+        let weights = Weights::read(view)?;
+        let one = |agent: &EntityId| self.overview(view, &weights, agent).transpose();
+        agents.into_iter().filter_map(|agent| one(agent.borrow())).collect()
+    }
+
+    fn overview(&self, view: &dyn View, weights: &Weights, agent: &EntityId) -> Result<Option<Overview>> {
         let Some(row) = tables::get::<AgentRow>(view, tables::AGENTS, agent.as_str())? else { return Ok(None) };
         let score: Option<ScoreRow> = tables::get(view, tables::SCORES, agent.as_str())?;
-        let (mut parts, mut inputs): (Vec<Part>, Vec<_>) = (Vec::new(), Vec::new());
-        tables::scan(view, tables::CURRENT, Scan::prefix(&format!("{agent}/")), |key, current: CurrentRow| {
+        let (mut parts, mut current): (Vec<Part>, Vec<_>) = (Vec::new(), Vec::new());
+        let mut sources = inputs::Sources::new();
+        tables::scan(view, tables::CURRENT, Scan::prefix(&format!("{agent}/")), |key, row: CurrentRow| {
             let Some((_, source, tag)) = tables::split_slot(key) else { return Ok(ControlFlow::Continue(())) };
             if self.tags.find(tag).is_none_or(|definition| definition.deferred) {
                 return Ok(ControlFlow::Continue(()));
             }
-            inputs.extend(filter::input(key, &current, weights, self.tags)?);
+            current.extend(filter::input(key, &row, weights, self.tags)?);
             // Keys come sorted: those of one source together.
             if parts.last().is_none_or(|part| part.source.as_str() != source) {
                 parts.push(Part { source: EntityId::new(source)?, signals: 0, sum: 0.0, squares: 0.0 });
             }
             if let Some(part) = parts.last_mut() {
+                sources.insert(row.seq, part.source.clone());
                 part.signals += 1;
-                part.sum += current.value;
-                part.squares += current.stddev * current.stddev + current.value * current.value;
+                part.sum += row.value;
+                part.squares += row.stddev * row.stddev + row.value * row.value;
             }
             Ok(ControlFlow::Continue(()))
         })?;
-        let inputs = filter::with_a_say(inputs, agent, row.owner.as_ref(), weights);
-        let rated = score.as_ref().map_or(0, |score| score.recorded.score);
-        let certification = self.requirements.certify(rated, &filter::facts(&inputs)).tier;
+        let certification = match &score {
+            None => Tier::Unrated,
+            Some(event) => {
+                // Where an event has too many inputs to list, those that count now stand for them: the two differ for the
+                // second until the next event at most.
+                let inputs: Vec<Input> = match inputs::listed(view, event, || Ok(sources))? {
+                    Some(inputs) => inputs,
+                    None => filter::with_a_say(current, agent, row.owner.as_ref(), weights),
+                };
+                self.requirements.certify(event.recorded.score, &filter::facts(&inputs)).tier
+            }
+        };
         Ok(Some(Overview { id: agent.clone(), agent: row, score, certification, parts }))
     }
 
@@ -90,9 +112,7 @@ impl Reading<'_> {
         drop(view);
         let tasks = agents.par_chunks(AGENTS_PER_TASK).map(|agents| {
             let view = ledger.view()?;
-            let weights = Weights::read(&*view)?;
-            let one = |agent| self.overview(&*view, &weights, agent).transpose();
-            agents.iter().filter_map(one).collect::<Result<Vec<_>>>()
+            self.overviews_of(&*view, agents)
         });
         let all: Vec<Vec<Overview>> = tasks.collect::<Result<_>>()?;
         Ok((as_of, all.into_iter().flatten().collect()))

@@ -1,0 +1,58 @@
+//! Everything that is read for a person or for an answer. Reads only: no other crate opens a table.
+//!
+//! | question | function |
+//! |---|---|
+//! | who is this agent, which agents are there | [`resolve`], [`agent`], [`agents`], [`similar_agents`] |
+//! | what is its score, and why | [`Reading::score`], [`Reading::explain`], [`Reading::custom`] |
+//! | is that score up to date | [`Reading::is_behind`] |
+//! | what was its score | [`score_at`], [`history`], [`closings`] |
+//! | all agents, to be ranked | [`Reading::overviews`] |
+//! | what do other agents say of it | [`reputation`], [`reputation_history`], [`reviews`] |
+//! | what became of a contract or a challenge | [`contract`], [`contracts_of`], [`challenge`], [`challenges_of`] |
+//! | who may sign, and what it counts for | [`sources`], [`key`], [`keys`], [`keys_after`], [`authority_keys`] |
+//! | where in the log is it | [`record`], [`response`], [`size_at`], [`guard_logs`] |
+//!
+//! **One rule for scores**: what is shown, ranked and signed is the newest recorded score event of an agent, with the inputs
+//! that the event lists. It is at most a second behind the signals; whoever signs checks [`Reading::is_behind`] first.
+
+mod agents;
+mod history;
+mod inputs;
+mod overview;
+mod registry;
+mod reputation;
+mod score;
+mod statements;
+
+use credence_ledger::{Entry, View};
+use serde_json::Value;
+
+pub use self::{
+    agents::{AgentFilter, AgentPage, ListedAgent, agent, agents, resolve, similar_agents},
+    history::{RecordedEvent, closings, history, score_at, size_at},
+    overview::{Overview, Part},
+    registry::{authority_keys, guard_logs, key, keys, keys_after, response, sources},
+    reputation::{Reputation, reputation, reputation_history, reviews},
+    score::{CurrentScore, Explanation, Reading, SourceContribution},
+    statements::{challenge, challenges_of, contract, contracts_of, has_contracts},
+};
+pub use crate::{
+    reputation::rows::{ChallengeRow, ChallengeState, ContractRow, ReputationRow, ReviewRow},
+    tables::{AgentRow, KeyRow, ScoreRow, SourceRow},
+};
+
+pub(crate) use self::inputs::is_behind;
+use crate::{Authority, Result};
+
+impl Authority {
+    /// How this authority's scores are read.
+    pub fn reading(&self) -> Reading<'_> {
+        Reading { tags: &self.scoring().tags, requirements: self.requirements() }
+    }
+}
+
+/// The body of entry `seq`, as JSON.
+pub fn record(view: &(impl View + ?Sized), seq: u64) -> Result<Value> {
+    let bytes = view.entry(seq)?.unwrap_or_default();
+    Ok(Entry::parse(seq, &bytes)?.record(seq)?)
+}

@@ -1,0 +1,200 @@
+//! An agent's score: the newest recorded event, what it was made of, and what each source did to it.
+
+use std::{collections::BTreeMap, ops::ControlFlow};
+
+use credence_engine::{
+    certification::{Certification, Requirements},
+    contribution::{self, Contribution},
+    custom::{self, CustomView, Unweighted},
+    tiers::{Tier, TierDistribution},
+    universal::{self, DEFAULT_COVERAGE_FLOOR, Outcome, Score},
+};
+use credence_ledger::{Scan, View};
+use credence_protocol::{EntityId, ScoreStatus, TagRegistry, Timestamp};
+use serde::Serialize;
+
+use super::inputs;
+use crate::{
+    Result, filter,
+    record::{Input, RecordedScore},
+    tables::{self, AgentRow, ScoreRow},
+};
+
+/// How to read scores: the same settings that make them.
+#[derive(Debug, Clone, Copy)]
+pub struct Reading<'a> {
+    /// The registered tags.
+    pub tags: &'a TagRegistry,
+    /// What tiers require.
+    pub requirements: &'a Requirements,
+}
+
+/// An agent's newest recorded score.
+#[derive(Debug, Serialize)]
+pub struct CurrentScore {
+    /// The agent.
+    pub agent: EntityId,
+    /// The entry of the score event; none where the agent was never rated.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub seq: Option<u64>,
+    /// When it was recorded.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub recorded_at: Option<Timestamp>,
+    /// The ledger's size that the event saw; where there is none, the size that was looked at.
+    pub as_of: u64,
+    /// The formula.
+    pub formula: String,
+    /// The numbers.
+    #[serde(flatten)]
+    pub outcome: Outcome,
+    /// The highest tier whose requirements are met, and what is missing for the next.
+    pub certification: Certification,
+    /// The authority took the agent's standing back: whatever the number says.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub revoked: bool,
+    /// What went in.
+    #[serde(skip)]
+    pub inputs: Vec<Input>,
+    /// The coverage floor of the event.
+    #[serde(skip)]
+    coverage_floor: f64,
+}
+
+impl Reading<'_> {
+    /// The newest recorded score, with the inputs of its event.
+    pub fn score(&self, view: &dyn View, agent: &EntityId) -> Result<CurrentScore> {
+        let row: Option<AgentRow> = tables::get(view, tables::AGENTS, agent.as_str())?;
+        let event: Option<ScoreRow> = tables::get(view, tables::SCORES, agent.as_str())?;
+        let inputs = match &event {
+            Some(event) => inputs::inputs_of(view, agent, event, self.tags)?,
+            None => Vec::new(),
+        };
+        let outcome = event.as_ref().map_or(Outcome::Unrated, |event| outcome(&event.recorded));
+        let score = outcome.rated().map_or(0, |rated| rated.score);
+        let certification = self.requirements.certify(score, &filter::facts(&inputs));
+        let (seq, recorded_at) = (event.as_ref().map(|event| event.seq), event.as_ref().map(|event| event.recorded_at));
+        let (as_of, formula, coverage_floor) = match event {
+            Some(ScoreRow { recorded, .. }) => (recorded.as_of, recorded.formula, recorded.coverage_floor),
+            None => (view.size()?, universal::FORMULA.to_owned(), DEFAULT_COVERAGE_FLOOR),
+        };
+        Ok(CurrentScore {
+            revoked: row.is_some_and(|row| row.revoked.is_some()),
+            agent: agent.clone(),
+            seq,
+            recorded_at,
+            as_of,
+            formula,
+            outcome,
+            certification,
+            inputs,
+            coverage_floor,
+        })
+    }
+
+    /// Whether the newest event is behind: other signals or weights count by now, and rescoring is due.
+    pub fn is_behind(&self, view: &dyn View, agent: &EntityId) -> Result<bool> {
+        inputs::is_behind(view, agent, self.tags)
+    }
+
+    /// Whether [`score`](Self::score) and [`explain`](Self::explain) have to fold the whole ledger to find the event's inputs:
+    /// a service rescores the agent instead.
+    pub fn needs_replay(&self, view: &dyn View, agent: &EntityId) -> Result<bool> {
+        inputs::need_replay(view, agent, self.tags)
+    }
+
+    /// The caller's own view, under the caller's weights. Sees every current signal of a scored tag, also of sources
+    /// that our own weights silence; nothing of it is recorded.
+    pub fn custom(
+        &self,
+        view: &dyn View,
+        agent: &EntityId,
+        weights: &BTreeMap<String, f64>,
+    ) -> Result<Option<CustomView>> {
+        let mut signals = Vec::new();
+        tables::scan(view, tables::CURRENT, Scan::prefix(&format!("{agent}/")), |key, row: tables::CurrentRow| {
+            if let Some((_, source, tag)) = tables::split_slot(key)
+                && self.tags.find(tag).is_some_and(|definition| !definition.deferred)
+            {
+                signals.push((source.to_owned(), row.value, row.stddev));
+            }
+            Ok(ControlFlow::Continue(()))
+        })?;
+        let signals: Vec<_> = signals
+            .iter()
+            .map(|(source, value, stddev)| Unweighted { source, value: *value, stddev: *stddev })
+            .collect();
+        Ok(custom::view(&signals, weights)?)
+    }
+
+    /// The newest recorded score, and what each source did to it.
+    pub fn explain(&self, view: &dyn View, agent: &EntityId) -> Result<Explanation> {
+        let score = self.score(view, agent)?;
+        let weighted: Vec<_> = filter::weighted(&score.inputs).collect();
+        let contributions = contribution::contributions(&weighted, score.coverage_floor)?
+            .into_iter()
+            .map(|part| {
+                let of_source = |input: &&Input| input.source.as_str() == part.source;
+                let signals = score.inputs.iter().filter(of_source).cloned().collect();
+                let weight = score.inputs.iter().find(of_source).map_or(0.0, |input| input.weight);
+                let Contribution { source, share, mean, pull, without, .. } = part;
+                SourceContribution { source: source.to_owned(), weight, share, mean, pull, without, signals }
+            })
+            .collect();
+        Ok(Explanation { contributions, score })
+    }
+}
+
+/// The recorded numbers; the tiers' shares, which no row repeats, follow from mean and stddev.
+pub(super) fn outcome(recorded: &RecordedScore) -> Outcome {
+    let RecordedScore { status, mean: Some(mean), weighted_mean: Some(weighted_mean), stddev: Some(stddev), .. } =
+        *recorded
+    else {
+        return Outcome::Unrated;
+    };
+    if status == ScoreStatus::Unrated {
+        return Outcome::Unrated;
+    }
+    let tier = Tier::of(recorded.score);
+    let tier_distribution = TierDistribution::of(mean, stddev);
+    Outcome::Rated(Score {
+        score: recorded.score,
+        weighted_mean,
+        mean,
+        stddev,
+        coverage: recorded.coverage,
+        sources: recorded.sources,
+        tier,
+        tier_confidence: recorded.tier_confidence.unwrap_or_else(|| tier_distribution.of_tier(tier)),
+        tier_distribution,
+        status,
+    })
+}
+
+/// Why a score is what it is.
+#[derive(Debug, Serialize)]
+pub struct Explanation {
+    /// The score.
+    #[serde(flatten)]
+    pub score: CurrentScore,
+    /// What each source did to it.
+    pub contributions: Vec<SourceContribution>,
+}
+
+/// One source's part in a score.
+#[derive(Debug, Serialize)]
+pub struct SourceContribution {
+    /// The source.
+    pub source: String,
+    /// Its weight in the event.
+    pub weight: f64,
+    /// Its share of all weight.
+    pub share: f64,
+    /// The mean of its signals.
+    pub mean: f64,
+    /// Points by which it moves the score; above 0 it raises it.
+    pub pull: f64,
+    /// The outcome if it had said nothing.
+    pub without: Outcome,
+    /// Its signals.
+    pub signals: Vec<Input>,
+}
