@@ -29,7 +29,7 @@ pub use binary::binary;
 #[cfg(feature = "binary")]
 pub use independent::{INDEPENDENT, independent};
 #[cfg(feature = "binary")]
-pub use service::{Reply, Service, signal};
+pub use service::{Reply, Service, read_request, signal};
 #[cfg(feature = "binary")]
 pub use shell::{Ran, Shell, authority, draft, key, now, signed};
 

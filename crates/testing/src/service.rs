@@ -251,6 +251,21 @@ impl Drop for Service {
     }
 }
 
+/// Reads a request to the end, head and body, as a server must before it answers: one that closes while there is more to read
+/// resets the connection, and its answer may be lost.
+pub fn read_request(stream: &mut impl BufRead) -> Vec<u8> {
+    let (mut head, mut length) = (String::new(), 0);
+    while !head.ends_with("\r\n\r\n") && stream.read_line(&mut head).unwrap() > 0 {
+        let line = head.lines().last().unwrap_or_default().to_ascii_lowercase();
+        length = line.strip_prefix("content-length: ").map_or(length, |length| length.parse().unwrap());
+    }
+    let mut request = head.into_bytes();
+    request.resize(request.len() + length, 0);
+    let body = request.len() - length;
+    stream.read_exact(&mut request[body..]).unwrap();
+    request
+}
+
 /// Sends a signal with the shell's own `kill`, which is there wherever a shell is.
 pub fn signal(name: &str, pid: u32) -> bool {
     Command::new("sh").args(["-c", &format!("kill -{name} {pid}")]).status().unwrap().success()

@@ -6,7 +6,7 @@ use std::{
 };
 
 /// How long anything may take before a test says that it hangs. Far longer than it takes, also under load.
-pub const PATIENCE: Duration = Duration::from_secs(120);
+pub const PATIENCE: Duration = Duration::from_secs(240);
 
 /// The pause between two looks.
 const PAUSE: Duration = Duration::from_millis(20);

@@ -1,7 +1,7 @@
 //! What the authority is told, and what others learn from it.
 
 use std::{
-    io::{BufRead, BufReader, Write},
+    io::{BufReader, Write},
     net::TcpListener,
     sync::{
         Arc,
@@ -9,7 +9,7 @@ use std::{
     },
 };
 
-use credence_testing::{Service, Shell, eventually, until};
+use credence_testing::{Service, Shell, eventually, read_request, until};
 use serde_json::{Value, json};
 
 use super::{Session, receipt_of};
@@ -155,24 +155,29 @@ fn what_the_authority_does_not_take_waits_on_disk() {
             if ended.load(Ordering::Relaxed) {
                 return;
             }
-            let mut stream = stream.unwrap();
-            let mut lines = BufReader::new(stream.try_clone().unwrap()).lines();
-            while lines.next().is_some_and(|line| line.is_ok_and(|line| !line.is_empty())) {}
+            let mut stream = BufReader::new(stream.unwrap());
+            read_request(&mut stream);
             count.fetch_add(1, Ordering::Relaxed);
             let _ = stream
+                .get_mut()
                 .write_all(b"HTTP/1.1 500 Internal Server Error\r\ncontent-length: 0\r\nconnection: close\r\n\r\n");
         }
     });
     let mut guard = session(&shell, &url, "none", &[]);
     (0..30).for_each(|n| drop(guard.call("weather", json!({ "city": format!("City {n}") }))));
     until("it is asked", || asked.load(Ordering::Relaxed) > 0);
+    let status = || shell.json(&["guard", "status", "--state", "state", "--provider", "lab"]);
+    until("what was refused is on disk", || {
+        let authority = &status()["guards"][0]["authority"];
+        authority["error"].is_string() && authority["waiting"].as_u64() >= Some(1)
+    });
     // The calls go on while it fails.
     (0..10).for_each(|n| drop(guard.call("weather", json!({ "city": format!("Town {n}") }))));
     guard.kill();
     stop.store(true, Ordering::Relaxed);
     let _ = std::net::TcpStream::connect(url.strip_prefix("http://").unwrap());
     thread.join().unwrap();
-    let status = shell.json(&["guard", "status", "--state", "state", "--provider", "lab"]);
+    let status = status();
     assert!(status["guards"][0]["authority"]["error"].as_str().unwrap().contains("500"), "{status:#}");
     assert!(status["guards"][0]["authority"]["waiting"].as_u64().unwrap() >= 1);
     // A guard that was killed goes on where it was: all 40 are counted, none twice.

@@ -10,7 +10,7 @@ use std::{
     },
 };
 
-use credence_testing::{Service, Shell, signal, signed, until};
+use credence_testing::{Service, Shell, read_request, signal, signed, until};
 use serde_json::{Value, json};
 
 #[test]
@@ -242,14 +242,8 @@ fn traces_reach_a_collector() {
     std::thread::spawn(move || {
         for stream in collector.incoming() {
             let mut stream = BufReader::new(stream.unwrap());
-            let (mut head, mut length) = (String::new(), 0);
-            while !head.ends_with("\r\n\r\n") && stream.read_line(&mut head).unwrap() > 0 {
-                let line = head.lines().last().unwrap_or_default().to_ascii_lowercase();
-                length = line.strip_prefix("content-length: ").map_or(length, |length| length.parse().unwrap());
-            }
-            let mut body = vec![0; length];
-            stream.read_exact(&mut body).unwrap();
-            theirs.lock().unwrap().extend(head.into_bytes().into_iter().chain(body));
+            let request = read_request(&mut stream);
+            theirs.lock().unwrap().extend(request);
             let _ = stream.get_mut().write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\nconnection: close\r\n\r\n");
         }
     });
