@@ -18,6 +18,7 @@ use credence_ledger::{
     write,
 };
 use credence_protocol::{Canonical, EntityId, SecretKey, Timestamp};
+use credence_testing::until;
 use serde_json::json;
 
 const ROWS: Table = Table("rows");
@@ -414,11 +415,5 @@ fn a_batched_ledger_seals_by_itself() {
     let options = Options { sealing: Sealing::Batched, ..options(folder.path()) };
     let ledger = SqliteLedger::create(options, key(), clock()).unwrap();
     append(&ledger, 3).unwrap();
-    for _ in 0..100 {
-        if ledger.view().unwrap().checkpoint().unwrap().is_some() {
-            return;
-        }
-        std::thread::sleep(std::time::Duration::from_millis(100));
-    }
-    panic!("no checkpoint after ten seconds");
+    until("a checkpoint is there", || ledger.view().unwrap().checkpoint().unwrap().is_some());
 }

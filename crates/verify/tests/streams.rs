@@ -1,9 +1,10 @@
 //! Mode adaptive on real streams, recorded from cloud APIs and agent benchmarks. They belong to others and are not part of
-//! this project; on a machine without them this says so and passes.
+//! this project; on a machine without them this says so and passes, unless `SHARED_TESTS=required` is set.
 #![allow(clippy::unwrap_used, missing_docs, reason = "a test")]
 
-use std::{collections::BTreeMap, path::PathBuf};
+use std::collections::BTreeMap;
 
+use credence_testing::shared;
 use credence_verify::{
     Call, Decision, Engine,
     measure::{auroc, recall, reliability},
@@ -23,11 +24,7 @@ struct Row {
 }
 
 fn judge(stream: &str) -> Option<Vec<Row>> {
-    let path = PathBuf::from(format!("../../../shared/data/streams/{stream}.jsonl"));
-    let Ok(text) = std::fs::read_to_string(&path) else {
-        eprintln!("SKIPPED: no recorded stream at {}", path.display());
-        return None;
-    };
+    let text = shared(&format!("data/streams/{stream}.jsonl"))?;
     let engine = Engine::builder().build();
     let mut rows = Vec::new();
     for line in text.lines() {

@@ -2,9 +2,8 @@
 
 use std::process::{Command, Stdio};
 
+use credence_testing::{INDEPENDENT, Shell, authority, draft, key, now};
 use serde_json::{Value, json};
-
-use crate::{Shell, authority, key};
 
 /// A shop with three sources that speak well of it, whose name and description try to talk to the reader.
 fn shop() -> Shell {
@@ -24,8 +23,8 @@ fn shop() -> Shell {
     let lines: Vec<String> =
         [("a", "rel_uptime", 95.0), ("b", "identity_domain", 100.0), ("c", "asi01_goal_hijack", 90.0)]
             .map(|(source, tag, value)| {
-                let mut draft = crate::draft("shop", source, tag, value);
-                draft.observed_at = crate::now().into();
+                let mut draft = draft("shop", source, tag, value);
+                draft.observed_at = now().into();
                 draft.sign(&key(source)).unwrap().canonical().to_string()
             })
             .to_vec();
@@ -99,7 +98,7 @@ fn an_independent_verifier_agrees() {
     let shell = shop();
     let text = shell.ok(&["trust-signals", "shop", "--url", "https://shop.example/de", "--context", "high-value"]);
     let python = Command::new("python3")
-        .args(["-c", crate::INDEPENDENT, "response", &authority_key(&shell)])
+        .args(["-c", INDEPENDENT, "response", &authority_key(&shell)])
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())

@@ -5,9 +5,8 @@ use std::{
     process::{Command, Stdio},
 };
 
+use credence_testing::{Shell, authority, binary, draft, key, signed};
 use serde_json::Value;
-
-use crate::{BINARY, Shell, authority, draft, key, signed};
 
 #[test]
 fn rejected_signals_exit_with_2_and_name_the_line() {
@@ -351,7 +350,7 @@ fn a_full_disk_loses_nothing_that_was_acknowledged() {
     command.args(if root { &["-m"][..] } else { &["-Urm"] });
     let ran = command
         .args(["sh", "-c", script])
-        .env("CREDENCE", BINARY)
+        .env("CREDENCE", binary())
         .env("NO_COLOR", "1")
         .current_dir(shell.folder.path())
         .output();

@@ -1,8 +1,7 @@
 //! `credence compute` against values computed independently.
 
+use credence_testing::{Ran, Shell, project_root};
 use serde_json::{Value, json};
-
-use crate::{Shell, project_root};
 
 const TOLERANCE: f64 = 1e-9;
 
@@ -130,7 +129,7 @@ fn verify_goes_on_where_it_left_off() {
     let line = |price: u32| json!({"tool": "t", "args": {"x": 1}, "result": {"price": price}}).to_string() + "\n";
     let first: String = (0..20).map(|n| line(650 + n % 3)).collect();
     assert_eq!(shell.run_with(&["verify", "--state", "state"], &first).code, Some(0));
-    let fired = |ran: crate::Ran| {
+    let fired = |ran: Ran| {
         let verdict: Value = serde_json::from_str(&ran.stdout).unwrap();
         verdict["signals"]["historical_inconsistency"]["fired"].clone()
     };

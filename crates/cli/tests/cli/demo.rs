@@ -6,12 +6,8 @@ use std::{
     process::Stdio,
 };
 
+use credence_testing::{Shell, signal, until};
 use serde_json::Value;
-
-use crate::{
-    Shell,
-    service::{signal, until},
-};
 
 /// A demo in a folder for temporary files of its own.
 fn start(shell: &Shell) -> (std::process::Child, Value) {

@@ -2,9 +2,8 @@
 
 use std::fmt::Write as _;
 
+use credence_testing::Shell;
 use serde_json::{Value, json};
-
-use crate::Shell;
 
 fn words(command: &str) -> Vec<&str> {
     command.split_whitespace().collect()

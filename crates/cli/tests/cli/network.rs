@@ -1,8 +1,7 @@
 //! Output verification and reputation on the command line.
 
+use credence_testing::{Ran, Shell, authority, shared};
 use serde_json::{Value, json};
-
-use crate::{Ran, Shell, authority};
 
 fn compute(shell: &Shell, model: &[&str], input: &Value) -> Ran {
     let args: Vec<&str> = ["compute"].iter().chain(model).copied().collect();
@@ -22,13 +21,9 @@ fn close(actual: &Value, expected: f64, tolerance: f64) -> bool {
 /// The public vectors, through the command. Not ours to ship: skipped where the folder is not there.
 #[test]
 fn hcs25_vectors() {
-    let path = "../../../shared/vectors/hcs25.json";
-    let Ok(bytes) = std::fs::read(path) else {
-        println!("SKIPPED: {path} is not on this machine");
-        return;
-    };
+    let Some(text) = shared("vectors/hcs25.json") else { return };
     let shell = Shell::new();
-    let vectors: Value = serde_json::from_slice(&bytes).unwrap();
+    let vectors: Value = serde_json::from_str(&text).unwrap();
     let mut seen = 0;
     for vector in vectors["vectors"].as_array().unwrap().iter().filter(|vector| vector["kind"] == "subject") {
         let stale = vector["config"]["staleMultiplier"].as_f64().unwrap_or(1.0);

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use crate::{Shell, authority, key, signed};
+use credence_testing::{Shell, authority, key, signed};
 
 /// A folder without any authority in it, holding only what someone was handed.
 fn elsewhere(files: &[(&str, &str)]) -> Shell {

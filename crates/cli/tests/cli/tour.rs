@@ -3,7 +3,7 @@
 
 use std::{fs, process::Command};
 
-use crate::{BINARY, Shell, project_root};
+use credence_testing::{Shell, binary, project_root};
 
 struct Step {
     command: String,
@@ -67,7 +67,7 @@ fn the_readme_tour_runs_as_printed() {
     assert!(steps.len() >= 8, "{} steps found", steps.len());
     let shell = Shell::new();
     let _service = Service(shell.path("serve.pid"));
-    let folder = std::path::Path::new(BINARY).parent().unwrap();
+    let folder = std::path::Path::new(binary()).parent().unwrap();
     let path = format!("{}:{}", folder.display(), std::env::var("PATH").unwrap());
     for Step { command, expected } in steps {
         let ran = Command::new("sh")

@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 
 use crate::common::{House, id, key};
+use credence_pipeline::Error;
 use credence_protocol::{SecretKey, SignalDraft, StatementKind, Timestamp};
-use proptest::prelude::*;
+use proptest::{prelude::*, test_runner::TestCaseError};
 
 const TAGS: [&str; 3] = ["rel_uptime", "rel_error_rate", "user_feedback"];
 
@@ -26,6 +27,11 @@ const SOURCES: [&str; 2] = ["lab", "rival"];
 
 fn house() -> House {
     House::new(&[("lab", 1.0), ("rival", 0.5)], &["bot"])
+}
+
+/// Whether a measurement is one of those that a slot (`bot/source/tag`) is filled from.
+fn fills(draft: &SignalDraft, slot: &str) -> bool {
+    draft.tags.iter().any(|tag| format!("bot/{}/{tag}", draft.source) == slot)
 }
 
 fn draft(house: &House, start: Timestamp, m: &Measurement) -> SignalDraft {
@@ -58,15 +64,21 @@ proptest! {
         prop_assert_eq!(first.keys().collect::<Vec<_>>(), second.keys().collect::<Vec<_>>());
         for (slot, row) in &first {
             prop_assert_eq!(row.observed_at, second[slot].observed_at);
-            let (source, tag) = slot.strip_prefix("bot/").unwrap().split_once('/').unwrap();
-            let tied = drafts.iter().filter(|d| {
-                d.source == id(source) && d.tags.iter().any(|t| t.as_str() == tag) && d.observed_at.at().micros() == row.observed_at
-            }).count();
+            let tied = drafts.iter().filter(|d| fills(d, slot) && d.observed_at.at().micros() == row.observed_at).count();
+            prop_assert!(tied >= 1, "{}: {:?} was never measured", slot, row);
             if tied == 1 {
                 prop_assert_eq!(row.value, second[slot].value);
             }
         }
+        // Between equal times the one admitted last counts, in whichever order they came.
+        for (rows, order) in [(&first, &drafts), (&second, &shuffled)] {
+            for (slot, row) in rows {
+                let newest = order.iter().filter(|d| fills(d, slot)).max_by_key(|d| d.observed_at.at().micros()).unwrap();
+                prop_assert_eq!((row.observed_at, row.value), (newest.observed_at.at().micros(), newest.value));
+            }
+        }
         one.assert_sound();
+        two.assert_sound();
     }
 
     /// The incremental tables equal a naive reading of the whole history, with corrections and a revoked key.
@@ -94,66 +106,93 @@ proptest! {
         house.authority.revoke_key(second.public().id(), Some(from), None).unwrap();
 
         let counting: Vec<_> = admitted.iter().filter(|(_, seq, second)| !second || *seq < from).collect();
-        let mut expected: BTreeMap<String, (i64, u64)> = BTreeMap::new();
+        let mut expected: BTreeMap<String, (i64, u64, f64)> = BTreeMap::new();
         for (draft, seq, _) in &counting {
             if counting.iter().any(|(other, ..)| other.supersedes == Some(draft.id)) {
                 continue;
             }
             for tag in &draft.tags {
-                let new = (draft.observed_at.at().micros(), *seq);
+                let new = (draft.observed_at.at().micros(), *seq, draft.value);
                 let slot = expected.entry(format!("bot/{}/{tag}", draft.source)).or_insert(new);
-                *slot = (*slot).max(new);
+                if (new.0, new.1) > (slot.0, slot.1) {
+                    *slot = new;
+                }
             }
         }
-        let actual: BTreeMap<_, _> = house.current().into_iter().map(|(slot, row)| (slot, (row.observed_at, row.seq))).collect();
+        let rows = house.current().into_iter();
+        let actual: BTreeMap<_, _> = rows.map(|(slot, row)| (slot, (row.observed_at, row.seq, row.value))).collect();
         prop_assert_eq!(actual, expected);
         house.assert_sound();
     }
 }
 
+/// What is taken is the next entry; what is refused leaves no trace.
+fn taken_or_refused(house: &House, act: impl FnOnce() -> Result<u64, String>) -> Result<(), TestCaseError> {
+    // Nothing else is due, so that nobody writes beside it.
+    house.authority.score_now().unwrap();
+    let before = house.size();
+    match act() {
+        Ok(seq) => prop_assert_eq!(seq, before),
+        Err(why) => prop_assert_eq!(house.size(), before, "{}", why),
+    }
+    Ok(())
+}
+
 /// What agents may do to each other, chosen at random; what is refused is refused.
-fn deal(house: &House, n: usize, (what, who, whom, number): (u8, usize, usize, f64)) {
+fn deal(house: &House, n: usize, (what, who, whom, number): (u8, usize, usize, f64)) -> Result<(), TestCaseError> {
     let agents = ["alice", "bob", "carol", "dave"];
     let (who, whom) = (agents[who], agents[whom]);
     let contract = format!("{whom}-{}", (number * 3.0) as usize);
+    let say = |author: &str, kind, record| {
+        taken_or_refused(house, || match house.say(author, kind, record) {
+            Ok(done) if done.known => Err("said before".to_owned()),
+            done => done.map(|done| done.seq).map_err(|e| e.to_string()),
+        })
+    };
     if what >= 8 {
         // Keys are revoked from some entry on, sources silenced and heard again, providers dismissed.
         let from = (number * house.size() as f64) as u64;
-        let _ = match what {
-            8 if n.is_multiple_of(3) => house.authority.revoke_key(key(who).public().id(), Some(from), None),
-            8 => house.authority.describe_source(id("judge"), Some("".into()), None),
-            9 => house.authority.describe_source(id("judge"), Some("https://example.org/how".into()), None),
-            _ => house.authority.set_weight(id("judge"), if number < 0.5 { 0.0 } else { 1.0 }),
-        };
-        let _ = house.say("judge", StatementKind::Summary, house.summary(who, number, 1.0 - number, 100));
+        taken_or_refused(house, || {
+            let done = match what {
+                8 if n.is_multiple_of(3) => house.authority.revoke_key(key(who).public().id(), Some(from), None),
+                8 => house.authority.describe_source(id("judge"), Some("".into()), None),
+                9 => house.authority.describe_source(id("judge"), Some("https://example.org/how".into()), None),
+                _ => house.authority.set_weight(id("judge"), if number < 0.5 { 0.0 } else { 1.0 }),
+            };
+            // Only what was said before, or comes too late, is refused; the ledger itself does not fail.
+            assert!(matches!(done, Ok(_) | Err(Error::AlreadyRevoked { .. } | Error::SameWeight { .. })), "{done:?}");
+            done.map_err(|e| e.to_string())
+        })?;
+        say("judge", StatementKind::Summary, house.summary(who, number, 1.0 - number, 100))?;
         house.authority.score_now().unwrap();
-        return;
+        return Ok(());
     }
-    let _ = match what {
+    match what {
         0 | 1 => {
             let mut record = house.contract_record(who, &format!("{who}-{n}"));
             record["confidence_metrics"]["probability"] = serde_json::json!(number);
             let refs: Vec<String> = (0..6).map(|n| format!("{whom}-{n}")).collect();
             record["source_refs"] = serde_json::json!(refs);
-            house.say(who, StatementKind::Contract, record)
+            say(who, StatementKind::Contract, record)?;
         }
         2 | 3 => {
             let record = house.verification_record(&contract, 2.0 * number - 1.0);
-            house.say("judge", StatementKind::Verification, record)
+            say("judge", StatementKind::Verification, record)?;
         }
-        4 => house.say(who, StatementKind::Challenge, house.challenge_record(who, &contract, &format!("ch-{n}"))),
+        4 => say(who, StatementKind::Challenge, house.challenge_record(who, &contract, &format!("ch-{n}")))?,
         5 => {
             let outcome = ["successful", "failed", "inconclusive"][(number * 2.9) as usize];
             let record = house.resolution_record(&format!("ch-{}", n.saturating_sub(1)), outcome);
-            house.say("credence", StatementKind::Resolution, record)
+            say("credence", StatementKind::Resolution, record)?;
         }
-        6 => house.say(who, StatementKind::Review, house.review_record(who, whom, &contract, number)),
+        6 => say(who, StatementKind::Review, house.review_record(who, whom, &contract, number))?,
         _ => {
             let method = if number < 0.5 { "sharpe" } else { "calibration" };
-            house.say(who, StatementKind::Identity, house.identity_record(who, &format!("v{}", n / 9), method))
+            say(who, StatementKind::Identity, house.identity_record(who, &format!("v{}", n / 9), method))?;
         }
-    };
+    }
     house.advance((number * 400_000.0) as i64);
+    Ok(())
 }
 
 proptest! {
@@ -168,24 +207,30 @@ proptest! {
             house.establish(agent, 6);
         }
         for (n, one) in deals.into_iter().enumerate() {
-            deal(&house, n, one);
+            deal(&house, n, one)?;
         }
-        let view = house.authority.ledger().view().unwrap();
-        for agent in ["alice", "bob", "carol", "dave"] {
-            let rows = credence_pipeline::reputation::history(&*view, &id(agent), usize::MAX).unwrap();
+        house.authority.score_now().unwrap();
+        let histories = || {
+            let view = house.authority.ledger().view().unwrap();
+            let of = |agent| credence_pipeline::reputation::history(&*view, &id(agent), usize::MAX).unwrap();
+            ["alice", "bob", "carol", "dave"].map(of)
+        };
+        let before = histories();
+        for rows in &before {
+            prop_assert!(!rows.is_empty(), "every agent was established");
             for pair in rows.windows(2) {
                 prop_assert!((pair[0].score - pair[1].score).abs() <= 8.0 + 1e-9);
                 prop_assert!((0..=1).contains(&(pair[0].events - pair[1].events)) && pair[0].seq > pair[1].seq);
             }
-            for row in &rows {
+            for row in rows {
                 prop_assert!((0.0..=100.0).contains(&row.score) && row.factors.check().is_ok() && row.factors.q <= 2.0);
             }
         }
-        drop(view);
         house.assert_sound();
         let size = house.size();
         credence_pipeline::replay::rebuild(house.authority.ledger()).unwrap();
         house.assert_sound();
         prop_assert_eq!(house.size(), size, "a rebuild adds nothing");
+        prop_assert_eq!(histories(), before, "a rebuild gives the same reputations");
     }
 }

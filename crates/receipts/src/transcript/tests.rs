@@ -185,8 +185,8 @@ fn a_hundred_thousand_messages_take_little_time() {
         let calls_first = (0..100_000).map(|n| message((2 * n) % 100_000 + n / 50_000)).collect::<Vec<_>>().join("\n");
         assert_eq!(read_text(&calls_first).claims.len(), 50_000);
     }
-    // Generous: unoptimised, on a busy machine.
-    assert!(started.elapsed() < Duration::from_secs(20), "{:?}", started.elapsed());
+    // Takes a second or two: only a scan for each message takes so long, also unoptimised and on a busy machine.
+    assert!(started.elapsed() < Duration::from_secs(120), "{:?}", started.elapsed());
 }
 
 /// Pieces that make up transcripts, and break them.
