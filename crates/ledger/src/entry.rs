@@ -61,6 +61,8 @@ pub enum Kind {
     Responses,
     /// A tool call that happened, in a guard's own ledger.
     Receipt,
+    /// A receipt that a guard handed in, in the authority's store of receipts.
+    HeldReceipt,
     /// A made-up result that a guard judged in shadow, in its own ledger.
     Canary,
     /// Where a guard's ledger begins, and which one it follows.
@@ -69,7 +71,7 @@ pub enum Kind {
 
 impl Kind {
     /// All of them.
-    pub const ALL: [Kind; 23] = [
+    pub const ALL: [Kind; 24] = [
         Kind::Key,
         Kind::Source,
         Kind::Agent,
@@ -91,6 +93,7 @@ impl Kind {
         Kind::Standing,
         Kind::Responses,
         Kind::Receipt,
+        Kind::HeldReceipt,
         Kind::Canary,
         Kind::Segment,
     ];
@@ -119,6 +122,7 @@ impl Kind {
             Kind::Standing => "standing",
             Kind::Responses => "responses",
             Kind::Receipt => "receipt",
+            Kind::HeldReceipt => "held_receipt",
             Kind::Canary => "canary",
             Kind::Segment => "segment",
         }

@@ -23,7 +23,7 @@ use crate::{
     record::{AgentRecord, CheckpointRecord, KeyRecord, KeyRevocationRecord, Record},
     replay::{Findings, Fold, for_each_chunk},
     schema,
-    statements::{Stated, rules},
+    statements::{ParsedStatement, rules},
     tables::{self, AgentRow, CurrentRow, KeyRow, SourceRow},
 };
 
@@ -332,7 +332,7 @@ impl Audit<'_> {
     }
 
     /// Schema, author, signature and the rules, as they were when the entry was written.
-    fn statement(&mut self, entry: &Entry, stated: &Stated) -> Result<Vec<String>> {
+    fn statement(&mut self, entry: &Entry, stated: &ParsedStatement) -> Result<Vec<String>> {
         let statement = &stated.statement;
         let mut wrong = Vec::new();
         if let Err(violation) = schema::validate(statement.kind(), statement.record()) {

@@ -13,7 +13,10 @@ use crate::{
     Result, credentials, due, outcomes, receipts,
     record::{AgentRecord, KeyRevocationRecord, Record, RecordedScore, WithdrawalRecord},
     reputation,
-    statements::{Said, Stated},
+    statements::{
+        ParsedStatement, StatementBody,
+        groups::{self, Group, Pass},
+    },
     summaries,
     tables::{self, AgentRow, CurrentRow, KeyRow, ScoreRow, SignalPlace, SlotRow, SourceRow},
 };
@@ -79,18 +82,22 @@ pub fn apply(tx: &mut dyn Transaction, at: Appended, subject: &EntityId, record:
     }
 }
 
-fn statement(tx: &mut dyn Transaction, at: Appended, stated: &Stated) -> Result<()> {
+fn statement(tx: &mut dyn Transaction, at: Appended, stated: &ParsedStatement) -> Result<()> {
     if let Some(place) = stated.id_place() {
         tables::put(tx, tables::RECORDS, &place, &at.seq)?;
     }
-    match &stated.said {
-        Said::Identity(record) => reputation::identity(tx, at, record),
-        Said::Contract(record) => reputation::contract(tx, at, record),
-        Said::Verification(record) => reputation::verification(tx, at, record),
-        Said::Challenge(record) => reputation::challenge(tx, at, record),
-        Said::Resolution(record) => reputation::resolution(tx, at, record),
-        Said::Review(record) => reputation::review(tx, at, record),
-        Said::Summary(record, report) => summaries::apply(tx, at, stated.statement.author(), record, report),
+    let pass = Pass::first(at, stated.statement.key_id());
+    for group in groups::groups_of(tx, stated)? {
+        // A report bears on what its agent says of the provider only where it ends praise: that is noted there.
+        if !matches!((&stated.body, &group), (StatementBody::Summary(..), Group::Words { .. })) {
+            pass.bears_on(tx, &group)?;
+        }
+    }
+    match &stated.body {
+        StatementBody::Summary(record, report) => {
+            summaries::apply(tx, &pass, stated.statement.author(), record, report)
+        }
+        _ => reputation::apply(tx, &pass, stated),
     }
 }
 
@@ -158,7 +165,7 @@ fn key_revocation(tx: &mut dyn Transaction, at: Appended, record: &KeyRevocation
         row.revoked_from = Some(row.revoked_from.map_or(record.from_seq, |from| from.min(record.from_seq)));
         tables::put(tx, tables::KEYS, &key, &row)?;
     }
-    let Touched { slots, said } = touched_by(tx, record.key_id, record.from_seq, at.seq)?;
+    let Touched { slots, statements } = touched_by(tx, record.key_id, record.from_seq, at.seq)?;
     for (agent, slot) in slots {
         refill(tx, &slot)?;
         due::rescore(tx, &agent, at.seq)?;
@@ -167,7 +174,7 @@ fn key_revocation(tx: &mut dyn Transaction, at: Appended, record: &KeyRevocation
             due::derive(tx, agent.as_str(), at.seq)?;
         }
     }
-    reputation::unsay(tx, at, &said)
+    groups::derive_again(tx, at, &statements)
 }
 
 fn withdrawal(tx: &mut dyn Transaction, at: Appended, record: &WithdrawalRecord) -> Result<()> {
@@ -182,13 +189,13 @@ fn withdrawal(tx: &mut dyn Transaction, at: Appended, record: &WithdrawalRecord)
 struct Touched {
     /// The slots, with their agents, of every signal it signed, and of what those superseded.
     slots: BTreeSet<(EntityId, String)>,
-    /// The statements it signed, with their entries.
-    said: Vec<(u64, Stated)>,
+    /// The statements it signed.
+    statements: Vec<ParsedStatement>,
 }
 
 /// What `key` did from `from` until `until`.
 fn touched_by(tx: &dyn Transaction, key: KeyId, from: u64, until: u64) -> Result<Touched> {
-    let (mut slots, mut said) = (BTreeSet::new(), Vec::new());
+    let (mut slots, mut statements) = (BTreeSet::new(), Vec::new());
     let mut failed = None;
     let mut touch = |signal: &Signal| -> Result<()> {
         let draft = signal.draft();
@@ -213,12 +220,12 @@ fn touched_by(tx: &dyn Transaction, key: KeyId, from: u64, until: u64) -> Result
                     return ControlFlow::Break(());
                 }
             }
-            Some(Record::Statement(stated)) if stated.statement.key_id() == key => said.push((seq, *stated)),
+            Some(Record::Statement(stated)) if stated.statement.key_id() == key => statements.push(*stated),
             _ => {}
         }
         ControlFlow::Continue(())
     })?;
-    failed.map_or(Ok(Touched { slots, said }), Err)
+    failed.map_or(Ok(Touched { slots, statements }), Err)
 }
 
 fn tags_of(tx: &dyn Transaction, id: Uuid) -> Result<Vec<Tag>> {

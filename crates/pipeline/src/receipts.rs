@@ -259,7 +259,7 @@ impl ReceiptStore {
                         checkpoint: batch.checkpoint.clone(),
                     };
                     let body = Canonical::of(&record)?;
-                    let entry = NewEntry { kind: Kind::Receipt, subject: subject.clone(), body, weight: None };
+                    let entry = NewEntry { kind: Kind::HeldReceipt, subject: subject.clone(), body, weight: None };
                     let at = tx.append(&entry)?;
                     tables::put(tx, BY_CALL, &key, &at.seq)?;
                     new += 1;

@@ -10,7 +10,7 @@ use data_encoding::HEXLOWER;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use crate::{Rejection, Result, statements::Stated};
+use crate::{Rejection, Result, statements::ParsedStatement};
 
 /// Inputs listed in a score event; a longer list is stored by its count and digest.
 pub const MAX_LISTED_INPUTS: usize = 256;
@@ -342,7 +342,7 @@ pub enum Record {
     /// Responses that left.
     Responses(ResponsesRecord),
     /// A statement of an author.
-    Statement(Box<Stated>),
+    Statement(Box<ParsedStatement>),
     /// A kind this version records but does not interpret.
     Other(Kind),
 }
@@ -362,7 +362,7 @@ impl Record {
             | Kind::Resolution
             | Kind::Review => {
                 let damaged = |e: Rejection| credence_ledger::Error::Entry { seq, why: e.to_string() };
-                Record::Statement(Box::new(Stated::parse(entry.body().as_bytes()).map_err(damaged)?))
+                Record::Statement(Box::new(ParsedStatement::parse(entry.body().as_bytes()).map_err(damaged)?))
             }
             Kind::Signal => {
                 let damaged = |e: credence_protocol::Error| credence_ledger::Error::Entry { seq, why: e.to_string() };
@@ -377,8 +377,8 @@ impl Record {
             Kind::CredentialRevocation => Record::CredentialRevocation(entry.record(seq)?),
             Kind::Withdrawal => Record::Withdrawal(entry.record(seq)?),
             Kind::Standing => Record::Standing(entry.record(seq)?),
-            // Of a guard's own ledger.
-            other @ (Kind::Receipt | Kind::Canary | Kind::Segment) => Record::Other(other),
+            // Of ledgers beside the authority's.
+            other @ (Kind::Receipt | Kind::HeldReceipt | Kind::Canary | Kind::Segment) => Record::Other(other),
         })
     }
 }
@@ -386,7 +386,7 @@ impl Record {
 impl Record {
     /// The entry that records this about `subject`. Signals, statements and scores have their own way in: their bytes are those
     /// that were signed or computed.
-    pub(crate) fn entry(&self, subject: &EntityId) -> Result<NewEntry> {
+    pub fn entry(&self, subject: &EntityId) -> Result<NewEntry> {
         let (kind, body) = match self {
             Record::Agent(body) => (Kind::Agent, Canonical::of(body)?),
             Record::Source(body) => (Kind::Source, Canonical::of(body)?),

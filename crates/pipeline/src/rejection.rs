@@ -97,7 +97,7 @@ pub enum Rejection {
         /// What is wrong.
         why: String,
     },
-    /// Said in another's name.
+    /// StatementBody in another's name.
     #[error("{field} is '{named}', but the statement is signed by '{author}': everyone speaks for itself")]
     NotAuthor {
         /// The field.

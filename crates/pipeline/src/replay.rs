@@ -10,7 +10,7 @@ use credence_protocol::TagRegistry;
 use serde::Serialize;
 
 use crate::{
-    Result, derive, due, filter::Weights, projection, record::Record, score, statements::Said, tables::TABLES,
+    Result, derive, due, filter::Weights, projection, record::Record, score, statements::StatementBody, tables::TABLES,
 };
 
 /// Entries read at a time.
@@ -120,7 +120,7 @@ impl<'a> Fold<'a> {
     pub(crate) fn step(&mut self, seq: u64, entry: &Entry, record: &Record) -> Result<()> {
         match record {
             Record::Source(_) | Record::KeyRevocation(_) => self.weights = None,
-            Record::Statement(stated) if matches!(stated.said, Said::Summary(..)) => self.weights = None,
+            Record::Statement(stated) if matches!(stated.body, StatementBody::Summary(..)) => self.weights = None,
             Record::Signal(signal) => {
                 let moment = Appended { seq, recorded_at: entry.recorded_at };
                 if let Some(wrong) = derive::wrong(&self.scratch, signal, moment)? {

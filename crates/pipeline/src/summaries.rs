@@ -13,6 +13,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     Result, due, reputation,
+    statements::{
+        ParsedStatement, StatementBody,
+        groups::{Group, Pass},
+    },
     tables::{self, AgentRow, SourceRow},
 };
 
@@ -39,47 +43,72 @@ pub fn place(agent: &EntityId, window: &str, provider: &EntityId) -> String {
     format!("{agent}/{window}/{provider}")
 }
 
-/// Folds a report in.
+/// Folds a report in right after its entry was appended.
 pub(crate) fn apply(
     tx: &mut dyn Transaction,
-    at: Appended,
+    pass: &Pass,
     provider: &EntityId,
     record: &SummaryRecord,
     report: &Report,
 ) -> Result<()> {
-    let place = place(&record.agent, &record.window, provider);
+    let at = pass.at;
     // From now on the agent's praise does not carry its provider, wherever that is an agent too.
     let vouched = vouches(tx, provider, &record.agent)?;
     if !vouched && counts_as_report(report) && tables::get::<AgentRow>(tx, tables::AGENTS, provider.as_str())?.is_some()
     {
-        reputation::unpraise(tx, provider, &record.agent)?;
+        pass.bears_on(tx, &Group::Words { agent: provider.clone(), peer: record.agent.clone() })?;
+        reputation::end_praise(tx, provider, &record.agent)?;
         due::rescore(tx, provider, at.seq)?;
     }
+    let row = put_row(tx, pass, provider, record, report)?;
     let window = Window::parse(&record.window).unwrap_or(SIGNAL_WINDOW);
     let due_to = format!("{}/{provider}", window.key());
-    // What is usual for the provider, over all agents it reports on.
-    let usual = format!("{provider}/{}", record.window);
-    let stakes_before: (u64, u64) = tables::get(tx, tables::STAKES, &usual)?.unwrap_or_default();
-    let (all, high) = counts(&record.summary);
-    let total = (stakes_before.0.saturating_add(all), stakes_before.1.saturating_add(high));
-    tables::put(tx, tables::STAKES, &usual, &total)?;
-    let updated_at = match report {
-        Report::Applicable(summary) => summary.updated_at,
-        _ => None,
-    };
-    let row = SummaryRow {
-        seq: at.seq,
-        at: at.recorded_at,
-        updated_at: updated_at.or_else(|| stated_time(&record.summary)).unwrap_or(at.recorded_at),
-        summary: record.summary.clone(),
-        stakes_before,
-    };
-    tables::put(tx, tables::SUMMARIES, &place, &row)?;
     due::derive_at(tx, &record.agent, &due_to, lapses(row.updated_at, window), at.seq)?;
     if vouched && !vouches(tx, provider, &record.agent)? {
         vouching_changed(tx, provider, at.seq)?;
     }
     due::derive(tx, record.agent.as_str(), at.seq)
+}
+
+fn put_row(
+    tx: &mut dyn Transaction,
+    pass: &Pass,
+    provider: &EntityId,
+    record: &SummaryRecord,
+    report: &Report,
+) -> Result<SummaryRow> {
+    let (agent, window) = (record.agent.clone(), record.window.clone());
+    let group = Group::Summary { agent, window, provider: provider.clone() };
+    // What is usual for the provider, over all agents it reports on.
+    let stakes_before = pass.stakes_before(tx, &group, |tx| {
+        let usual = format!("{provider}/{}", record.window);
+        let before: (u64, u64) = tables::get(tx, tables::STAKES, &usual)?.unwrap_or_default();
+        let (all, high) = counts(&record.summary);
+        let total = (before.0.saturating_add(all), before.1.saturating_add(high));
+        tables::put(tx, tables::STAKES, &usual, &total)?;
+        Ok(before)
+    })?;
+    let updated_at = match report {
+        Report::Applicable(summary) => summary.updated_at,
+        _ => None,
+    };
+    let Appended { seq, recorded_at: at } = pass.at;
+    let updated_at = updated_at.or_else(|| stated_time(&record.summary)).unwrap_or(at);
+    let row = SummaryRow { seq, at, updated_at, summary: record.summary.clone(), stakes_before };
+    tables::put(tx, tables::SUMMARIES, &place(&record.agent, &record.window, provider), &row)?;
+    Ok(row)
+}
+
+/// A provider's reports on a window, folded again: the newest that counts stands.
+pub(crate) fn fold_again(tx: &mut dyn Transaction, place: &str, statements: &[(Pass, ParsedStatement)]) -> Result<()> {
+    tx.delete(tables::SUMMARIES, place)?;
+    let newest = statements.iter().rev().find(|(pass, _)| pass.counts);
+    if let Some((pass, stated)) = newest
+        && let StatementBody::Summary(record, report) = &stated.body
+    {
+        put_row(tx, pass, stated.statement.author(), record, report)?;
+    }
+    Ok(())
 }
 
 /// Whose praise counts for a provider has changed: where it is an agent too, it is scored again.

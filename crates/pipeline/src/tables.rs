@@ -28,6 +28,7 @@
 //! | `reviews` | agent/reviewer | the newest review of each pair that weighs anything |
 //! | `reputations` | agent | the reputation now |
 //! | `reputation_events` | agent/seq | every reputation |
+//! | `bearings` | group/seq | that the statement at seq bears on a group ([`crate::statements`]), and what it weighed |
 //! | `summaries` | agent/window/provider | the newest output-verification summary |
 //! | `stakes` | provider/window | checks by stake in all of a provider's reports |
 //! | `credentials` | id | a credential that was issued |
@@ -70,6 +71,8 @@ pub const SCORES: Table = Table("scores");
 pub const SCORE_EVENTS: Table = Table("score_events");
 /// kind/id → seq
 pub const RECORDS: Table = Table("records");
+/// group/seq → [`BearingRow`](crate::statements::groups::BearingRow)
+pub const BEARINGS: Table = Table("bearings");
 /// agent → [`IdentityRow`](crate::reputation::rows::IdentityRow)
 pub const IDENTITIES: Table = Table("identities");
 /// id → [`ContractRow`](crate::reputation::rows::ContractRow)
@@ -133,6 +136,7 @@ pub const TABLES: &[Table] = &[
     SCORES,
     SCORE_EVENTS,
     RECORDS,
+    BEARINGS,
     IDENTITIES,
     CONTRACTS,
     AGENT_CONTRACTS,

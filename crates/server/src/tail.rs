@@ -47,6 +47,7 @@ fn concerns(kind: Kind) -> Concerns {
         | Kind::Outcome
         | Kind::Key
         | Kind::Receipt
+        | Kind::HeldReceipt
         | Kind::Canary
         | Kind::Segment
         | Kind::Checkpoint => Concerns::Nobody,

@@ -6,6 +6,7 @@
 #![allow(clippy::unwrap_used, reason = "helpers of tests: a failing unwrap is how a test says no")]
 
 mod shared_data;
+mod vectors;
 mod wait;
 
 #[cfg(feature = "binary")]
@@ -22,6 +23,7 @@ mod shell;
 use std::path::Path;
 
 pub use shared_data::shared;
+pub use vectors::assert_vector;
 pub use wait::{PATIENCE, eventually, until, within};
 
 #[cfg(feature = "binary")]

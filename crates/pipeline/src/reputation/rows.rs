@@ -107,6 +107,13 @@ pub struct DisputeRow {
     pub resubmitted: u32,
 }
 
+impl DisputeRow {
+    /// Nothing yet.
+    pub(crate) fn none(at: Timestamp) -> Self {
+        Self { at, upheld: 0.0, refuted: 0, failed: 0, resubmitted: 0 }
+    }
+}
+
 /// A review, or a citation, that weighs something.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct ReviewRow {

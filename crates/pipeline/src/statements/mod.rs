@@ -3,6 +3,7 @@
 //! Like admission of signals, two steps: form, schema and signature need nothing but keys; [`rules`] need what came before
 //! and run in the writer, and again in every audit.
 
+pub(crate) mod groups;
 pub(crate) mod rules;
 
 pub use rules::outcome_of;
@@ -36,16 +37,16 @@ use crate::{
 
 /// A statement with what it says.
 #[derive(Debug, Clone)]
-pub struct Stated {
+pub struct ParsedStatement {
     /// As signed.
     pub statement: Statement,
     /// What it says.
-    pub said: Said,
+    pub body: StatementBody,
 }
 
 /// What a statement says, typed.
 #[derive(Debug, Clone)]
-pub enum Said {
+pub enum StatementBody {
     /// Who an agent is.
     Identity(IdentityRecord),
     /// A claim.
@@ -62,7 +63,7 @@ pub enum Said {
     Summary(SummaryRecord, Box<Report>),
 }
 
-impl Stated {
+impl ParsedStatement {
     /// Parses a statement and its record. The schema is checked at the door and by audits, not here.
     pub fn parse(bytes: &[u8]) -> std::result::Result<Self, Rejection> {
         let statement = Statement::parse(bytes)?;
@@ -70,20 +71,20 @@ impl Stated {
     }
 
     fn of(statement: Statement) -> std::result::Result<Self, Rejection> {
-        let said = match statement.kind() {
-            StatementKind::Identity => Said::Identity(statement.typed()?),
-            StatementKind::Contract => Said::Contract(statement.typed()?),
-            StatementKind::Verification => Said::Verification(statement.typed()?),
-            StatementKind::Challenge => Said::Challenge(statement.typed()?),
-            StatementKind::Resolution => Said::Resolution(statement.typed()?),
-            StatementKind::Review => Said::Review(statement.typed()?),
+        let body = match statement.kind() {
+            StatementKind::Identity => StatementBody::Identity(statement.typed()?),
+            StatementKind::Contract => StatementBody::Contract(statement.typed()?),
+            StatementKind::Verification => StatementBody::Verification(statement.typed()?),
+            StatementKind::Challenge => StatementBody::Challenge(statement.typed()?),
+            StatementKind::Resolution => StatementBody::Resolution(statement.typed()?),
+            StatementKind::Review => StatementBody::Review(statement.typed()?),
             StatementKind::Summary => {
                 let record: SummaryRecord = statement.typed()?;
                 let report = Summary::from_value(&record.summary.0, DEFAULT_MIN_CHECKS)?;
-                Said::Summary(record, Box::new(report))
+                StatementBody::Summary(record, Box::new(report))
             }
         };
-        Ok(Self { statement, said })
+        Ok(Self { statement, body })
     }
 
     /// Whom the entry is about. `of` finds the agent of a contract or challenge.
@@ -92,50 +93,50 @@ impl Stated {
             let row: Option<ContractRow> = tables::get(view, tables::CONTRACTS, id)?;
             Ok(row.map(|row| row.agent))
         };
-        Ok(match &self.said {
-            Said::Identity(record) => Some(record.agent_id.clone()),
-            Said::Contract(record) => Some(record.origin_agent.clone()),
-            Said::Verification(record) if record.related_object_type == "signal" => {
+        Ok(match &self.body {
+            StatementBody::Identity(record) => Some(record.agent_id.clone()),
+            StatementBody::Contract(record) => Some(record.origin_agent.clone()),
+            StatementBody::Verification(record) if record.related_object_type == "signal" => {
                 of_contract(&record.related_object_id)?
             }
-            Said::Verification(_) => Some(self.statement.author().clone()),
-            Said::Challenge(record) => of_contract(&record.original_signal_id)?,
-            Said::Resolution(record) => {
+            StatementBody::Verification(_) => Some(self.statement.author().clone()),
+            StatementBody::Challenge(record) => of_contract(&record.original_signal_id)?,
+            StatementBody::Resolution(record) => {
                 let row: Option<ChallengeRow> = tables::get(view, tables::CHALLENGES, &record.challenge_id)?;
                 row.map(|row| row.target)
             }
-            Said::Review(record) => Some(record.subject_agent_id.clone()),
-            Said::Summary(record, _) => Some(record.agent.clone()),
+            StatementBody::Review(record) => Some(record.subject_agent_id.clone()),
+            StatementBody::Summary(record, _) => Some(record.agent.clone()),
         })
     }
 
     /// The record's own id, where it has one.
     pub(crate) fn id(&self) -> Option<&str> {
-        match &self.said {
-            Said::Contract(record) => Some(&record.signal_id),
-            Said::Verification(record) => Some(&record.verification_id),
-            Said::Challenge(record) => Some(&record.challenge_id),
-            Said::Resolution(record) => Some(&record.resolution_id),
-            Said::Review(record) => Some(&record.review_id),
-            Said::Identity(_) | Said::Summary(..) => None,
+        match &self.body {
+            StatementBody::Contract(record) => Some(&record.signal_id),
+            StatementBody::Verification(record) => Some(&record.verification_id),
+            StatementBody::Challenge(record) => Some(&record.challenge_id),
+            StatementBody::Resolution(record) => Some(&record.resolution_id),
+            StatementBody::Review(record) => Some(&record.review_id),
+            StatementBody::Identity(_) | StatementBody::Summary(..) => None,
         }
     }
 
     /// The time its author gives.
     fn time(&self) -> Option<Timestamp> {
-        match &self.said {
-            Said::Identity(_) => None,
-            Said::Contract(record) => record.timestamp,
-            Said::Verification(record) => Some(record.timestamp),
-            Said::Challenge(record) => Some(record.timestamp),
-            Said::Resolution(record) => Some(record.timestamp),
-            Said::Review(record) => Some(record.timestamp),
-            Said::Summary(record, _) => summaries::stated_time(&record.summary),
+        match &self.body {
+            StatementBody::Identity(_) => None,
+            StatementBody::Contract(record) => record.timestamp,
+            StatementBody::Verification(record) => Some(record.timestamp),
+            StatementBody::Challenge(record) => Some(record.timestamp),
+            StatementBody::Resolution(record) => Some(record.timestamp),
+            StatementBody::Review(record) => Some(record.timestamp),
+            StatementBody::Summary(record, _) => summaries::stated_time(&record.summary),
         }
     }
 
     /// The kind of its entry.
-    pub(crate) fn entry_kind(&self) -> Kind {
+    pub fn entry_kind(&self) -> Kind {
         match self.statement.kind() {
             StatementKind::Identity => Kind::Identity,
             StatementKind::Contract => Kind::Contract,
@@ -150,9 +151,9 @@ impl Stated {
     /// Where the record's id is kept.
     pub(crate) fn id_place(&self) -> Option<String> {
         let kind = self.statement.kind().key();
-        match &self.said {
+        match &self.body {
             // It has no id: the same words again are the same identity, not a new declaration.
-            Said::Identity(_) => {
+            StatementBody::Identity(_) => {
                 let digest = Sha256::digest(self.statement.canonical().as_bytes());
                 Some(format!("{kind}/{}", HEXLOWER.encode(&digest)))
             }
@@ -207,11 +208,15 @@ impl Authority {
     }
 
     /// Form, schema, signature.
-    fn examine_statement(&self, bytes: &[u8], now: Timestamp) -> Result<std::result::Result<Stated, Rejection>> {
+    fn examine_statement(
+        &self,
+        bytes: &[u8],
+        now: Timestamp,
+    ) -> Result<std::result::Result<ParsedStatement, Rejection>> {
         let checked = (|| {
             let statement = Statement::parse(bytes)?;
             schema::validate(statement.kind(), statement.record())?;
-            Stated::of(statement)
+            ParsedStatement::of(statement)
         })();
         let stated = match checked {
             Ok(stated) => stated,
@@ -233,7 +238,10 @@ impl Authority {
 }
 
 /// The second step, in the writer.
-fn record_statement(tx: &mut dyn Transaction, stated: &Stated) -> Result<std::result::Result<Published, Rejection>> {
+fn record_statement(
+    tx: &mut dyn Transaction,
+    stated: &ParsedStatement,
+) -> Result<std::result::Result<Published, Rejection>> {
     if let Some(seq) = known(tx, stated)? {
         return Ok(Ok(Published { seq, known: true, remark: None }));
     }
@@ -253,7 +261,7 @@ fn record_statement(tx: &mut dyn Transaction, stated: &Stated) -> Result<std::re
     Ok(Ok(Published { seq: at.seq, known: false, remark }))
 }
 
-fn append(tx: &mut dyn Transaction, subject: &EntityId, stated: &Stated) -> Result<Appended> {
+fn append(tx: &mut dyn Transaction, subject: &EntityId, stated: &ParsedStatement) -> Result<Appended> {
     let record = Record::Statement(Box::new(stated.clone()));
     let at = tx.append(&record.entry(subject)?)?;
     projection::apply(tx, at, subject, &record)?;
@@ -261,10 +269,10 @@ fn append(tx: &mut dyn Transaction, subject: &EntityId, stated: &Stated) -> Resu
 }
 
 /// Where the same statement already is, byte for byte.
-fn known(tx: &dyn Transaction, stated: &Stated) -> Result<Option<u64>> {
-    let seq = match (&stated.said, stated.id_place()) {
+fn known(tx: &dyn Transaction, stated: &ParsedStatement) -> Result<Option<u64>> {
+    let seq = match (&stated.body, stated.id_place()) {
         (_, Some(place)) => tables::get::<u64>(tx, tables::RECORDS, &place)?,
-        (Said::Summary(record, _), None) => {
+        (StatementBody::Summary(record, _), None) => {
             let place = summaries::place(&record.agent, &record.window, stated.statement.author());
             tables::get::<SummaryRow>(tx, tables::SUMMARIES, &place)?.map(|row| row.seq)
         }
@@ -276,16 +284,16 @@ fn known(tx: &dyn Transaction, stated: &Stated) -> Result<Option<u64>> {
     Ok(same.then_some(seq))
 }
 
-fn remark(tx: &dyn Transaction, stated: &Stated) -> Result<Option<String>> {
-    Ok(match &stated.said {
-        Said::Challenge(record) => {
+fn remark(tx: &dyn Transaction, stated: &ParsedStatement) -> Result<Option<String>> {
+    Ok(match &stated.body {
+        StatementBody::Challenge(record) => {
             let row: Option<ChallengeRow> = tables::get(tx, tables::CHALLENGES, &record.challenge_id)?;
             row.filter(|row| row.state == ChallengeState::Resubmitted).map(|_| {
                 "the same claim was put before: it was not opened again, and counts as spam against its author"
                     .to_owned()
             })
         }
-        Said::Review(record) => {
+        StatementBody::Review(record) => {
             let (peer, about) = (&record.reviewer_agent_id, &record.subject_agent_id);
             let why = match reputation::word(tx, peer, about, Tone::of(record.rating))? {
                 Word::Weighs(_) => return Ok(None),
@@ -295,7 +303,7 @@ fn remark(tx: &dyn Transaction, stated: &Stated) -> Result<Option<String>> {
             };
             Some(format!("it is recorded and weighs nothing: {why}"))
         }
-        Said::Verification(record) => {
+        StatementBody::Verification(record) => {
             let row: Option<ContractRow> = tables::get(tx, tables::CONTRACTS, &record.related_object_id)?;
             let promised = row.and_then(|row| row.verification_hash);
             let named = stated.statement.record()["verification_hash"].as_str().map(str::to_owned);
@@ -303,7 +311,7 @@ fn remark(tx: &dyn Transaction, stated: &Stated) -> Result<Option<String>> {
                 .filter(|promised| named.as_ref() != Some(promised))
                 .map(|promised| format!("it was verified by something else than the contract promised, {promised}"))
         }
-        Said::Summary(_, report) => match &**report {
+        StatementBody::Summary(_, report) => match &**report {
             Report::TooFew { checks, needed } => {
                 Some(format!("{checks} checks are too few to count: at least {needed} are needed"))
             }

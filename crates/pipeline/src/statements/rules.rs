@@ -13,7 +13,7 @@ use credence_protocol::{
     },
 };
 
-use super::{Said, Stated};
+use super::{ParsedStatement, StatementBody};
 use crate::{
     Rejection, Result, reputation,
     reputation::rows::{ChallengeRow, ChallengeState, ContractRow},
@@ -49,7 +49,7 @@ impl Moment {
 }
 
 /// Whether the statement may be recorded.
-pub(crate) fn examine(view: &(impl View + ?Sized), stated: &Stated, moment: Moment) -> Result<Examined> {
+pub(crate) fn examine(view: &(impl View + ?Sized), stated: &ParsedStatement, moment: Moment) -> Result<Examined> {
     if let Some(place) = stated.id_place()
         && let Some(seq) = tables::get::<u64>(view, tables::RECORDS, &place)?
     {
@@ -57,14 +57,14 @@ pub(crate) fn examine(view: &(impl View + ?Sized), stated: &Stated, moment: Mome
         return Ok(Err(Rejection::DuplicateRecord { kind, id, seq }));
     }
     let author = stated.statement.author();
-    match &stated.said {
-        Said::Identity(record) => identity(view, stated, record),
-        Said::Contract(record) => contract(view, author, record),
-        Said::Verification(record) => verification(view, author, record),
-        Said::Challenge(record) => challenge(view, author, record, moment),
-        Said::Resolution(record) => resolution(view, author, record),
-        Said::Review(record) => review(view, author, record),
-        Said::Summary(record, report) => summary(view, author, record, report, moment),
+    match &stated.body {
+        StatementBody::Identity(record) => identity(view, stated, record),
+        StatementBody::Contract(record) => contract(view, author, record),
+        StatementBody::Verification(record) => verification(view, author, record),
+        StatementBody::Challenge(record) => challenge(view, author, record, moment),
+        StatementBody::Resolution(record) => resolution(view, author, record),
+        StatementBody::Review(record) => review(view, author, record),
+        StatementBody::Summary(record, report) => summary(view, author, record, report, moment),
     }
 }
 
@@ -89,7 +89,7 @@ macro_rules! allow {
     };
 }
 
-fn identity(view: &(impl View + ?Sized), stated: &Stated, record: &IdentityRecord) -> Result<Examined> {
+fn identity(view: &(impl View + ?Sized), stated: &ParsedStatement, record: &IdentityRecord) -> Result<Examined> {
     allow!(speaks_for_itself("agent_id", &record.agent_id, stated.statement.author()));
     allow!(registered(view, &record.agent_id)?);
     let key_id = stated.statement.key_id();

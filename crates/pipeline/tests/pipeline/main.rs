@@ -5,6 +5,7 @@ mod admission;
 mod attacks;
 mod audit;
 mod common;
+mod entries;
 mod properties;
 mod reads;
 mod revocations;

@@ -26,7 +26,7 @@ fn measurement() -> impl Strategy<Value = Measurement> {
 const SOURCES: [&str; 2] = ["lab", "rival"];
 
 fn house() -> House {
-    House::new(&[("lab", 1.0), ("rival", 0.5)], &["bot"])
+    House::in_memory(&[("lab", 1.0), ("rival", 0.5)], &["bot"])
 }
 
 /// Whether a measurement is one of those that a slot (`bot/source/tag`) is filled from.

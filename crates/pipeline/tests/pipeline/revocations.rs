@@ -1,7 +1,7 @@
 //! What a revoked key said stops counting, and nothing else does.
 
-use credence_pipeline::reputation::rows::{ChallengeRow, ChallengeState};
-use credence_protocol::{Statement, StatementKind, strict::StrictValue};
+use credence_pipeline::reputation::rows::{ChallengeRow, ChallengeState, ContractRow};
+use credence_protocol::{Statement, StatementKind, records::ChallengeOutcome, strict::StrictValue};
 use serde_json::json;
 
 use crate::{
@@ -123,5 +123,82 @@ fn a_revoked_verifier_leaves_each_refutation_standing_and_void_contracts_alone()
     house.authority.revoke_key(key("alice").public().id(), Some(from), None).unwrap();
     let resolved = house.say("credence", StatementKind::Resolution, house.resolution_record("late", "successful"));
     assert_eq!(resolved.unwrap_err().code(), "unknown_contract");
+    house.assert_sound();
+}
+
+/// A second key of an agent is stolen and speaks for it; revoked, it leaves what the agent said itself before.
+#[test]
+fn the_word_before_a_revoked_one_counts_again() {
+    let house = House::network(&["alice", "bob"]);
+    house.establish("alice", 12);
+    house.establish("bob", 12);
+    house.take_up("bob", "alice-2");
+    house.review("bob", "alice", "alice-2", 0.9);
+    let helpfulness = || house.reputation("alice").unwrap().basis["validation"]["helpfulness"].as_f64().unwrap();
+    let own = helpfulness();
+    assert!(own > 0.0);
+    house.authority.add_key(&key("stolen").public(), id("bob")).unwrap();
+    let from = house.size();
+    let record = StrictValue(house.review_record("bob", "alice", "alice-2", 0.0));
+    let forged = Statement::sign(id("bob"), StatementKind::Review, record, &key("stolen")).unwrap();
+    house.authority.publish(forged.canonical().as_bytes()).unwrap().unwrap();
+    assert!(helpfulness() < own);
+    let steps = house.reputation("alice").unwrap().score;
+    house.authority.revoke_key(key("stolen").public().id(), Some(from), None).unwrap();
+    assert_eq!(helpfulness(), own, "its own word stands again");
+    assert!((house.reputation("alice").unwrap().score - steps).abs() <= 8.0, "one bounded step");
+    house.assert_sound();
+}
+
+/// The first of two successful challenges was resolved under a key that is revoked: the contract is refuted by the other.
+#[test]
+fn what_a_revoked_resolution_stood_before_takes_its_place() {
+    let house = House::network(&["alice", "bob", "carol"]);
+    house.establish("alice", 5);
+    house.contract("alice", "claim");
+    house.challenge("bob", "claim", "first");
+    house.challenge("carol", "claim", "second");
+    house.authority.add_key(&key("second-desk").public(), id("credence")).unwrap();
+    let from = house.size();
+    let record = StrictValue(house.resolution_record("first", "successful"));
+    let resolved = Statement::sign(id("credence"), StatementKind::Resolution, record, &key("second-desk")).unwrap();
+    house.authority.publish(resolved.canonical().as_bytes()).unwrap().unwrap();
+    house.resolve("second", "successful");
+    let refuted = |agent: &str| house.reputation(agent).unwrap().basis["validation"]["refuted"].clone();
+    assert_eq!(refuted("alice"), 1);
+    house.authority.revoke_key(key("second-desk").public().id(), Some(from), None).unwrap();
+    assert_eq!(refuted("alice"), 1, "the other refutation stands");
+    let view = house.authority.ledger().view().unwrap();
+    let state = |challenge: &str| tables::get::<ChallengeRow>(&*view, tables::CHALLENGES, challenge).unwrap().state;
+    assert_eq!(state("first"), ChallengeState::Open);
+    assert_eq!(state("second"), ChallengeState::Settled(ChallengeOutcome::Successful));
+    let contract: ContractRow = tables::get(&*view, tables::CONTRACTS, "claim").unwrap();
+    assert_eq!(contract.refuted_by.as_deref(), Some("second"));
+    drop(view);
+    house.assert_sound();
+}
+
+/// A provider's newest report was signed by a revoked key: the one before it is current again.
+#[test]
+fn the_report_before_a_revoked_one_counts_again() {
+    let house = House::network(&["alice"]);
+    house.say("judge", StatementKind::Summary, house.summary("alice", 0.9, 0.1, 100)).unwrap();
+    house.authority.score_now().unwrap();
+    let before = house.current();
+    assert!(!before.is_empty());
+    house.authority.add_key(&key("judge-2").public(), id("judge")).unwrap();
+    house.advance(60);
+    let from = house.size();
+    let record = StrictValue(house.summary("alice", 0.1, 0.9, 100));
+    let forged = Statement::sign(id("judge"), StatementKind::Summary, record, &key("judge-2")).unwrap();
+    house.authority.publish(forged.canonical().as_bytes()).unwrap().unwrap();
+    house.authority.score_now().unwrap();
+    let values = |rows: &[(String, tables::CurrentRow)]| {
+        rows.iter().map(|(slot, row)| (slot.clone(), row.value)).collect::<Vec<_>>()
+    };
+    assert_ne!(values(&house.current()), values(&before));
+    house.authority.revoke_key(key("judge-2").public().id(), Some(from), None).unwrap();
+    house.authority.score_now().unwrap();
+    assert_eq!(values(&house.current()), values(&before));
     house.assert_sound();
 }

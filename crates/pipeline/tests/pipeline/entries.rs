@@ -1,0 +1,262 @@
+//! The canonical bytes of every kind of entry that an authority records, held by vectors in `testdata/entries/`.
+
+use std::collections::BTreeMap;
+
+use credence_ledger::{Entry, Kind, NewEntry, merkle};
+use credence_pipeline::{
+    receipts::{HandedReceipt, Held},
+    record::{
+        AgentRecord, CheckpointRecord, CredentialRecord, CredentialRevocationRecord, Input, KeyRecord,
+        KeyRevocationRecord, OutcomeRecord, Record, ResponsesRecord, ScoreRecord, SourceRecord, StandingRecord,
+        WithdrawalRecord,
+    },
+    statements::ParsedStatement,
+};
+use credence_protocol::{
+    Canonical, EntityId, Signal, SignalDraft, Statement, StatementKind, Timestamp, Uuid, strict::StrictValue,
+};
+use credence_testing::assert_vector;
+use serde_json::{Value, json};
+
+use crate::common::{START, id, key, log_key, tag};
+
+fn at() -> Timestamp {
+    START.parse().unwrap()
+}
+
+fn uuid(n: u128) -> Uuid {
+    Uuid::from_u128(0x0199_0000_0000_7000_8000_0000_0000_0000 + n)
+}
+
+fn statement(author: &str, kind: StatementKind, record: Value) -> Record {
+    let statement = Statement::sign(id(author), kind, StrictValue(record), &key(author)).unwrap();
+    Record::Statement(Box::new(ParsedStatement::parse(statement.canonical().as_bytes()).unwrap()))
+}
+
+fn statements() -> Vec<(&'static str, Record)> {
+    let (hash, now) = ("sha256:00", START);
+    let did = key("bot").public().did_key();
+    vec![
+        (
+            "bot",
+            statement(
+                "bot",
+                StatementKind::Identity,
+                json!({"agent_id": "bot", "model_type": "llm+tools",
+            "capability_tags": ["weather"], "risk_profile": "moderate", "transparency_level": "high", "version_hash": "v1",
+            "signature_key": did, "rap_method": "sharpe"}),
+            ),
+        ),
+        (
+            "bot",
+            statement(
+                "bot",
+                StatementKind::Contract,
+                json!({"signal_id": "c-1", "origin_agent": "bot",
+            "context_hash": hash, "verification_hash": hash, "confidence_metrics": {"probability": 0.9}, "risk_band": "low",
+            "timestamp": now, "reasoning_trace": ["because"], "source_refs": ["https://example.org/data"],
+            "challenge_window_hours": 24}),
+            ),
+        ),
+        (
+            "bot",
+            statement(
+                "lab",
+                StatementKind::Verification,
+                json!({"verification_id": "v-1",
+            "related_object_type": "signal", "related_object_id": "c-1", "context_hash": hash, "verification_hash": hash,
+            "timestamp": now, "status": "final", "outcome": 1.0}),
+            ),
+        ),
+        (
+            "bot",
+            statement(
+                "peer",
+                StatementKind::Challenge,
+                json!({"challenge_id": "ch-1", "original_signal_id": "c-1",
+            "challenger_agent_id": "peer", "counter_claim": {"claim": "no"}, "timestamp": now}),
+            ),
+        ),
+        (
+            "bot",
+            statement(
+                "credence",
+                StatementKind::Resolution,
+                json!({"resolution_id": "r-1", "challenge_id": "ch-1",
+            "outcome": "failed", "reason": "looked into", "timestamp": now}),
+            ),
+        ),
+        (
+            "bot",
+            statement(
+                "peer",
+                StatementKind::Review,
+                json!({"review_id": "rv-1", "reviewer_agent_id": "peer",
+            "subject_agent_id": "bot", "rating": 0.8, "interaction": {"contract": "c-1"}, "timestamp": now}),
+            ),
+        ),
+        (
+            "bot",
+            statement(
+                "lab",
+                StatementKind::Summary,
+                json!({"agent": "bot", "window": "7d", "summary": {
+            "totalChecks": 100, "allowRate": 0.9, "blockRate": 0.06, "uncertainRate": 0.04, "avgConfidence": 0.95,
+            "windowDays": 7, "updatedAt": now}}),
+            ),
+        ),
+    ]
+}
+
+fn records() -> Vec<(&'static str, Record)> {
+    let former = key("lab");
+    let rotated = KeyRecord::new(&key("lab-2").public(), id("lab")).endorsed_by(&former).unwrap();
+    let note = log_key().sign(3, merkle::leaf(b"leaf")).unwrap();
+    let mut records = vec![
+        (
+            "lab",
+            Record::Source(SourceRecord {
+                source: id("lab"),
+                weight: 0.8,
+                description: Some("probes every minute".into()),
+                owner: Some(id("example-org")),
+                methodology: Some("https://example.org/how".into()),
+            }),
+        ),
+        (
+            "bot",
+            Record::Agent(AgentRecord {
+                agent: id("bot"),
+                name: Some("Bot".into()),
+                aliases: vec!["did:web:bot.example".parse().unwrap()],
+                owner: Some(id("example-com")),
+            }),
+        ),
+        ("lab", Record::Key(rotated)),
+        (
+            "lab",
+            Record::KeyRevocation(KeyRevocationRecord {
+                key_id: former.public().id(),
+                from_seq: 7,
+                reason: Some("rotated".into()),
+            }),
+        ),
+        ("bot", Record::Withdrawal(WithdrawalRecord { signal: uuid(1), agent: id("bot"), tag: tag("output_quality") })),
+        ("bot", Record::Standing(StandingRecord { agent: id("bot"), revoked: true, reason: Some("fraud".into()) })),
+        (
+            "bot",
+            Record::Credential(CredentialRecord {
+                credential: uuid(2),
+                agent: id("bot"),
+                index: 4,
+                digest: "ab".repeat(32),
+                valid_until: at().plus_seconds(86_400),
+            }),
+        ),
+        (
+            "bot",
+            Record::CredentialRevocation(CredentialRevocationRecord {
+                credential: uuid(2),
+                agent: id("bot"),
+                reason: None,
+            }),
+        ),
+        (
+            "bot",
+            Record::Outcome(OutcomeRecord {
+                id: uuid(3),
+                agent: id("bot"),
+                good: false,
+                relied_at: at(),
+                reporter: id("reader"),
+                response: Some("cd".repeat(32)),
+            }),
+        ),
+        ("credence", Record::Responses(ResponsesRecord { hashes: vec!["ef".repeat(32)], unlisted: 2 })),
+        (
+            "lab",
+            Record::Checkpoint(CheckpointRecord {
+                provider: id("lab"),
+                log: "example.org/log".into(),
+                size: 3,
+                root: "AA==".into(),
+                checkpoint: note,
+            }),
+        ),
+    ];
+    records.extend(statements());
+    records
+}
+
+fn signal() -> Signal {
+    let draft = SignalDraft {
+        id: uuid(4),
+        evidence: Some(StrictValue(json!({"probes": 40}))),
+        ..SignalDraft::new(id("bot"), id("lab"), vec![tag("rel_uptime")], 99.2, 0.5, at())
+    };
+    draft.sign(&key("lab")).unwrap()
+}
+
+fn entries() -> BTreeMap<Kind, NewEntry> {
+    let mut entries: BTreeMap<Kind, NewEntry> = BTreeMap::new();
+    for (subject, record) in records() {
+        let entry = record.entry(&id(subject)).unwrap();
+        assert!(entries.insert(entry.kind, entry).is_none(), "one vector a kind");
+    }
+    let mut add =
+        |kind, subject: EntityId, body, weight| entries.insert(kind, NewEntry { kind, subject, body, weight });
+    add(Kind::Signal, id("bot"), signal().canonical().clone(), Some(0.8));
+    let input = Input { seq: 7, source: id("lab"), tag: tag("rel_uptime"), value: 99.2, stddev: 0.5, weight: 0.8 };
+    let score = ScoreRecord::compute(id("bot"), 8, &[input], 0.1).unwrap();
+    add(Kind::Score, id("bot"), Canonical::of(&score).unwrap(), None);
+    let held = Held {
+        provider: id("lab"),
+        log: "example.org/guard".into(),
+        log_key: log_key().verifier().as_str().to_owned(),
+        sent: HandedReceipt { seq: 1, entry: "{}".into(), proof: vec!["AA==".into()], salts: None },
+        checkpoint: "note".into(),
+    };
+    add(Kind::HeldReceipt, id("bot"), Canonical::of(&held).unwrap(), None);
+    entries
+}
+
+#[test]
+fn the_bytes_of_every_kind_are_as_kept() {
+    for (kind, entry) in entries() {
+        let bytes = entry.encode(at()).unwrap();
+        assert_vector(&format!("entries/{}.json", kind.key()), &bytes);
+        let stored = Entry::parse(0, &bytes).unwrap();
+        assert_eq!((stored.kind, &stored.subject, stored.recorded_at), (kind, &entry.subject, at()));
+        Record::of(0, &stored).unwrap_or_else(|e| panic!("{}: {e}", kind.key()));
+    }
+}
+
+/// A kind without a vector is a format that nothing holds. Those of a guard's own ledger are held by the receipts' tests.
+#[test]
+fn every_kind_has_a_vector() {
+    let here: Vec<Kind> = entries().into_keys().collect();
+    let of_a_guard = [Kind::Receipt, Kind::Canary, Kind::Segment];
+    for kind in Kind::ALL {
+        assert!(here.contains(&kind) != of_a_guard.contains(&kind), "{}", kind.key());
+        let path = credence_testing::project_root().join(format!("testdata/entries/{}.json", kind.key()));
+        assert!(path.exists(), "{}", path.display());
+    }
+}
+
+/// One kind, one body: the body of one kind is not taken for that of another.
+#[test]
+fn no_body_passes_for_another_kind() {
+    for (kind, entry) in entries() {
+        for other in Kind::ALL.into_iter().filter(|other| *other != kind && *other != Kind::Score) {
+            let forged = NewEntry { kind: other, ..entry.clone() }.encode(at()).unwrap();
+            let read = Record::of(0, &Entry::parse(0, &forged).unwrap());
+            let wrong = match read {
+                Err(_) | Ok(Record::Other(_)) => continue,
+                // A statement says its own kind, which the audit compares with the entry's.
+                Ok(Record::Statement(stated)) => stated.entry_kind() == other,
+                Ok(_) => true,
+            };
+            assert!(!wrong, "the body of {} passes for {}", kind.key(), other.key());
+        }
+    }
+}
