@@ -16,6 +16,9 @@ use crate::{
     store::{EntryVisitor, RowVisitor},
 };
 
+/// Rows by table and key; `None` where there is none.
+type Rows = HashMap<(Table, String), Option<Vec<u8>>>;
+
 /// A transaction whose reads and writes are gathered.
 pub struct Overlay<'a> {
     /// Borrowed for writing by [`flush`](Self::flush) alone, which no visitor can reach: a visitor holds no `&mut Overlay`, and
@@ -26,7 +29,7 @@ pub struct Overlay<'a> {
     stored: RefCell<u64>,
     unwritten: RefCell<Unwritten>,
     /// Rows as they are, read or written here.
-    rows: RefCell<HashMap<(Table, String), Option<Vec<u8>>>>,
+    rows: RefCell<Rows>,
 }
 
 /// What the database does not have yet.

@@ -423,7 +423,7 @@ fn statements_signed_elsewhere_are_submitted_as_they_are() {
 fn missing_tables_are_built_from_the_entries() {
     let shell = authority(&["lab"], &["bot"]);
     let database = rusqlite::Connection::open(shell.path("credence-data/ledger.db")).unwrap();
-    database.execute_batch("DROP TABLE p_contracts; DROP TABLE p_derive").unwrap();
+    database.execute_batch("DROP TABLE p_contracts; DROP TABLE p_bearings").unwrap();
     drop(database);
     let ran = shell.run(&["reputation", "bot"]);
     assert!(ran.code == Some(0) && ran.stderr.contains("lacked tables"), "{ran:?}");
