@@ -105,14 +105,13 @@ fn sources() -> Vec<(PathBuf, String)> {
 
 /// Whether `text` holds `word` as a whole word after one of these keywords.
 fn defines(text: &str, keywords: &[&str], word: &str) -> bool {
-    let after = |keyword: &&str| {
-        let found = text
-            .match_indices(&format!("{keyword} {word}"))
-            .map(|(at, found)| at + found.len())
-            .any(|end| text[end..].chars().next().is_none_or(|next| !next.is_alphanumeric() && next != '_'));
-        found
-    };
-    keywords.iter().any(|keyword| after(keyword))
+    // Most files do not have the word at all.
+    text.contains(word)
+        && keywords.iter().any(|keyword| {
+            let wanted = format!("{keyword} {word}");
+            let mut rests = text.match_indices(&wanted).map(|(at, found)| &text[at + found.len()..]);
+            rests.any(|rest| rest.chars().next().is_none_or(|next| !next.is_alphanumeric() && next != '_'))
+        })
 }
 
 const ITEMS: [&str; 6] = ["fn", "struct", "enum", "trait", "const", "type"];
@@ -129,10 +128,11 @@ fn is_of_type(text: &str, name: &str) -> bool {
 
 /// Whether `outer::inner` exists: an item in a module, a method of a type, or a module in a crate.
 fn exists(sources: &[(PathBuf, String)], outer: &str, inner: &str) -> bool {
-    sources.iter().any(|(path, text)| {
-        let of_outer =
-            if outer.starts_with(char::is_uppercase) { is_of_type(text, outer) } else { is_of_module(path, outer) };
-        of_outer && (defines(text, &ITEMS, inner) || is_of_module(path, inner))
+    let mut candidates =
+        sources.iter().filter(|(path, text)| is_of_module(path, inner) || defines(text, &ITEMS, inner));
+    candidates.any(|(path, text)| match outer.starts_with(char::is_uppercase) {
+        true => is_of_type(text, outer),
+        false => is_of_module(path, outer),
     })
 }
 
