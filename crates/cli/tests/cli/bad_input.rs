@@ -376,3 +376,45 @@ fn a_full_disk_loses_nothing_that_was_acknowledged() {
         assert_eq!((&before["seq"], true), (&after["seq"], after["known"].as_bool().unwrap()), "{before} {after}");
     }
 }
+
+/// A folder made before formats settled: every command refuses it with words that say what to do, and touches nothing in it.
+#[test]
+fn a_folder_of_an_earlier_format_is_refused_and_never_touched() {
+    let shell = authority(&["lab"], &["bot"]);
+    let database = rusqlite::Connection::open(shell.path("credence-data/ledger.db")).unwrap();
+    database.execute_batch("PRAGMA user_version = 1; PRAGMA wal_checkpoint(TRUNCATE)").unwrap();
+    drop(database);
+    let files = || {
+        let mut files = Vec::new();
+        let mut folders = vec![shell.path("credence-data")];
+        while let Some(folder) = folders.pop() {
+            for file in std::fs::read_dir(folder).unwrap() {
+                let path = file.unwrap().path();
+                if path.is_dir() {
+                    folders.push(path);
+                } else {
+                    files.push((path.clone(), std::fs::read(&path).unwrap()));
+                }
+            }
+        }
+        files.sort();
+        files
+    };
+    let before = files();
+    let commands: [&[&str]; 8] = [
+        &["score", "bot"],
+        &["agent", "add", "other"],
+        &["replay"],
+        &["replay", "--rebuild"],
+        &["audit"],
+        &["log", "accept-restore"],
+        &["trust-signals", "bot", "--url", "https://bot.example/"],
+        &["serve", "--listen", "127.0.0.1:0"],
+    ];
+    for command in commands {
+        let ran = shell.run(command);
+        assert_ne!(ran.code, Some(0), "{command:?}: {ran:?}");
+        assert!(ran.stderr.contains("earlier `credence`") && ran.stderr.contains("--data"), "{command:?}: {ran:?}");
+        assert!(files() == before, "{command:?} touched something");
+    }
+}
