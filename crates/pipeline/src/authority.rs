@@ -29,7 +29,7 @@ const BATCHES_IN_FLIGHT: usize = 3;
 
 /// What a feed has to give.
 #[derive(Debug)]
-pub enum Fed {
+pub enum Feed {
     /// Signals.
     Batch(Vec<Vec<u8>>),
     /// None at the moment. Only if it was not to wait.
@@ -123,7 +123,7 @@ impl Authority {
         self.submit_feed(
             &mut |_| {
                 let batch: Vec<_> = signals.by_ref().take(SIGNALS_PER_BATCH).collect();
-                if batch.is_empty() { Fed::End } else { Fed::Batch(batch) }
+                if batch.is_empty() { Feed::End } else { Feed::Batch(batch) }
             },
             each,
         )
@@ -131,18 +131,18 @@ impl Authority {
 
     /// Admits signals as they come. `feed` gives the next batch, of [`SIGNALS_PER_BATCH`] at most; its argument says
     /// whether it may wait for one. While none is there, what is under way is finished and `each` hears of it.
-    pub fn submit_feed(&self, feed: &mut dyn FnMut(bool) -> Fed, each: &mut dyn FnMut(usize, Verdict)) -> Result<()> {
+    pub fn submit_feed(&self, feed: &mut dyn FnMut(bool) -> Feed, each: &mut dyn FnMut(usize, Verdict)) -> Result<()> {
         let mut in_flight: VecDeque<InFlight> = VecDeque::new();
         let mut position = 0;
         let mut more = true;
         while more || !in_flight.is_empty() {
-            let fed = if more { feed(in_flight.is_empty()) } else { Fed::NothingYet };
+            let fed = if more { feed(in_flight.is_empty()) } else { Feed::NothingYet };
             match &fed {
-                Fed::Batch(batch) => in_flight.push_back(self.begin(batch)?),
-                Fed::NothingYet => {}
-                Fed::End => more = false,
+                Feed::Batch(batch) => in_flight.push_back(self.begin(batch)?),
+                Feed::NothingYet => {}
+                Feed::End => more = false,
             }
-            let idle = !matches!(fed, Fed::Batch(_));
+            let idle = !matches!(fed, Feed::Batch(_));
             if (idle || in_flight.len() > BATCHES_IN_FLIGHT)
                 && let Some(oldest) = in_flight.pop_front()
             {

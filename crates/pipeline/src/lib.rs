@@ -40,7 +40,7 @@ pub mod statements;
 pub mod summaries;
 pub(crate) mod tables;
 
-pub use authority::{Authority, Fed, SIGNALS_PER_BATCH, Settings};
+pub use authority::{Authority, Feed, SIGNALS_PER_BATCH, Settings};
 pub use error::{Error, Result};
 pub use registry::{MAX_RESPONSES, NewAgent, NewSource};
 pub use rejection::Rejection;

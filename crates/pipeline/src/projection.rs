@@ -165,7 +165,7 @@ fn key_revocation(tx: &mut dyn Transaction, at: Appended, record: &KeyRevocation
         row.revoked_from = Some(row.revoked_from.map_or(record.from_seq, |from| from.min(record.from_seq)));
         tables::put(tx, tables::KEYS, &key, &row)?;
     }
-    let Touched { slots, statements } = touched_by(tx, record.key_id, record.from_seq, at.seq)?;
+    let SignedByKey { slots, statements } = signed_by(tx, record.key_id, record.from_seq, at.seq)?;
     for (agent, slot) in slots {
         refill(tx, &slot)?;
         due::rescore(tx, &agent, at.seq)?;
@@ -185,8 +185,8 @@ fn withdrawal(tx: &mut dyn Transaction, at: Appended, record: &WithdrawalRecord)
     due::rescore(tx, &record.agent, at.seq)
 }
 
-/// What a key did.
-struct Touched {
+/// What a key signed.
+struct SignedByKey {
     /// The slots, with their agents, of every signal it signed, and of what those superseded.
     slots: BTreeSet<(EntityId, String)>,
     /// The statements it signed.
@@ -194,7 +194,7 @@ struct Touched {
 }
 
 /// What `key` did from `from` until `until`.
-fn touched_by(tx: &dyn Transaction, key: KeyId, from: u64, until: u64) -> Result<Touched> {
+fn signed_by(tx: &dyn Transaction, key: KeyId, from: u64, until: u64) -> Result<SignedByKey> {
     let (mut slots, mut statements) = (BTreeSet::new(), Vec::new());
     let mut failed = None;
     let mut touch = |signal: &Signal| -> Result<()> {
@@ -225,7 +225,7 @@ fn touched_by(tx: &dyn Transaction, key: KeyId, from: u64, until: u64) -> Result
         }
         ControlFlow::Continue(())
     })?;
-    failed.map_or(Ok(Touched { slots, statements }), Err)
+    failed.map_or(Ok(SignedByKey { slots, statements }), Err)
 }
 
 fn tags_of(tx: &dyn Transaction, id: Uuid) -> Result<Vec<Tag>> {

@@ -9,7 +9,7 @@ use std::{
 
 use anyhow::{Context, bail};
 use clap::Subcommand;
-use credence_pipeline::{Fed, SIGNALS_PER_BATCH, admit::Verdict};
+use credence_pipeline::{Feed, SIGNALS_PER_BATCH, admit::Verdict};
 use credence_protocol::{EntityId, SignalDraft, Tag, TagRegistry, Timestamp, Uuid, limits, strict};
 use serde_json::json;
 
@@ -167,13 +167,13 @@ impl Feed {
         Self { lines: receiver, numbers: VecDeque::new(), failed: None }
     }
 
-    fn next(&mut self, wait: bool) -> Fed {
+    fn next(&mut self, wait: bool) -> Feed {
         let first =
             if wait { self.lines.recv().map_err(|_| TryRecvError::Disconnected) } else { self.lines.try_recv() };
         let mut line = match first {
             Ok(line) => line,
-            Err(TryRecvError::Empty) => return Fed::NothingYet,
-            Err(TryRecvError::Disconnected) => return Fed::End,
+            Err(TryRecvError::Empty) => return Feed::NothingYet,
+            Err(TryRecvError::Disconnected) => return Feed::End,
         };
         let mut batch = Vec::new();
         loop {
@@ -185,15 +185,15 @@ impl Feed {
                 Err(error) => {
                     // The reader ends here; what came before is still good.
                     self.failed = Some(error);
-                    return Fed::Batch(batch);
+                    return Feed::Batch(batch);
                 }
             }
             if batch.len() == SIGNALS_PER_BATCH {
-                return Fed::Batch(batch);
+                return Feed::Batch(batch);
             }
             line = match self.lines.try_recv() {
                 Ok(line) => line,
-                Err(_) => return Fed::Batch(batch),
+                Err(_) => return Feed::Batch(batch),
             };
         }
     }

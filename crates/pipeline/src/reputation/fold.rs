@@ -37,7 +37,7 @@ use crate::{
 const MAX_UNVERSIONED: usize = 4;
 
 /// An agent whose evidence a statement changed, and in which way.
-type Touched<'a> = (EntityId, Event<'a>);
+type AgentEvent<'a> = (EntityId, Event<'a>);
 
 /// Folds a statement in right after its entry was appended, and makes the next reputation of whom it touches.
 pub(crate) fn apply(tx: &mut dyn Transaction, pass: &Pass, stated: &ParsedStatement) -> Result<()> {
@@ -61,11 +61,11 @@ pub(crate) fn apply(tx: &mut dyn Transaction, pass: &Pass, stated: &ParsedStatem
     touch_all(tx, touched)
 }
 
-fn touch_all(tx: &mut dyn Transaction, touched: Vec<Touched<'_>>) -> Result<()> {
+fn touch_all(tx: &mut dyn Transaction, touched: Vec<AgentEvent<'_>>) -> Result<()> {
     touched.into_iter().try_for_each(|(agent, event)| touch(tx, &agent, event))
 }
 
-fn identity<'a>(tx: &mut dyn Transaction, pass: &Pass, record: &IdentityRecord) -> Result<Vec<Touched<'a>>> {
+fn identity<'a>(tx: &mut dyn Transaction, pass: &Pass, record: &IdentityRecord) -> Result<Vec<AgentEvent<'a>>> {
     let Appended { seq, recorded_at } = pass.at;
     let agent = &record.agent_id;
     let former: Option<IdentityRow> = tables::get(tx, tables::IDENTITIES, agent.as_str())?;
@@ -98,7 +98,7 @@ fn identity<'a>(tx: &mut dyn Transaction, pass: &Pass, record: &IdentityRecord) 
 }
 
 /// The contract itself. One whose key no longer counts stays known as void, so that its id is not taken for a new one.
-fn contract<'a>(tx: &mut dyn Transaction, pass: &Pass, record: &ContractRecord) -> Result<Touched<'a>> {
+fn contract<'a>(tx: &mut dyn Transaction, pass: &Pass, record: &ContractRecord) -> Result<AgentEvent<'a>> {
     let Appended { seq, recorded_at } = pass.at;
     let there = |present: bool| f64::from(u8::from(present));
     let facts = ContractFacts {
@@ -160,7 +160,7 @@ fn citation<'a>(
     pass: &Pass,
     citer: &EntityId,
     target: &EntityId,
-) -> Result<Option<Touched<'a>>> {
+) -> Result<Option<AgentEvent<'a>>> {
     let place = format!("{target}/{citer}");
     let former: Option<ReviewRow> = tables::get(tx, tables::CITATIONS, &place)?;
     let group = Group::Words { agent: target.clone(), peer: citer.clone() };
@@ -173,7 +173,7 @@ fn citation<'a>(
     Ok(Some((target.clone(), Event::by_others(pass.at, "taken up by another agent"))))
 }
 
-fn verification<'a>(tx: &mut dyn Transaction, pass: &Pass, record: &VerificationRecord) -> Result<Vec<Touched<'a>>> {
+fn verification<'a>(tx: &mut dyn Transaction, pass: &Pass, record: &VerificationRecord) -> Result<Vec<AgentEvent<'a>>> {
     let (Some(outcome), "signal") = (record.outcome, record.related_object_type.as_str()) else {
         return Ok(Vec::new());
     };
@@ -198,7 +198,7 @@ fn record_outcome(tx: &mut dyn Transaction, id: &str, row: &mut ContractRow, out
 }
 
 /// A challenge. One whose key no longer counts stays known as void, and nothing of it is held against its author.
-fn challenge<'a>(tx: &mut dyn Transaction, pass: &Pass, record: &ChallengeRecord) -> Result<Vec<Touched<'a>>> {
+fn challenge<'a>(tx: &mut dyn Transaction, pass: &Pass, record: &ChallengeRecord) -> Result<Vec<AgentEvent<'a>>> {
     let Appended { seq, recorded_at } = pass.at;
     let (id, contract) = (&record.challenge_id, &record.original_signal_id);
     let Some(target) = tables::get::<ContractRow>(tx, tables::CONTRACTS, contract)? else { return Ok(Vec::new()) };
@@ -239,7 +239,7 @@ pub(crate) fn claim_place(record: &ChallengeRecord) -> Result<String> {
     Ok(format!("{}/{}/{}", record.original_signal_id, record.challenger_agent_id, HEXLOWER.encode(&digest)))
 }
 
-fn resolution<'a>(tx: &mut dyn Transaction, pass: &Pass, record: &ResolutionRecord) -> Result<Vec<Touched<'a>>> {
+fn resolution<'a>(tx: &mut dyn Transaction, pass: &Pass, record: &ResolutionRecord) -> Result<Vec<AgentEvent<'a>>> {
     let Appended { seq, recorded_at } = pass.at;
     let id = &record.challenge_id;
     let Some(mut row) = tables::get::<ChallengeRow>(tx, tables::CHALLENGES, id)? else { return Ok(Vec::new()) };
@@ -308,7 +308,7 @@ fn refute(tx: &mut dyn Transaction, contract: &str, challenge: &str, at: Appende
     Ok(true)
 }
 
-fn review<'a>(tx: &mut dyn Transaction, pass: &Pass, record: &ReviewRecord) -> Result<Vec<Touched<'a>>> {
+fn review<'a>(tx: &mut dyn Transaction, pass: &Pass, record: &ReviewRecord) -> Result<Vec<AgentEvent<'a>>> {
     let Appended { seq, recorded_at } = pass.at;
     let (reviewer, subject) = (&record.reviewer_agent_id, &record.subject_agent_id);
     let place = format!("{subject}/{reviewer}");
