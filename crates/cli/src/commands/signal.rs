@@ -130,7 +130,7 @@ fn draft(args: &SignArgs) -> anyhow::Result<SignalDraft> {
 
 fn submit(home: &Home, out: &Output, file: &str) -> Done {
     let authority = home.authority()?;
-    let feed = RefCell::new(Feed::start(Lines::open(file, MAX_LINE_BYTES, limits::MAX_SIGNAL_INPUT_BYTES)?));
+    let feed = RefCell::new(SignalFeed::start(Lines::open(file, MAX_LINE_BYTES, limits::MAX_SIGNAL_INPUT_BYTES)?));
     let bar = out.progress(None, "signals");
     let mut summary = Summary::default();
     let mut stdout = io::stdout().lock();
@@ -152,14 +152,14 @@ fn submit(home: &Home, out: &Output, file: &str) -> Done {
 }
 
 /// Lines read ahead by a thread, so that what has come can be acknowledged while more is awaited.
-struct Feed {
+struct SignalFeed {
     lines: mpsc::Receiver<anyhow::Result<(u64, Vec<u8>)>>,
     /// Where the signals that were fed but not yet heard of came from.
     numbers: VecDeque<u64>,
     failed: Option<anyhow::Error>,
 }
 
-impl Feed {
+impl SignalFeed {
     fn start(lines: Lines) -> Self {
         let (sender, receiver) = mpsc::sync_channel(2 * SIGNALS_PER_BATCH);
         // Not joined: at the end it is done, or waits for input that nobody wants any more.
