@@ -26,8 +26,11 @@ pub struct Overlay<'a> {
     stored: RefCell<u64>,
     unwritten: RefCell<Unwritten>,
     /// Rows as they are, read or written here.
-    rows: RefCell<HashMap<(Table, String), Option<Vec<u8>>>>,
+    rows: RefCell<Rows>,
 }
+
+/// Rows by table and key; `None` where the database has none.
+type Rows = HashMap<(Table, String), Option<Vec<u8>>>;
 
 /// What the database does not have yet.
 #[derive(Default)]

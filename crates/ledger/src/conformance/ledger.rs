@@ -1,6 +1,7 @@
 //! Checks of the log, its tables and its units of work.
 #![allow(
     clippy::unwrap_used,
+    clippy::expect_used,
     clippy::missing_panics_doc,
     reason = "a suite of tests: a failing unwrap is how it says no"
 )]

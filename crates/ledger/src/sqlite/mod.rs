@@ -13,6 +13,7 @@ mod connection;
 mod jobs;
 mod rows;
 mod scratch;
+mod transaction;
 mod view;
 mod writer;
 
