@@ -1,4 +1,4 @@
-//! The authority's folder: `credence.toml`, `ledger.db`, `checkpoint`, `log.jwk`, `keys/`.
+//! The authority's folder: `credence.toml`, `ledger.db`, `checkpoint`, `log.jwk`, `keys/`, `tokens.json`.
 
 use std::{
     fs,
@@ -15,7 +15,10 @@ use credence_ledger::{
 };
 use credence_pipeline::{Authority, TABLES, query::Reading};
 use credence_protocol::{AUTHORITY_SOURCE, EntityId, SecretKey, TagRegistry, Timestamp, nearest};
-use credence_server::settings::Settings;
+use credence_server::{
+    settings::Settings,
+    tokens::{TokenFile, TokenStore},
+};
 use serde::{Deserialize, Serialize};
 
 use crate::keyfile;
@@ -141,6 +144,11 @@ impl Home {
             return Ok(None);
         }
         keyfile::from_environment_or(AUTHORITY_KEY_VARIABLE, &file).map(Some)
+    }
+
+    /// Where the service's tokens are kept.
+    pub fn tokens(&self) -> Arc<dyn TokenStore> {
+        Arc::new(TokenFile::in_folder(&self.0))
     }
 
     /// Opens for writing.

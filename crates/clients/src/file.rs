@@ -82,14 +82,14 @@ pub(crate) fn backups_holding(target: &Path, text: &str) -> Vec<PathBuf> {
         let likely = metadata.is_ok_and(|found| found.is_file() && found.len() == text.len() as u64);
         likely && fs::read(path).is_ok_and(|bytes| bytes == text.as_bytes())
     };
-    (1..=MAX_BACKUPS).map(|number| beside(target, &backup_suffix(number))).filter(same).collect()
+    (1..=MAX_BACKUPS).map(|number| with_suffix(target, &backup_suffix(number))).filter(same).collect()
 }
 
 fn backup_suffix(number: u32) -> String {
     if number == 1 { format!(".{BACKUP}") } else { format!(".{BACKUP}.{number}") }
 }
 
-fn beside(target: &Path, suffix: &str) -> PathBuf {
+fn with_suffix(target: &Path, suffix: &str) -> PathBuf {
     let mut name = target.file_name().unwrap_or_default().to_owned();
     name.push(suffix);
     target.with_file_name(name)
@@ -114,7 +114,7 @@ fn create_first(target: &Path, mut suffixes: impl Iterator<Item = String>) -> Re
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
     let created = suffixes.find_map(|suffix| {
-        let path = beside(target, &suffix);
+        let path = with_suffix(target, &suffix);
         match options.open(&path) {
             Ok(file) => Some(Ok((path, file))),
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => None,
@@ -196,7 +196,7 @@ mod tests {
         assert_eq!(back_up(&path, "two").unwrap(), (folder.path().join("c.json.before-credence.2"), true));
         assert_eq!(fs::read(folder.path().join("c.json.before-credence")).unwrap(), b"one");
         for number in 1..=MAX_BACKUPS {
-            fs::write(beside(&path, &backup_suffix(number)), "x").unwrap();
+            fs::write(with_suffix(&path, &backup_suffix(number)), "x").unwrap();
         }
         assert!(matches!(back_up(&path, "two"), Err(Error::TooManyBackups { .. })));
     }

@@ -176,7 +176,7 @@ impl World {
                 }
             }
         }
-        reports.into_iter().for_each(|report| self.say(report));
+        reports.into_iter().for_each(|report| self.queue(report));
         Ok(())
     }
 

@@ -47,6 +47,9 @@ pub enum Error {
     /// The service did not start.
     #[error(transparent)]
     Start(#[from] credence_server::StartError),
+    /// A token could not be made.
+    #[error(transparent)]
+    Tokens(#[from] credence_server::tokens::Error),
     /// Files.
     #[error(transparent)]
     Io(#[from] std::io::Error),

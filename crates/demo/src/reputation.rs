@@ -73,7 +73,7 @@ impl World {
             "agent_id": agent, "model_type": model, "capability_tags": ["tools", "research"], "risk_profile": "moderate",
             "transparency_level": "full", "version_hash": "v1", "signature_key": key, "rap_method": "sharpe",
         });
-        self.say(self.stated(agent, StatementKind::Identity, record)?);
+        self.queue(self.sign_statement(agent, StatementKind::Identity, record)?);
         Ok(())
     }
 
@@ -98,7 +98,7 @@ impl World {
         let id = format!("claim-{:04}", self.claims.made);
         let probability = round((chance + 0.04 * normal(&mut self.rng)).clamp(0.05, 0.99), 2);
         let record = contract(one, &id, probability, rests_on.as_ref(), day);
-        self.say(self.stated(one.id, StatementKind::Contract, record)?);
+        self.queue(self.sign_statement(one.id, StatementKind::Contract, record)?);
         let claim = Claim { id, agent: one.id, number: day.number, outcome, rests_on, challenge: None };
         self.claims.open.push(claim);
         Ok(())
@@ -125,7 +125,7 @@ impl World {
                 "counter_claim": { "holds": false, "checked_against": "the same question, asked again" },
                 "reasoning_trace": ["asked the tool itself", "its answer differs"], "timestamp": day.end,
             });
-            self.say(self.stated(by, StatementKind::Challenge, record)?);
+            self.queue(self.sign_statement(by, StatementKind::Challenge, record)?);
             self.claims.open[place].challenge = Some(id);
         }
         Ok(())
@@ -143,13 +143,13 @@ impl World {
                 "context_hash": "none", "verification_hash": "none", "timestamp": day.end, "status": "final",
                 "outcome": claim.outcome,
             });
-            self.say(self.stated(CAREFUL, StatementKind::Verification, record)?);
+            self.queue(self.sign_statement(CAREFUL, StatementKind::Verification, record)?);
             if let Some(challenge) = &claim.challenge {
                 let record = json!({
                     "resolution_id": format!("settled-{challenge}"), "challenge_id": challenge,
                     "outcome": outcome_of(claim.outcome), "evidence": verification, "timestamp": day.end,
                 });
-                self.say(self.stated(AUTHORITY_SOURCE, StatementKind::Resolution, record)?);
+                self.queue(self.sign_statement(AUTHORITY_SOURCE, StatementKind::Resolution, record)?);
             }
             if let Some((other, author)) = &claim.rests_on {
                 let merit = character(author).map_or(0.5, |one| one.goes_well(day.story));
@@ -166,7 +166,7 @@ impl World {
             "review_id": format!("review-{:04}", self.claims.reviews), "reviewer_agent_id": by, "subject_agent_id": of,
             "rating": rating, "interaction": { "contract": contract }, "timestamp": day.end,
         });
-        self.say(self.stated(by, StatementKind::Review, record)?);
+        self.queue(self.sign_statement(by, StatementKind::Review, record)?);
         Ok(())
     }
 
@@ -195,7 +195,7 @@ impl World {
                 "signal_id": format!("claim-{:04}", self.claims.made), "origin_agent": fan, "risk_band": "low",
                 "confidence_metrics": { "probability": 0.99 }, "source_refs": [claim], "timestamp": day.end,
             });
-            self.say(self.stated(fan, StatementKind::Contract, record)?);
+            self.queue(self.sign_statement(fan, StatementKind::Contract, record)?);
             self.review(fan, PRAISED, &claim, 1.0, day)?;
         }
         Ok(())

@@ -13,7 +13,7 @@ use credence_protocol::{AUTHORITY_SOURCE, EntityId, PublicKey, SecretKey};
 use credence_server::{
     App, Setup,
     settings::Settings,
-    tokens::{NewToken, Scope, TokenFile},
+    tokens::{MemoryTokens, NewToken, Scope, TokenStore},
 };
 
 use crate::{
@@ -98,16 +98,17 @@ impl Demo {
         authority.add_key(&own.public(), itself)?;
 
         let (gateway, storefront) = (EntityId::new(GATEWAY)?, EntityId::new(STOREFRONT)?);
-        let file = TokenFile::in_folder(folder);
+        let store = Arc::new(MemoryTokens::default());
         let token = |name: &EntityId, scope| {
             let new = NewToken { name: name.clone(), scopes: vec![scope], expires_at: None };
-            file.create(new, now).map(|(_, token)| token)
+            store.create(new, now).map(|(_, token)| token)
         };
         let tokens = Tokens { verify: token(&gateway, Scope::Verify)?, ingest: token(&storefront, Scope::Ingest)? };
         let app = App::new(Setup {
             authority,
             log: vkey.clone(),
             key: own.clone(),
+            tokens: store,
             folder: folder.to_owned(),
             clock: clock.clock(),
             settings,

@@ -42,8 +42,8 @@ pub struct World {
     pub(crate) providers: Vec<Provider>,
     pub(crate) guard: Guard,
     pub(crate) claims: Claims,
-    /// Said, and not published yet.
-    said: Vec<Statement>,
+    /// Statements to publish at the end of the day.
+    unpublished: Vec<Statement>,
     /// When each source looks at each agent next.
     pub(crate) looks: BTreeMap<(&'static str, &'static str), f64>,
     /// How far chance has carried each measurement of each agent.
@@ -85,8 +85,8 @@ impl World {
         let providers = vec![provider(CAREFUL, true, 1)?, provider(LENIENT, false, 2)?];
         let guard = Guard::new(&folder.join("guard"), EntityId::new(CAREFUL)?, &keys[CAREFUL], clock.clock())?;
         let rng = Rng::with_seed(seed);
-        let (claims, said, looks, wander) = (Claims::default(), Vec::new(), BTreeMap::new(), BTreeMap::new());
-        Ok(Self { app, clock, office, namespace, rng, keys, providers, guard, claims, said, looks, wander })
+        let (claims, unpublished, looks, wander) = (Claims::default(), Vec::new(), BTreeMap::new(), BTreeMap::new());
+        Ok(Self { app, clock, office, namespace, rng, keys, providers, guard, claims, unpublished, looks, wander })
     }
 
     pub(crate) fn authority(&self) -> &Authority {
@@ -163,21 +163,21 @@ impl World {
     }
 
     /// A record of `author`, signed.
-    pub(crate) fn stated(&self, author: &str, kind: StatementKind, record: Value) -> Result<Statement, Error> {
+    pub(crate) fn sign_statement(&self, author: &str, kind: StatementKind, record: Value) -> Result<Statement, Error> {
         let key = if author == credence_protocol::AUTHORITY_SOURCE { &self.office.key } else { &self.keys[author] };
         Ok(Statement::sign(EntityId::new(author)?, kind, StrictValue(record), key)?)
     }
 
-    /// Has a statement published, with the others of the day.
-    pub(crate) fn say(&mut self, statement: Statement) {
-        self.said.push(statement);
+    /// Queues a statement, to be published with the others of the day.
+    pub(crate) fn queue(&mut self, statement: Statement) {
+        self.unpublished.push(statement);
     }
 
-    /// Publishes what was said, in that order.
+    /// Publishes the queued statements, in their order.
     pub(crate) fn publish(&mut self) -> Result<(), Error> {
-        let said = std::mem::take(&mut self.said);
-        let bytes: Vec<&[u8]> = said.iter().map(|statement| statement.canonical().as_bytes()).collect();
-        for (statement, published) in said.iter().zip(self.authority().publish_all(&bytes)?) {
+        let unpublished = std::mem::take(&mut self.unpublished);
+        let bytes: Vec<&[u8]> = unpublished.iter().map(|statement| statement.canonical().as_bytes()).collect();
+        for (statement, published) in unpublished.iter().zip(self.authority().publish_all(&bytes)?) {
             let what = || format!("a statement ({})", statement.kind().key());
             published.map_err(|rejection| Error::Refused { what: what(), why: rejection.to_string() })?;
         }
@@ -203,12 +203,12 @@ impl World {
     /// Has a call judged by the providers that look at its agent; gives what the careful one says.
     pub(crate) fn check(&mut self, made: &AgentCall, at: Timestamp) -> Result<Option<Verdict>, Error> {
         let watchers = character(made.agent).map_or(&[][..], |one| one.watched_by);
-        let mut said = None;
+        let mut careful_verdict = None;
         for provider in self.providers.iter_mut().filter(|one| watchers.contains(&one.id.as_str())) {
             let verdict = provider.judge(made.agent, &made.call, made.stake, at)?;
-            said = if provider.careful { Some(verdict) } else { said };
+            careful_verdict = if provider.careful { Some(verdict) } else { careful_verdict };
         }
-        Ok(said)
+        Ok(careful_verdict)
     }
 
     /// What really went through the guard gets its receipt.

@@ -62,18 +62,23 @@ impl Tier {
             Tier::Diamond => "diamond",
         }
     }
-}
 
-impl fmt::Display for Tier {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
+    /// As shown to people.
+    pub const fn name(self) -> &'static str {
+        match self {
             Tier::Unrated => "Unrated",
             Tier::Bronze => "Bronze",
             Tier::Silver => "Silver",
             Tier::Gold => "Gold",
             Tier::Platinum => "Platinum",
             Tier::Diamond => "Diamond",
-        })
+        }
+    }
+}
+
+impl fmt::Display for Tier {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
     }
 }
 

@@ -16,7 +16,7 @@ use credence_protocol::{AUTHORITY_SOURCE, Alias, EntityId, SecretKey, SignalDraf
 use credence_server::{
     App, Setup,
     settings::Settings,
-    tokens::{NewToken, Scope, TokenFile},
+    tokens::{MemoryTokens, NewToken, Scope, TokenStore},
 };
 use tokio::net::TcpListener;
 
@@ -72,7 +72,8 @@ async fn main() {
         (SecretKey::generate().unwrap(), LogKey::new("bench/log", &SecretKey::generate().unwrap()).unwrap());
     let verifier = log.verifier().clone();
     let new = NewToken { name: id("bench"), scopes: vec![Scope::Verify], expires_at: None };
-    let (_, token) = TokenFile::in_folder(folder).create(new, now()).unwrap();
+    let tokens = Arc::new(MemoryTokens::default());
+    let (_, token) = tokens.create(new, now()).unwrap();
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let local_url = format!("http://{}", listener.local_addr().unwrap());
     println!("{local_url} {token}");
@@ -80,6 +81,7 @@ async fn main() {
         authority: authority(folder, log, &key, &clock),
         log: verifier,
         key,
+        tokens,
         folder: folder.to_owned(),
         clock,
         settings: Settings { requests_per_second: 0, token_requests_per_second: 0, ..Settings::default() },

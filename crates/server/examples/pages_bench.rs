@@ -9,7 +9,7 @@ use std::{path::Path, sync::Arc, time::Instant};
 use credence_ledger::{Clock, LogKey, OutsideCheckpoint, SqliteLedger, sqlite::Options};
 use credence_pipeline::{Authority, NewAgent, NewSource, TABLES};
 use credence_protocol::{AUTHORITY_SOURCE, Alias, EntityId, SecretKey, SignalDraft, Tag, TagRegistry, Timestamp};
-use credence_server::{App, Setup, settings::Settings};
+use credence_server::{App, Setup, settings::Settings, tokens::MemoryTokens};
 use tokio::net::TcpListener;
 
 /// As in the `credence` binary.
@@ -164,6 +164,7 @@ async fn main() {
         authority,
         log: verifier,
         key,
+        tokens: Arc::new(MemoryTokens::default()),
         folder: folder.path().to_owned(),
         clock,
         settings,

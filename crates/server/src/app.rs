@@ -37,7 +37,7 @@ use crate::{
     routes,
     settings::Settings,
     tail::Tail,
-    tokens::{Bearer, TokenFile, Tokens},
+    tokens::{Bearer, TokenStore, Tokens},
 };
 
 /// Reads of the ledger at once.
@@ -65,7 +65,9 @@ pub struct Setup {
     pub log: LogVerifier,
     /// Signs answers.
     pub key: SecretKey,
-    /// The authority's folder: tokens, and what engines learned.
+    /// Where tokens are kept.
+    pub tokens: Arc<dyn TokenStore>,
+    /// The authority's folder: receipts, and what engines learned.
     pub folder: PathBuf,
     /// The time of day.
     pub clock: Clock,
@@ -139,6 +141,9 @@ pub enum StartError {
     /// From the engine.
     #[error(transparent)]
     Engine(#[from] credence_engine::Error),
+    /// From the store of tokens.
+    #[error("tokens: {0}")]
+    Tokens(#[from] crate::tokens::Error),
     /// Files, sockets.
     #[error("{0}: {1}")]
     Io(String, io::Error),
@@ -147,9 +152,9 @@ pub enum StartError {
 impl App {
     /// Puts a service together.
     pub fn new(setup: Setup) -> Result<Arc<Self>, StartError> {
-        let Setup { authority, log, key, folder, clock, settings, local_url, receipts, demo } = setup;
+        let Setup { authority, log, key, tokens, folder, clock, settings, local_url, receipts, demo } = setup;
         let receipts = receipts.map(|key| ReceiptStore::open(&folder, key, Arc::clone(&clock))).transpose()?;
-        let tokens = Tokens::open(TokenFile::in_folder(&folder)).map_err(|e| StartError::Io("tokens".into(), e))?;
+        let tokens = Tokens::open(tokens)?;
         let public = (!settings.public_url.is_empty()).then(|| settings.public_url.trim_end_matches('/').to_owned());
         let domain = public.as_deref().and_then(|url| url.strip_prefix("https://"));
         let issuer = Issuer::new(domain, &key.public());

@@ -7,20 +7,12 @@ use credence_protocol::ScoreStatus;
 
 /// The bands of the score.
 pub fn bands() -> Vec<Band<'static>> {
-    let name = |tier: Tier| match tier {
-        Tier::Unrated => "Unrated",
-        Tier::Bronze => "Bronze",
-        Tier::Silver => "Silver",
-        Tier::Gold => "Gold",
-        Tier::Platinum => "Platinum",
-        Tier::Diamond => "Diamond",
-    };
     let band = |tier: Tier| {
         let (from, to) = tier.band();
         let (from, to) = (f64::from(from), f64::from(to));
         // Bands meet halfway between the highest score of one and the lowest of the next.
         let (from, to) = ((from - 0.5).max(0.0), if to == 100.0 { 100.0 } else { to + 0.5 });
-        Band { name: name(tier), from, to }
+        Band { name: tier.name(), from, to }
     };
     Tier::ALL.into_iter().map(band).collect()
 }

@@ -32,10 +32,12 @@ const RESERVED: usize = 256;
 const FOLLOW_EVERY: Duration = Duration::from_millis(100);
 /// How often answers that left are recorded.
 const RECORD_EVERY: Duration = Duration::from_secs(1);
+/// How often a change of the tokens is looked for: the store's contract says within a second.
+const RELOAD_TOKENS_EVERY: Duration = Duration::from_secs(1);
 /// How often totals are looked at, for rates.
 const SAMPLE_EVERY: Duration = Duration::from_secs(1);
-/// How often what time alone changes is looked at: windows pass, and what rests on them ends.
-const SETTLE_EVERY: Duration = Duration::from_secs(60);
+/// How often agents are rescored whose scores the passing of time alone changes.
+const SCORE_EVERY: Duration = Duration::from_secs(60);
 /// How often callers that are gone are forgotten.
 const FORGET_EVERY: Duration = Duration::from_secs(60);
 /// How long requests under way may take to end.
@@ -205,7 +207,7 @@ impl Background {
                     let app = Arc::clone(&app);
                     let done = tokio::task::spawn_blocking(move || work(&app)).await;
                     let done = done.unwrap_or_else(|e| Err(e.to_string()));
-                    // Said when it begins and when it ends, not every second.
+                    // Logged when it begins and when it ends, not every second.
                     match (&done, failing) {
                         (Err(error), false) => tracing::error!(%error, "{what} failed: it will be tried again"),
                         (Ok(()), true) => tracing::info!("{what} works again"),
@@ -225,8 +227,8 @@ impl Background {
             app.samples.take(app);
             Ok(())
         });
-        every(RECORD_EVERY, "reading the tokens", |app| app.tokens.reload().map_err(|e| e.to_string()));
-        every(SETTLE_EVERY, "scoring", |app| app.authority.score_now().map_err(|e| e.to_string()));
+        every(RELOAD_TOKENS_EVERY, "reading the tokens", |app| app.tokens.reload().map_err(|e| e.to_string()));
+        every(SCORE_EVERY, "scoring", |app| app.authority.score_now().map_err(|e| e.to_string()));
         every(FORGET_EVERY, "forgetting callers", |app| {
             app.limiter.forget();
             Ok(())

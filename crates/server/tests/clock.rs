@@ -15,7 +15,7 @@ use credence_protocol::{AUTHORITY_SOURCE, Alias, EntityId, SecretKey, Timestamp}
 use credence_server::{
     App, Setup,
     settings::Settings,
-    tokens::{NewToken, Scope, TokenFile},
+    tokens::{MemoryTokens, NewToken, Scope, TokenStore},
 };
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
@@ -48,13 +48,15 @@ async fn a_clock_that_jumps_back() {
         (SecretKey::from_seed(&[1; 32]), LogKey::new("test/log", &SecretKey::from_seed(&[2; 32])).unwrap());
     let verifier = log.verifier().clone();
     let new = NewToken { name: id("ops"), scopes: vec![Scope::Admin], expires_at: Some(noon.plus_seconds(60)) };
-    let (_, token) = TokenFile::in_folder(folder.path()).create(new, noon).unwrap();
+    let tokens = Arc::new(MemoryTokens::default());
+    let (_, token) = tokens.create(new, noon).unwrap();
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
     let app = App::new(Setup {
         authority: authority(folder.path(), log, &key, &clock),
         log: verifier,
         key,
+        tokens,
         folder: folder.path().to_owned(),
         clock,
         settings: Settings::default(),

@@ -19,14 +19,14 @@ pub fn binary() -> &'static str {
     FOUND.get_or_init(|| {
         let found = match env::var_os("TEST_BINARY") {
             Some(path) => fs::canonicalize(&path).map_err(|e| format!("TEST_BINARY={}: {e}", path.display())),
-            None => beside(&env::current_exe().unwrap()),
+            None => binary_near(&env::current_exe().unwrap()),
         };
         found.unwrap_or_else(|why| panic!("{why}")).to_str().unwrap().to_owned()
     })
 }
 
 /// The binary in the target folder of `test`, which is `target/<profile>/deps/<test>`.
-fn beside(test: &Path) -> Result<PathBuf, String> {
+fn binary_near(test: &Path) -> Result<PathBuf, String> {
     let folder = test.parent().and_then(Path::parent).ok_or_else(|| format!("{}: no target folder", test.display()))?;
     let binary = folder.join(format!("credence{}", env::consts::EXE_SUFFIX));
     let Some(built) = modified(&binary) else { return Err(format!("there is no {}: {BUILD}", binary.display())) };
@@ -63,7 +63,7 @@ mod tests {
             file.set_modified(SystemTime::UNIX_EPOCH + Duration::from_secs(seconds)).unwrap();
         };
         let refused = |why: &str| {
-            let said = beside(&test).unwrap_err();
+            let said = binary_near(&test).unwrap_err();
             assert!(said.contains(why) && said.contains("cargo build -p credence-cli"), "{said}");
         };
         refused("there is no");
@@ -74,6 +74,6 @@ mod tests {
         dated(&source, 1_001);
         refused("a source.rs");
         dated(&source, 999);
-        assert_eq!(beside(&test).unwrap(), binary);
+        assert_eq!(binary_near(&test).unwrap(), binary);
     }
 }

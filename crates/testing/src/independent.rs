@@ -6,7 +6,7 @@ use std::{
 };
 
 /// Its source.
-pub const INDEPENDENT: &str = include_str!("../independent/verify.py");
+const INDEPENDENT: &str = include_str!("../independent/verify.py");
 
 /// Runs the independent verifier; `None` where there is no Python.
 pub fn independent(args: &[&str], input: &str) -> Option<String> {

@@ -29,7 +29,7 @@ pub use wait::{PATIENCE, eventually, until, within};
 #[cfg(feature = "binary")]
 pub use binary::binary;
 #[cfg(feature = "binary")]
-pub use independent::{INDEPENDENT, independent};
+pub use independent::independent;
 #[cfg(feature = "binary")]
 pub use service::{Reply, Service, read_request, signal};
 #[cfg(feature = "binary")]

@@ -33,6 +33,7 @@ pub fn run(home: &Home, args: Args) -> Done {
             authority,
             log: LogVerifier::parse(&config.log_key)?,
             key,
+            tokens: home.tokens(),
             folder: home.path().to_owned(),
             clock: clock(),
             local_url: format!("http://{}", settings.listen),

@@ -5,7 +5,7 @@ use credence_engine::universal::DEFAULT_COVERAGE_FLOOR;
 use credence_protocol::EntityId;
 use credence_server::{
     App, BLOCKING_THREADS, Setup, telemetry,
-    tokens::{NewToken, Scope, TokenFile},
+    tokens::{NewToken, Scope},
 };
 use serde_json::json;
 use tokio::{
@@ -63,7 +63,7 @@ pub fn run(home: &Home, out: &Output, args: Args, names_folder: bool) -> Done {
     let telemetry = telemetry::start(&settings).map_err(anyhow::Error::msg)?;
     let created = if exists { None } else { Some(init::create(home, None, DEFAULT_COVERAGE_FLOOR)?) };
     let config = home.config()?;
-    let tokens = TokenFile::in_folder(home.path());
+    let tokens = home.tokens();
     let authority = home.authority()?;
     let key = home.signer()?.context("the authority's key is not here: answers cannot be signed")?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -87,6 +87,7 @@ pub fn run(home: &Home, out: &Output, args: Args, names_folder: bool) -> Done {
             authority,
             log: credence_ledger::LogVerifier::parse(&config.log_key)?,
             key,
+            tokens,
             folder: home.path().to_owned(),
             clock: clock(),
             settings,

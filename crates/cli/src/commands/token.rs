@@ -3,7 +3,7 @@ use std::process::ExitCode;
 use anyhow::{Context, bail};
 use clap::{Subcommand, ValueEnum};
 use credence_protocol::EntityId;
-use credence_server::tokens::{NewToken, Scope, Token, TokenFile};
+use credence_server::tokens::{NewToken, Scope, Token};
 use serde_json::{Value, json};
 
 use super::Done;
@@ -53,7 +53,7 @@ impl From<ScopeArg> for Scope {
 
 pub fn run(home: &Home, out: &Output, command: Command) -> Done {
     home.config()?;
-    let file = TokenFile::in_folder(home.path());
+    let store = home.tokens();
     match command {
         Command::Create { name, scopes, days } => {
             let expires_at = days.map(|days| now().plus_seconds(i64::from(days) * 86_400));
@@ -61,7 +61,7 @@ pub fn run(home: &Home, out: &Output, command: Command) -> Done {
             scopes.sort_unstable();
             scopes.dedup();
             let new = NewToken { name, scopes, expires_at };
-            let (token, text) = file.create(new, now()).context("the token could not be kept")?;
+            let (token, text) = store.create(new, now()).context("the token could not be kept")?;
             let mut shown = described(&token);
             shown["token"] = json!(text);
             out.show(&shown, || {
@@ -70,7 +70,7 @@ pub fn run(home: &Home, out: &Output, command: Command) -> Done {
             })?;
         }
         Command::List => {
-            let tokens = file.list()?;
+            let tokens = store.list()?;
             let listed: Vec<Value> = tokens.iter().map(described).collect();
             out.show(&listed, || {
                 let lines = tokens.iter().map(|token| {
@@ -83,7 +83,7 @@ pub fn run(home: &Home, out: &Output, command: Command) -> Done {
             })?;
         }
         Command::Revoke { id } => {
-            if !file.revoke(&id)? {
+            if !store.revoke(&id)? {
                 bail!("no token has the id '{id}': `credence token list` shows them");
             }
             out.show(&json!({ "revoked": id }), || {

@@ -1,9 +1,7 @@
 //! Signed answers: made here, checked by `credence check` and by a verifier of a few lines that shares no code with us.
 
-use std::process::{Command, Stdio};
-
-use credence_testing::{INDEPENDENT, Shell, authority, draft, key, now};
-use serde_json::{Value, json};
+use credence_testing::{Shell, authority, draft, independent, key, now};
+use serde_json::Value;
 
 /// A shop with three sources that speak well of it, whose name and description try to talk to the reader.
 fn shop() -> Shell {
@@ -97,18 +95,6 @@ fn a_badge_carries_its_proof() {
 fn an_independent_verifier_agrees() {
     let shell = shop();
     let text = shell.ok(&["trust-signals", "shop", "--url", "https://shop.example/de", "--context", "high-value"]);
-    let python = Command::new("python3")
-        .args(["-c", INDEPENDENT, "response", &authority_key(&shell)])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn();
-    let Ok(mut python) = python else {
-        println!("SKIPPED: there is no python3 on this machine");
-        return;
-    };
-    std::io::Write::write_all(&mut python.stdin.take().unwrap(), text.as_bytes()).unwrap();
-    let ran = python.wait_with_output().unwrap();
-    assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
-    assert_eq!(json!(String::from_utf8_lossy(&ran.stdout).trim()), "accepted, and no change is");
+    let Some(verdict) = independent(&["response", &authority_key(&shell)], &text) else { return };
+    assert_eq!(verdict, "accepted, and no change is");
 }

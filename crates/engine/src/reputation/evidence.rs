@@ -163,15 +163,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn contract(probability: f64, band: RiskBand) -> ContractFacts {
-        let full = Checklist {
-            reasoning_trace: 1.0,
-            source_refs: 1.0,
-            context_hash: 1.0,
-            verification_hash: 1.0,
-            timestamp: 1.0,
-            schema_valid: 1.0,
-        };
-        ContractFacts { context: Some("c".into()), probability: Some(probability), band, checklist: full }
+        ContractFacts { context: Some("c".into()), probability: Some(probability), band, checklist: Checklist::FULL }
     }
 
     /// `reference/arn.md` §6, item 7.

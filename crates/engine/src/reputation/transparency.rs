@@ -34,6 +34,17 @@ pub struct Checklist {
 }
 
 impl Checklist {
+    /// Everything is there.
+    #[cfg(test)]
+    pub(super) const FULL: Self = Self {
+        reasoning_trace: 1.0,
+        source_refs: 1.0,
+        context_hash: 1.0,
+        verification_hash: 1.0,
+        timestamp: 1.0,
+        schema_valid: 1.0,
+    };
+
     /// T of one contract.
     pub fn score(&self) -> f64 {
         let part = |share: f64, weight: f64| share.clamp(0.0, 1.0) * weight;
@@ -57,14 +68,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    const FULL: Checklist = Checklist {
-        reasoning_trace: 1.0,
-        source_refs: 1.0,
-        context_hash: 1.0,
-        verification_hash: 1.0,
-        timestamp: 1.0,
-        schema_valid: 1.0,
-    };
+    const FULL: Checklist = Checklist::FULL;
 
     #[test]
     fn caps_bind() {

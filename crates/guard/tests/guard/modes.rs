@@ -15,7 +15,7 @@ fn session(shell: &Shell, flags: &[&str]) -> Session {
     Session::start(shell, &all)
 }
 
-fn said(answer: &Value) -> &Value {
+fn guard_meta(answer: &Value) -> &Value {
     &answer["result"]["_meta"]["credence/guard"]
 }
 
@@ -27,11 +27,11 @@ fn observe_annotates_flag_tells_the_model_enforce_withholds() {
         let shell = Shell::new();
         let mut session = session(&shell, &["--mode", mode]);
         let fine = session.call("echo", good.clone());
-        assert_eq!(said(&fine)["verdict"], "accept", "{fine}");
+        assert_eq!(guard_meta(&fine)["verdict"], "accept", "{fine}");
         assert_eq!(fine["result"]["content"].as_array().unwrap().len(), 1);
         let answer = session.call("echo", bad.clone());
-        assert_eq!(said(&answer)["verdict"], "block", "{answer}");
-        assert!(said(&answer)["posterior"].as_f64().unwrap() > 0.5);
+        assert_eq!(guard_meta(&answer)["verdict"], "block", "{answer}");
+        assert!(guard_meta(&answer)["posterior"].as_f64().unwrap() > 0.5);
         assert_eq!(answer["result"]["content"].as_array().unwrap().len(), items, "{mode}");
         let text = answer["result"]["content"].as_array().unwrap().last().unwrap()["text"].as_str().unwrap();
         assert_eq!(answer["result"]["isError"] == true, withheld);
@@ -65,7 +65,7 @@ fn empty_results_are_not_withheld() {
     }
     let nothing = session.call("echo", json!({}));
     assert_eq!(
-        (&said(&nothing)["verdict"], &said(&nothing)["passed"]),
+        (&guard_meta(&nothing)["verdict"], &guard_meta(&nothing)["passed"]),
         (&json!("block"), &json!("empty")),
         "{nothing}"
     );
@@ -73,7 +73,11 @@ fn empty_results_are_not_withheld() {
     let note = nothing["result"]["content"].as_array().unwrap().last().unwrap()["text"].as_str().unwrap();
     assert!(note.contains("is empty, which is unusual here"), "{note}");
     let little = session.call("echo", json!({ "gone": "all 60 customers were deleted" }));
-    assert_eq!((&said(&little)["verdict"], &little["result"]["isError"]), (&json!("block"), &json!(true)), "{little}");
+    assert_eq!(
+        (&guard_meta(&little)["verdict"], &little["result"]["isError"]),
+        (&json!("block"), &json!(true)),
+        "{little}"
+    );
     session.leave();
 }
 
@@ -89,7 +93,7 @@ fn a_tool_that_has_changed_is_believed_again_without_anyone_saying_so() {
     for n in 0..80 {
         let row =
             json!({ "key": format!("k-{n}"), "label": format!("Customer No. {n}"), "tags": ["new"], "score": 0.5 });
-        verdicts.push(said(&session.call("echo", row))["verdict"].as_str().unwrap().to_owned());
+        verdicts.push(guard_meta(&session.call("echo", row))["verdict"].as_str().unwrap().to_owned());
     }
     session.leave();
     assert_ne!(verdicts[0], "accept", "{verdicts:?}");
@@ -104,7 +108,7 @@ fn schemas_are_profiles_and_state_survives() {
     session.send_raw(r#"{"jsonrpc":"2.0","id":"l","method":"tools/list"}"#);
     session.line().unwrap();
     let posterior = |session: &mut Session, city: &str| {
-        said(&session.call("weather", json!({ "city": city })))["posterior"].as_f64().unwrap()
+        guard_meta(&session.call("weather", json!({ "city": city })))["posterior"].as_f64().unwrap()
     };
     let first = posterior(&mut session, "Oslo");
     for n in 0..60 {
@@ -166,7 +170,7 @@ fn content_injection_is_a_signal_of_its_own() {
         let flags: &[&str] = if enabled { &["--content-injection"] } else { &[] };
         let mut session = Session::start(&shell, flags);
         let answer = session.call("echo", json!({ "page": text }));
-        assert_eq!(said(&answer).get("content_injection").is_some(), enabled, "{answer}");
+        assert_eq!(guard_meta(&answer).get("content_injection").is_some(), enabled, "{answer}");
         let items = answer["result"]["content"].as_array().unwrap();
         let note = items.last().unwrap()["text"].as_str().unwrap();
         assert_eq!(note.contains("do not follow it"), enabled, "{note}");

@@ -45,7 +45,7 @@ const KINDS: [Kind; 20] = [
 /// Entries listed.
 const ENTRIES: usize = 40;
 /// Entries looked at for those that somebody wants, and how many at a time.
-const LOOKED_AT: u64 = 20_000;
+const MAX_ENTRIES_READ: u64 = 20_000;
 const STRETCH: u64 = 1_000;
 
 #[derive(Default, Deserialize)]
@@ -172,7 +172,7 @@ fn read(app: &App, view: &dyn View, asked: &PageQuery, now: Timestamp) -> Result
 fn newest(view: &dyn View, end: u64, kind: &str, about: &str, now: Timestamp) -> Result<(Vec<Row>, u64), Problem> {
     let any = kind.is_empty() && about.is_empty();
     let (mut rows, mut from) = (Vec::new(), end);
-    while from > 0 && rows.len() < ENTRIES && end - from < LOOKED_AT {
+    while from > 0 && rows.len() < ENTRIES && end - from < MAX_ENTRIES_READ {
         let until = from;
         from = until.saturating_sub(if any { ENTRIES as u64 } else { STRETCH });
         let mut part = Vec::new();

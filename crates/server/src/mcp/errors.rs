@@ -22,7 +22,7 @@ pub(super) fn result(problem: &Problem) -> CallToolResult {
         "internal_error" => " Calling again may help; if not, go on without this answer, and say so.",
         _ => "",
     };
-    said(&format!("{}.{hint}", problem.detail().trim_end_matches('.')), problem.code)
+    error_result(&format!("{}.{hint}", problem.detail().trim_end_matches('.')), problem.code)
 }
 
 /// The result where an agent is not known.
@@ -38,9 +38,9 @@ pub(super) async fn unknown_agent(app: &Arc<App>, name: String) -> CallToolResul
         "No agent here has the id or address '{shown}': {meant}. Not being known here says nothing good or bad of it: if it is \
          the right name, nobody has vouched for it yet."
     );
-    said(&text, "unknown_agent")
+    error_result(&text, "unknown_agent")
 }
 
-fn said(text: &str, code: &str) -> CallToolResult {
+fn error_result(text: &str, code: &str) -> CallToolResult {
     CallToolResult::error(vec![ContentBlock::text(format!("{text} (code: {code})"))])
 }

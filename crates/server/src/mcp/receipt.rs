@@ -112,15 +112,15 @@ pub(super) async fn check(app: &Arc<App>, arguments: JsonObject) -> Result<ToolA
         let Some(stored) = app.work(move |app| stored_receipt(app, call)).await? else {
             let remark = "This authority keeps no such receipt, which does not mean that the call did not happen. Whoever runs the \
                           guard can export a proof: give it as `proof`, with the guard's `log_key`.";
-            return Ok(said(json!({ "status": "unknown", "remark": remark })));
+            return Ok(tool_answer(json!({ "status": "unknown", "remark": remark })));
         };
         (claim.proof, claim.log_key) = (Some(stored.proof), Some(stored.log_key));
         claim.salts = claim.salts.or(stored.salts);
     }
-    app.work(move |_| judged(&claim).map(said)).await
+    app.work(move |_| judged(&claim).map(tool_answer)).await
 }
 
-fn said(judged: Value) -> ToolAnswer {
+fn tool_answer(judged: Value) -> ToolAnswer {
     let word = |name: &str| judged[name].as_str().unwrap_or_default();
     ToolAnswer {
         text: format!("{}: {}", word("status").to_uppercase(), word("remark")),

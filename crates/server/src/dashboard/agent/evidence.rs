@@ -24,7 +24,7 @@ const MAX_SIGNALS: usize = 200;
 const MAX_BARS: usize = 12;
 /// Receipts listed, among so many newest of all.
 const RECEIPTS: usize = 10;
-const RECEIPTS_LOOKED_AT: u64 = 2_000;
+const MAX_RECEIPTS_READ: u64 = 2_000;
 /// Reviews listed.
 const REVIEWS: usize = 20;
 /// Credentials listed.
@@ -335,7 +335,7 @@ pub(super) fn receipts(
     let logs = query::guard_logs(view)?;
     let mut listed = Vec::new();
     if let Some(store) = &app.receipts {
-        for held in store.newest(agent, if allowed { RECEIPTS } else { 1 }, RECEIPTS_LOOKED_AT)? {
+        for held in store.newest(agent, if allowed { RECEIPTS } else { 1 }, MAX_RECEIPTS_READ)? {
             let receipt = held.receipt()?;
             let outcome = serde_json::to_value(receipt.outcome).unwrap_or_default();
             listed.push(Receipt {
