@@ -5,19 +5,26 @@
 //! to the database in three calls at the end, or before a read that needs it there (a scan, an entry by its seq).
 
 use std::{
-    cell::RefCell,
+    cell::{Cell, RefCell},
     collections::{BTreeMap, HashMap},
 };
 
 use credence_protocol::Timestamp;
 
 use crate::{
-    Appended, Job, NewEntry, NewJob, Queue, Result, RowChange, Scan, Table, Transaction, View,
+    Appended, Error, Job, NewEntry, NewJob, Queue, Result, RowChange, Scan, Table, Transaction, View,
     store::{EntryVisitor, RowVisitor},
 };
 
-/// Rows by table and key; `None` where there is none.
-type Rows = HashMap<(Table, String), Option<Vec<u8>>>;
+/// Rows by table and key, as they are for this unit of work.
+type Rows = HashMap<Table, HashMap<String, Row>>;
+
+struct Row {
+    /// `None` where there is no such row.
+    value: Option<Vec<u8>>,
+    /// The database does not have it yet.
+    unwritten: bool,
+}
 
 /// A transaction whose reads and writes are gathered.
 pub struct Overlay<'a> {
@@ -27,22 +34,18 @@ pub struct Overlay<'a> {
     stamp: Timestamp,
     /// Entries in the database, those of this unit of work that went there included.
     stored: RefCell<u64>,
-    unwritten: RefCell<Unwritten>,
-    /// Rows as they are, read or written here.
+    /// Entries and jobs that the database does not have yet.
+    entries: RefCell<Vec<NewEntry>>,
+    jobs: RefCell<BTreeMap<(Queue, String), NewJob>>,
+    /// Rows read or written here.
     rows: RefCell<Rows>,
-}
-
-/// What the database does not have yet.
-#[derive(Default)]
-struct Unwritten {
-    entries: Vec<NewEntry>,
-    rows: BTreeMap<(Table, String), Option<String>>,
-    jobs: BTreeMap<(Queue, String), NewJob>,
+    /// Whether any of them is unwritten.
+    rows_changed: Cell<bool>,
 }
 
 impl<'a> Overlay<'a> {
     /// Runs `work` over `tx`, then writes what it wrote.
-    pub fn run<T, E: From<crate::Error>>(
+    pub fn run<T, E: From<Error>>(
         tx: &'a mut dyn Transaction,
         work: impl FnOnce(&mut Overlay<'a>) -> std::result::Result<T, E>,
     ) -> std::result::Result<T, E> {
@@ -51,8 +54,10 @@ impl<'a> Overlay<'a> {
             inner: RefCell::new(tx),
             stamp,
             stored: RefCell::new(size),
-            unwritten: RefCell::default(),
+            entries: RefCell::default(),
+            jobs: RefCell::default(),
             rows: RefCell::default(),
+            rows_changed: Cell::new(false),
         };
         let value = work(&mut overlay)?;
         overlay.flush()?;
@@ -63,7 +68,8 @@ impl<'a> Overlay<'a> {
     pub fn prefetch<'k>(&self, table: Table, keys: impl IntoIterator<Item = &'k str>) -> Result<()> {
         let mut missing: Vec<&str> = {
             let rows = self.rows.borrow();
-            keys.into_iter().filter(|key| !rows.contains_key(&(table, (*key).to_owned()))).collect()
+            let known = rows.get(&table);
+            keys.into_iter().filter(|key| !known.is_some_and(|known| known.contains_key(*key))).collect()
         };
         missing.sort_unstable();
         missing.dedup();
@@ -72,28 +78,40 @@ impl<'a> Overlay<'a> {
         }
         let found = self.inner.borrow().get_many(table, &missing)?;
         let mut rows = self.rows.borrow_mut();
-        rows.extend(missing.iter().zip(found).map(|(key, row)| ((table, (*key).to_owned()), row)));
+        let known = rows.entry(table).or_default();
+        known
+            .extend(missing.iter().zip(found).map(|(key, value)| ((*key).to_owned(), Row { value, unwritten: false })));
         Ok(())
     }
 
     /// Gives the database what it does not have yet.
     fn flush(&self) -> Result<()> {
-        let Unwritten { entries, rows, jobs } = self.unwritten.take();
-        if entries.is_empty() && rows.is_empty() && jobs.is_empty() {
-            return Ok(());
-        }
-        let mut inner = self.inner.borrow_mut();
+        let mut inner = match (self.entries.borrow().is_empty(), self.rows_changed.get(), self.jobs.borrow().is_empty())
+        {
+            (true, false, true) => return Ok(()),
+            _ => self.inner.borrow_mut(),
+        };
+        let entries = self.entries.take();
         if !entries.is_empty() {
             inner.append_many(&entries)?;
             *self.stored.borrow_mut() += entries.len() as u64;
         }
-        if !rows.is_empty() {
-            let changes: Vec<RowChange<'_>> = rows
-                .iter()
-                .map(|((table, key), value)| RowChange { table: *table, key, value: value.as_deref() })
-                .collect();
+        if self.rows_changed.take() {
+            let mut rows = self.rows.borrow_mut();
+            let mut changes: Vec<RowChange<'_>> = Vec::new();
+            for (table, rows) in rows.iter() {
+                for (key, row) in rows.iter().filter(|(_, row)| row.unwritten) {
+                    let value = row.value.as_deref().map(std::str::from_utf8).transpose();
+                    let value = value.map_err(|e| Error::Database(format!("row '{key}' is no text: {e}")))?;
+                    changes.push(RowChange { table: *table, key, value });
+                }
+            }
+            // In the order of their keys, which a database likes, and which is the same each time.
+            changes.sort_unstable_by_key(|change| (change.table, change.key));
             inner.put_many(&changes)?;
+            rows.values_mut().flat_map(HashMap::values_mut).for_each(|row| row.unwritten = false);
         }
+        let jobs = self.jobs.take();
         if !jobs.is_empty() {
             inner.put_jobs(&jobs.into_values().collect::<Vec<_>>())?;
         }
@@ -103,7 +121,7 @@ impl<'a> Overlay<'a> {
 
 impl View for Overlay<'_> {
     fn size(&self) -> Result<u64> {
-        Ok(*self.stored.borrow() + self.unwritten.borrow().entries.len() as u64)
+        Ok(*self.stored.borrow() + self.entries.borrow().len() as u64)
     }
 
     fn entry(&self, seq: u64) -> Result<Option<Vec<u8>>> {
@@ -121,7 +139,16 @@ impl View for Overlay<'_> {
     fn get_many(&self, table: Table, keys: &[&str]) -> Result<Vec<Option<Vec<u8>>>> {
         self.prefetch(table, keys.iter().copied())?;
         let rows = self.rows.borrow();
-        Ok(keys.iter().map(|key| rows.get(&(table, (*key).to_owned())).cloned().flatten()).collect())
+        let known = rows.get(&table);
+        let value = |key: &str| known.and_then(|known| known.get(key)).and_then(|row| row.value.clone());
+        Ok(keys.iter().map(|key| value(key)).collect())
+    }
+
+    fn get(&self, table: Table, key: &str) -> Result<Option<Vec<u8>>> {
+        if let Some(row) = self.rows.borrow().get(&table).and_then(|known| known.get(key)) {
+            return Ok(row.value.clone());
+        }
+        Ok(self.get_many(table, &[key])?.pop().flatten())
     }
 
     fn scan(&self, table: Table, scan: Scan<'_>, visit: RowVisitor<'_>) -> Result<()> {
@@ -157,24 +184,24 @@ impl Transaction for Overlay<'_> {
         for entry in entries {
             entry.check_size(self.stamp)?;
         }
-        self.unwritten.borrow_mut().entries.extend_from_slice(entries);
+        self.entries.borrow_mut().extend_from_slice(entries);
         let seqs = first..first + entries.len() as u64;
         Ok(seqs.map(|seq| Appended { seq, recorded_at: self.stamp }).collect())
     }
 
     fn put_many(&mut self, changes: &[RowChange<'_>]) -> Result<()> {
-        let (mut unwritten, mut rows) = (self.unwritten.borrow_mut(), self.rows.borrow_mut());
+        let mut rows = self.rows.borrow_mut();
         for RowChange { table, key, value } in changes {
-            let at = (*table, (*key).to_owned());
-            rows.insert(at.clone(), value.map(|value| value.as_bytes().to_vec()));
-            unwritten.rows.insert(at, value.map(str::to_owned));
+            let row = Row { value: value.map(|value| value.as_bytes().to_vec()), unwritten: true };
+            rows.entry(*table).or_default().insert((*key).to_owned(), row);
         }
+        self.rows_changed.set(true);
         Ok(())
     }
 
     fn put_jobs(&mut self, jobs: &[NewJob]) -> Result<()> {
-        let mut unwritten = self.unwritten.borrow_mut();
-        unwritten.jobs.extend(jobs.iter().map(|job| ((job.queue, job.key.clone()), job.clone())));
+        let mut kept = self.jobs.borrow_mut();
+        kept.extend(jobs.iter().map(|job| ((job.queue, job.key.clone()), job.clone())));
         Ok(())
     }
 
