@@ -37,7 +37,7 @@ fn with(mut record: Value, field: &str, value: Value) -> Value {
 
 /// Three sources that measure 60.
 fn ordinary(agents: &[&str]) -> House {
-    let house = House::network(agents);
+    let house = House::network_in_memory(agents);
     for source in ["uptime", "probes"] {
         house.add_source(source, 1.0);
         house.measure(agents[0], source, "rel_uptime", 60.0);
@@ -71,7 +71,7 @@ fn a_rubber_stamp_provider() {
 #[test]
 fn a_provider_colluding_with_an_agent_against_an_honest_one() {
     for (checks, shown) in [(1_000, "1,000"), (100_000, "100,000"), ((1 << 53) - 1, "9,007,199,254,740,991")] {
-        let house = House::network(&["bot"]);
+        let house = House::network_in_memory(&["bot"]);
         house.provider("honest");
         house.provider("friend");
         house.report("honest", house.summary("bot", 0.4, 0.6, 1_000)).unwrap();
@@ -88,7 +88,7 @@ fn a_provider_colluding_with_an_agent_against_an_honest_one() {
 
 #[test]
 fn trivial_claims_farmed() {
-    let house = House::network(&["bot"]);
+    let house = House::network_in_memory(&["bot"]);
     house.provider("lab");
     let stakes = |level: &str| {
         with(house.summary("bot", 0.9, 0.1, 1_000), "stakeDistribution", json!({level: {"checks": 1000}}))
@@ -148,7 +148,7 @@ fn crowd(house: &House, names: &[String]) {
 
 #[test]
 fn a_thousand_newborn_sybils() {
-    let house = House::network(&["bot"]);
+    let house = House::network_in_memory(&["bot"]);
     house.establish("bot", 20);
     let before = house.reputation("bot").unwrap();
     let names: Vec<String> = (0..1000).map(|n| format!("sybil-{n}")).collect();
@@ -187,7 +187,7 @@ fn with_id(mut record: Value, id: &str) -> Value {
 /// Sybils that somebody certified: each has ten outcomes that an admitted verifier signed.
 #[test]
 fn sybils_whom_a_verifier_certified() {
-    let house = House::network(&["bot"]);
+    let house = House::network_in_memory(&["bot"]);
     house.establish("bot", 20);
     let before = house.reputation("bot").unwrap().score;
     let names: Vec<String> = (0..20).map(|n| format!("sybil-{n}")).collect();
@@ -218,7 +218,7 @@ fn sybils_whom_a_verifier_certified() {
 /// Agents with a good record of their own that agree to take up and praise whatever the others claim.
 #[test]
 fn a_ring_of_agents_that_applaud_each_other() {
-    let house = House::network(&[]);
+    let house = House::network_in_memory(&[]);
     let names: Vec<String> = (0..8).map(|n| format!("ring-{n}")).collect();
     for name in &names {
         house.authority.add_agent(NewAgent::new(id(name))).unwrap();
@@ -251,7 +251,7 @@ fn a_ring_of_agents_that_applaud_each_other() {
 /// Whoever joins in after the first refutation adds nothing.
 #[test]
 fn a_pile_on() {
-    let house = House::network(&["bot"]);
+    let house = House::network_in_memory(&["bot"]);
     house.establish("bot", 20);
     let names: Vec<String> = (0..20).map(|n| format!("rival-{n}")).collect();
     crowd(&house, &names);
@@ -276,7 +276,7 @@ fn a_pile_on() {
 
 #[test]
 fn a_challenge_spammer() {
-    let house = House::network(&["bot", "spammer"]);
+    let house = House::network_in_memory(&["bot", "spammer"]);
     house.establish("bot", 20);
     house.establish("spammer", 20);
     let before = (house.reputation("bot").unwrap().score, house.reputation("spammer").unwrap().score);
@@ -301,7 +301,7 @@ fn a_challenge_spammer() {
 /// Claims that nobody settles do not push out what earlier ones came to.
 #[test]
 fn a_bad_record_flooded_with_new_claims() {
-    let house = House::network(&["bot"]);
+    let house = House::network_in_memory(&["bot"]);
     house.establish("bot", 10);
     for n in 0..20 {
         let name = format!("bad-{n}");
@@ -324,7 +324,7 @@ fn a_bad_record_flooded_with_new_claims() {
 
 #[test]
 fn an_agent_that_behaves_for_sixty_days_and_then_turns() {
-    let house = House::network(&["bot"]);
+    let house = House::network_in_memory(&["bot"]);
     house.identify("bot", "v1", "sharpe");
     let mut day = 0;
     let mut live = |outcome: f64| {

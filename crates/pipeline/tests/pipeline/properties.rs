@@ -202,7 +202,7 @@ proptest! {
     fn whatever_agents_do_reputations_stay_in_bounds_move_by_steps_and_replay(
         deals in proptest::collection::vec((0..11_u8, 0..4_usize, 0..4_usize, 0.0..=1.0_f64), 1..60)
     ) {
-        let house = House::network(&["alice", "bob", "carol", "dave"]);
+        let house = House::network_in_memory(&["alice", "bob", "carol", "dave"]);
         for agent in ["alice", "bob", "carol", "dave"] {
             house.establish(agent, 6);
         }

@@ -21,7 +21,16 @@ pub const HASH: &str = "sha256:00";
 impl House {
     /// With an authority's source, a verifier `judge`, and agents that have keys.
     pub fn network(agents: &[&str]) -> Self {
-        let house = Self::new(&[("credence", 1.0)], agents);
+        Self::new(&[("credence", 1.0)], agents).networked(agents)
+    }
+
+    /// The same on a ledger in memory.
+    pub fn network_in_memory(agents: &[&str]) -> Self {
+        Self::in_memory(&[("credence", 1.0)], agents).networked(agents)
+    }
+
+    fn networked(self, agents: &[&str]) -> Self {
+        let house = self;
         house.provider("judge");
         for agent in agents {
             house.introduce(agent);
