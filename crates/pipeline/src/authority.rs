@@ -186,7 +186,7 @@ impl Authority {
         self.maker.make_all(self.ledger(), true)
     }
 
-    /// While held, scores are made by [`score_now`](Self::score_now) alone: for whoever puts a past together and decides
+    /// While held, scores are made by [`score_now`](Self::score_now) alone: for a caller that builds a past and decides
     /// itself when in it scores were made.
     pub fn hold_scores(&self, held: bool) {
         self.scorer.hold(held);

@@ -85,7 +85,7 @@ pub struct Taken {
     pub next: u64,
 }
 
-/// Refused, for a reason that whoever handed it in can act on.
+/// Refused, for a reason that the submitter can act on.
 fn refused(error: &credence_receipts::Error) -> Rejection {
     Rejection::Receipts(error.to_string())
 }

@@ -18,7 +18,7 @@ use crate::{
     tables::{self, AgentRow, ScoreRow},
 };
 
-/// How long whoever scores everyone keeps others from doing the same. Longer work is done twice at worst, and recorded once.
+/// How long one process that scores everyone keeps others from doing the same. Longer work is done twice at worst, and recorded once.
 const LEASE: Duration = Duration::from_secs(600);
 /// Agents written together.
 const AGENTS_PER_CHUNK: usize = 2_000;

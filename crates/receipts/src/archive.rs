@@ -228,7 +228,7 @@ impl Archive {
     /// wait for its checkpoint.
     pub fn proof(&self, found: &FoundReceipt) -> Result<(InclusionProof, LogVerifier), Error> {
         let source = &self.sources[found.source];
-        // Whoever asks for many waits once.
+        // A caller that asks for many waits once.
         let since = self.since.get_or_init(Instant::now);
         let mut at = found.at;
         loop {

@@ -14,7 +14,7 @@ use crate::Error;
 pub struct ExportedReceipt {
     /// The receipt.
     pub receipt: Receipt,
-    /// What the log's checkpoints are verified with. Whoever checks has to trust it.
+    /// What the log's checkpoints are verified with. The reader has to trust it.
     pub log_key: String,
     /// The proof, as a file.
     pub proof: String,

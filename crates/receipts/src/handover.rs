@@ -52,7 +52,7 @@ pub struct HandedReceipt {
     pub entry: String,
     /// The path from it to the checkpoint's root: hashes in base64.
     pub proof: Vec<String>,
-    /// The salts, where the guard discloses them: whoever has a claim can then check it.
+    /// The salts, where the guard discloses them: a claim can then be checked.
     #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
     pub salts: Option<Salts>,
 }

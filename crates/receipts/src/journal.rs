@@ -3,7 +3,7 @@
 //! A database transaction for each call would cost more than everything else that the guard does with it. So a record is first
 //! appended to a file, in one write; then the result goes on. When there is a moment without messages, the records move into the
 //! ledger in one transaction and the file is emptied. A guard that was killed in between leaves them in the file: the next one
-//! takes them from there, and whoever reads receipts reads the journal, too.
+//! takes them from there, and readers of receipts read the journal, too.
 //!
 //! One JSON object a line, told apart by `kind`:
 //!

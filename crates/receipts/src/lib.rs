@@ -2,7 +2,7 @@
 //! told from it later.
 //!
 //! [`ReceiptBook`] is the front: it opens a guard's place, records each call, seals what it recorded under signed checkpoints,
-//! reads it back, proves it, and hands it to an authority. Whoever only reads opens an [`Archive`]: all books of a state folder.
+//! reads it back, proves it, and hands it to an authority. A reader opens an [`Archive`]: all books of a state folder.
 //!
 //! ```text
 //! record ─▶ journal ─▶ segment (a ledger and log of its own) ─▶ checkpoint

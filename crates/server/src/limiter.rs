@@ -56,7 +56,7 @@ impl Limiter {
         }
     }
 
-    /// Forgets whoever has not asked for a while.
+    /// Forgets callers that have not asked for a while.
     pub(crate) fn forget(&self) {
         if let Some(limiter) = &self.addresses {
             limiter.retain_recent();
@@ -144,7 +144,7 @@ impl Counts {
     }
 }
 
-/// Whoever has one address of an IPv6 network has them all.
+/// A caller with one address of an IPv6 network has them all.
 pub(crate) fn network(address: IpAddr) -> IpAddr {
     match address {
         IpAddr::V6(v6) => match v6.to_ipv4_mapped() {

@@ -120,7 +120,7 @@ pub(super) fn get_many(connection: &Connection, table: Table, keys: &[&str]) -> 
 fn after_prefix(prefix: &str) -> Option<String> {
     let mut rest = prefix.to_owned();
     while let Some(last) = rest.pop() {
-        // Characters sort as their UTF-8 bytes do; the range steps over what is no character.
+        // Characters sort as their UTF-8 bytes do; the range skips code points that are not characters.
         if let Some(next) = (last..=char::MAX).nth(1) {
             rest.push(next);
             return Some(rest);

@@ -13,7 +13,7 @@
 //! | where in the log is it | [`record`], [`response`], [`size_at`], [`guard_logs`] |
 //!
 //! **One rule for scores**: what is shown, ranked and signed is the newest recorded score event of an agent, with the inputs
-//! that the event lists. It is at most a second behind the signals; whoever signs checks [`Reading::is_behind`] first.
+//! that the event lists. It is at most a second behind the signals; a signer checks [`Reading::is_behind`] first.
 
 mod agents;
 mod history;

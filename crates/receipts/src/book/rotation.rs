@@ -66,7 +66,7 @@ impl ReceiptBook {
         let there = self.segments()?;
         let mut total: u64 = there.iter().map(|number| size(*number)).sum();
         for number in there {
-            // The one before the newest stays: whoever reads it now may still need it.
+            // The one before the newest stays: a reader may still need it.
             if total <= self.max_bytes || number + 1 >= newest {
                 break;
             }

@@ -34,8 +34,8 @@ const SECRET_BYTES: usize = 32;
 /// - **Whole or not at all.** A reader sees a change completely or not yet. A change that was acknowledged is durable, as far
 ///   as the store outlives its process. After [`Error::Unavailable`] the change happened or did not: `list` tells which.
 /// - **Hashes only.** A store is given [`Token`]s, which carry a hash; [`create`](Self::create) alone ever has the text.
-/// - **Seen within a second.** [`version`](Self::version) differs after every change that [`list`](Self::list) shows, whoever
-///   made it. A running service asks for the version once a second and lists when it differs.
+/// - **Seen within a second.** [`version`](Self::version) differs after every change that [`list`](Self::list) shows, by any
+///   process. A running service asks for the version once a second and lists when it differs.
 /// - **Damage is an error.** Contents that cannot be read are [`Error::Damaged`], which names the store; they are neither taken
 ///   for an empty store nor overwritten. A running service keeps the tokens that it read before.
 pub trait TokenStore: Send + Sync {

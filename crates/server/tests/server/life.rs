@@ -93,7 +93,7 @@ fn events_as_they_happen_and_what_was_missed() {
     };
     let mut anyone = listen("");
     let mut owner = listen(&format!("authorization: Bearer {verify}\r\n"));
-    // Whoever has the head of the answer is listening.
+    // A client that has the head of the answer is listening.
     for stream in [&mut anyone, &mut owner] {
         let mut head = String::new();
         while !head.ends_with("\r\n\r\n") {
