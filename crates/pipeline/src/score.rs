@@ -1,8 +1,8 @@
 //! Score events: an agent's score recorded with everything it was made from, after its signals changed.
 //!
 //! Agents whose signals changed are jobs of [`due::RESCORE`]; they are scored together at most [`SCORE_WITHIN`] later, one event
-//! each. The jobs are put with the signals and taken with the events, so a crash in between loses nothing: the next process that opens the
-//! ledger next finds them, and two who score at once never score the same change twice.
+//! each. The jobs are put with the signals and taken with the events, so a crash in between loses nothing: the next process to open the
+//! ledger finds them, and two that score at once never score the same change twice.
 
 use std::{sync::Arc, time::Duration};
 
