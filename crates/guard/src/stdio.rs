@@ -32,6 +32,8 @@ use crate::{
     warn,
 };
 
+/// The guard's own secrets in the environment. A tool server that had them could sign receipts of its own.
+const SECRET_VARIABLES: [&str; 2] = ["CREDENCE_GUARD_KEY", "CREDENCE_GUARD_TOKEN"];
 /// Messages of one batch.
 const MAX_BATCH: usize = 256;
 /// Bytes that a writable pipe or socket takes without blocking.
@@ -50,7 +52,11 @@ const GRACE_TERM: Duration = Duration::from_secs(2);
 
 /// Runs `command` and stands between it and this process's standard input and output. Gives the exit code to end with.
 pub fn run(guard: &Arc<Guard>, command: &str, args: &[String]) -> Result<i32, Error> {
-    let spawned = Command::new(command)
+    let mut server = Command::new(command);
+    for secret in SECRET_VARIABLES {
+        server.env_remove(secret);
+    }
+    let spawned = server
         .args(args)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())

@@ -6,6 +6,7 @@
 mod counted;
 mod jobs;
 mod ledger;
+mod wrappers;
 
 use std::sync::{
     Arc,
@@ -18,6 +19,7 @@ use serde_json::json;
 pub use counted::Counted;
 pub use jobs::*;
 pub use ledger::*;
+pub use wrappers::{Overlaid, RunTwice};
 
 use crate::{Clock, Entry, Kind, Ledger, LogKey, NewEntry, Table, View};
 

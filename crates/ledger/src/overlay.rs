@@ -5,8 +5,8 @@
 //! to the database in three calls at the end, or before a read that needs it there (a scan, an entry by its seq).
 
 use std::{
-    cell::{Cell, RefCell},
-    collections::{BTreeMap, HashMap},
+    cell::RefCell,
+    collections::{BTreeMap, BTreeSet, HashMap},
 };
 
 use credence_protocol::Timestamp;
@@ -16,15 +16,8 @@ use crate::{
     store::{EntryVisitor, RowVisitor},
 };
 
-/// Rows by table and key, as they are for this unit of work.
-type Rows = HashMap<Table, HashMap<String, Row>>;
-
-struct Row {
-    /// `None` where there is no such row.
-    value: Option<Vec<u8>>,
-    /// The database does not have it yet.
-    unwritten: bool,
-}
+/// Rows by table and key, as they are for this unit of work; `None` where there is no such row.
+type Rows = HashMap<Table, HashMap<String, Option<Vec<u8>>>>;
 
 /// A transaction whose reads and writes are gathered.
 pub struct Overlay<'a> {
@@ -39,8 +32,9 @@ pub struct Overlay<'a> {
     jobs: RefCell<BTreeMap<(Queue, String), NewJob>>,
     /// Rows read or written here.
     rows: RefCell<Rows>,
-    /// Whether any of them is unwritten.
-    rows_changed: Cell<bool>,
+    /// Those that the database does not have yet. In the order of their keys, which a database likes, and which is the same each
+    /// time.
+    unwritten: RefCell<BTreeSet<(Table, String)>>,
 }
 
 impl<'a> Overlay<'a> {
@@ -57,7 +51,7 @@ impl<'a> Overlay<'a> {
             entries: RefCell::default(),
             jobs: RefCell::default(),
             rows: RefCell::default(),
-            rows_changed: Cell::new(false),
+            unwritten: RefCell::default(),
         };
         let value = work(&mut overlay)?;
         overlay.flush()?;
@@ -79,37 +73,31 @@ impl<'a> Overlay<'a> {
         let found = self.inner.borrow().get_many(table, &missing)?;
         let mut rows = self.rows.borrow_mut();
         let known = rows.entry(table).or_default();
-        known
-            .extend(missing.iter().zip(found).map(|(key, value)| ((*key).to_owned(), Row { value, unwritten: false })));
+        known.extend(missing.iter().zip(found).map(|(key, value)| ((*key).to_owned(), value)));
         Ok(())
     }
 
     /// Gives the database what it does not have yet.
     fn flush(&self) -> Result<()> {
-        let mut inner = match (self.entries.borrow().is_empty(), self.rows_changed.get(), self.jobs.borrow().is_empty())
-        {
-            (true, false, true) => return Ok(()),
-            _ => self.inner.borrow_mut(),
-        };
-        let entries = self.entries.take();
+        let (entries, unwritten) = (self.entries.take(), self.unwritten.take());
+        if entries.is_empty() && unwritten.is_empty() && self.jobs.borrow().is_empty() {
+            return Ok(());
+        }
+        let mut inner = self.inner.borrow_mut();
         if !entries.is_empty() {
             inner.append_many(&entries)?;
             *self.stored.borrow_mut() += entries.len() as u64;
         }
-        if self.rows_changed.take() {
-            let mut rows = self.rows.borrow_mut();
-            let mut changes: Vec<RowChange<'_>> = Vec::new();
-            for (table, rows) in rows.iter() {
-                for (key, row) in rows.iter().filter(|(_, row)| row.unwritten) {
-                    let value = row.value.as_deref().map(std::str::from_utf8).transpose();
-                    let value = value.map_err(|e| Error::Database(format!("row '{key}' is no text: {e}")))?;
-                    changes.push(RowChange { table: *table, key, value });
-                }
+        if !unwritten.is_empty() {
+            let rows = self.rows.borrow();
+            let mut changes: Vec<RowChange<'_>> = Vec::with_capacity(unwritten.len());
+            for (table, key) in &unwritten {
+                let value = rows.get(table).and_then(|rows| rows.get(key)).and_then(Option::as_deref);
+                let value = value.map(std::str::from_utf8).transpose();
+                let value = value.map_err(|e| Error::Database(format!("row '{key}' is no text: {e}")))?;
+                changes.push(RowChange { table: *table, key, value });
             }
-            // In the order of their keys, which a database likes, and which is the same each time.
-            changes.sort_unstable_by_key(|change| (change.table, change.key));
             inner.put_many(&changes)?;
-            rows.values_mut().flat_map(HashMap::values_mut).for_each(|row| row.unwritten = false);
         }
         let jobs = self.jobs.take();
         if !jobs.is_empty() {
@@ -140,13 +128,13 @@ impl View for Overlay<'_> {
         self.prefetch(table, keys.iter().copied())?;
         let rows = self.rows.borrow();
         let known = rows.get(&table);
-        let value = |key: &str| known.and_then(|known| known.get(key)).and_then(|row| row.value.clone());
+        let value = |key: &str| known.and_then(|known| known.get(key)).cloned().flatten();
         Ok(keys.iter().map(|key| value(key)).collect())
     }
 
     fn get(&self, table: Table, key: &str) -> Result<Option<Vec<u8>>> {
         if let Some(row) = self.rows.borrow().get(&table).and_then(|known| known.get(key)) {
-            return Ok(row.value.clone());
+            return Ok(row.clone());
         }
         Ok(self.get_many(table, &[key])?.pop().flatten())
     }
@@ -191,11 +179,12 @@ impl Transaction for Overlay<'_> {
 
     fn put_many(&mut self, changes: &[RowChange<'_>]) -> Result<()> {
         let mut rows = self.rows.borrow_mut();
+        let mut unwritten = self.unwritten.borrow_mut();
         for RowChange { table, key, value } in changes {
-            let row = Row { value: value.map(|value| value.as_bytes().to_vec()), unwritten: true };
-            rows.entry(*table).or_default().insert((*key).to_owned(), row);
+            let value = value.map(|value| value.as_bytes().to_vec());
+            rows.entry(*table).or_default().insert((*key).to_owned(), value);
+            unwritten.insert((*table, (*key).to_owned()));
         }
-        self.rows_changed.set(true);
         Ok(())
     }
 

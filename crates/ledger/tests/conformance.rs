@@ -8,7 +8,7 @@ use std::{
 
 use credence_ledger::{
     Clock, Ledger, OutsideCheckpoint, SqliteLedger,
-    conformance::{Implementation, TABLES, log_key},
+    conformance::{Implementation, Overlaid, TABLES, log_key},
     memory::MemoryLedger,
     sqlite::{Options, Sealing},
 };
@@ -102,4 +102,23 @@ mod sqlite_sealed_in_batches {
 
 mod memory {
     credence_ledger::ledger_suite!(super::Memory);
+}
+
+/// What units of work write and read through an overlay is what they would write and read without.
+struct ThroughAnOverlay;
+
+impl Implementation for ThroughAnOverlay {
+    fn create(&self, clock: Clock) -> Arc<dyn Ledger> {
+        Arc::new(Overlaid(MemoryLedger::new(log_key(), clock)))
+    }
+    fn after_crash(&self, ledger: Arc<dyn Ledger>, _: Clock) -> Arc<dyn Ledger> {
+        ledger
+    }
+    fn tamper(&self, _: &dyn Ledger) -> Vec<Result<(), String>> {
+        Vec::new()
+    }
+}
+
+mod memory_through_an_overlay {
+    credence_ledger::ledger_suite!(super::ThroughAnOverlay);
 }

@@ -251,6 +251,33 @@ fn foreign_entries_without_a_checkpoint_stop_the_writer() {
     assert!(refused.to_string().contains("4 entries, but the checkpoint is of 3"), "{refused}");
 }
 
+/// A shorter copy put in the place of a running ledger is not continued from: the same sizes would be signed twice.
+#[test]
+fn a_history_that_was_cut_behind_the_writer_stops_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let ledger = create(folder.path());
+    append(&ledger, 5).unwrap();
+    let raw = rusqlite::Connection::open(folder.path().join("ledger.db")).unwrap();
+    raw.execute_batch("DROP TRIGGER entries_are_never_deleted; DELETE FROM entries WHERE seq > 2").unwrap();
+    let refused = append(&ledger, 1).unwrap_err();
+    assert!(refused.to_string().contains("3 entries where this process left 5"), "{refused}");
+}
+
+/// An entry that something else put into a guard's ledger is not sealed under the guard's key.
+#[test]
+fn a_foreign_entry_is_not_sealed_by_a_batched_ledger() {
+    let folder = tempfile::tempdir().unwrap();
+    let options = Options { sealing: Sealing::Batched, ..options(folder.path()) };
+    let ledger = SqliteLedger::create(options, key(), clock()).unwrap();
+    append(&ledger, 3).unwrap();
+    ledger.flush().unwrap();
+    let raw = rusqlite::Connection::open(folder.path().join("ledger.db")).unwrap();
+    let planted = String::from_utf8(entry(9).encode("2026-11-15T12:00:00Z".parse().unwrap()).unwrap()).unwrap();
+    raw.execute("INSERT INTO entries VALUES (3, ?1)", [planted]).unwrap();
+    let refused = append(&ledger, 1).unwrap_err();
+    assert!(refused.to_string().contains("something else wrote"), "{refused}");
+}
+
 #[test]
 fn a_second_writer_is_told_who_the_first_is() {
     let folder = tempfile::tempdir().unwrap();

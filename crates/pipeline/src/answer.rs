@@ -47,8 +47,6 @@ const MAX_MEASUREMENTS: usize = 64;
 const MAX_URL: usize = 2048;
 /// Characters of a purpose.
 const MAX_CONTEXT: usize = 64;
-/// How often an agent is rescored for one answer before the caller is told to come back.
-const MAX_RESCORES: usize = 3;
 
 /// What is asked.
 #[derive(Debug, Clone, Copy)]
@@ -120,14 +118,17 @@ impl From<credence_ledger::Error> for Refusal {
 impl Authority {
     /// Makes something that is signed, from a view in which the agent's newest score event is not behind: rescores the agent
     /// where `make` finds that it is.
-    pub fn up_to_date<T>(&self, mut make: impl FnMut(&dyn View) -> Result<T, Refusal>) -> Result<T, Refusal> {
-        for _ in 0..MAX_RESCORES {
-            match make(&*self.ledger().view()?) {
-                Err(Refusal::Behind(agent)) => drop(self.rescore(&agent)?),
-                made => return made,
+    ///
+    /// `make` is told whether the agent was rescored just now. Then its newest event is taken as it is ([`Answers::on`]): signals
+    /// that came since are at most a moment ahead of it, and a stream of them must not keep anyone from an answer.
+    pub fn up_to_date<T>(&self, mut make: impl FnMut(&dyn View, bool) -> Result<T, Refusal>) -> Result<T, Refusal> {
+        match make(&*self.ledger().view()?, false) {
+            Err(Refusal::Behind(agent)) => {
+                self.rescore(&agent)?;
+                make(&*self.ledger().view()?, true)
             }
+            made => made,
         }
-        make(&*self.ledger().view()?)
     }
 }
 
@@ -140,9 +141,21 @@ pub struct Answers<'a> {
     pub rules: &'a Rules,
     /// Signs.
     pub key: &'a SecretKey,
+    /// The agent was rescored just now: its newest event is taken as it is.
+    rescored: bool,
 }
 
-impl Answers<'_> {
+impl<'a> Answers<'a> {
+    /// Answers that rest on events which are not behind.
+    pub fn new(reading: Reading<'a>, rules: &'a Rules, key: &'a SecretKey) -> Self {
+        Self { reading, rules, key, rescored: false }
+    }
+
+    /// The same for an agent that was rescored just now, or was not.
+    pub fn on(self, rescored: bool) -> Self {
+        Self { rescored, ..self }
+    }
+
     /// Answers a question at `now`; refused where the newest score event is behind.
     pub fn answer(&self, view: &dyn View, question: Question<'_>, now: Timestamp) -> Result<Answer, Refusal> {
         let Question { entity, url, context } = question;
@@ -203,7 +216,7 @@ impl Answers<'_> {
 
     /// The newest recorded score, which must not be behind.
     fn up_to_date(&self, view: &dyn View, agent: &EntityId) -> Result<CurrentScore, Refusal> {
-        if self.reading.is_behind(view, agent)? {
+        if !self.rescored && self.reading.is_behind(view, agent)? {
             return Err(Refusal::Behind(agent.clone()));
         }
         Ok(self.reading.score(view, agent)?)

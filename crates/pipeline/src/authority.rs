@@ -70,6 +70,7 @@ impl Authority {
         let tags = TagRegistry::standard()?;
         let scoring = Scoring::new(tags.clone(), settings.coverage_floor);
         let maker = Maker { scoring: scoring.clone(), signer: settings.signer.clone(), refused: Arc::default() };
+        recompute::ask_if_settings_changed(&*ledger, &scoring)?;
         maker.make_all(&*ledger, true)?;
         let scorer = Scorer::start(Arc::clone(&ledger), maker.clone(), clock.clone());
         let requirements = Requirements::standard()?;
@@ -186,6 +187,11 @@ impl Authority {
         self.maker.make_all(self.ledger(), true)
     }
 
+    /// Makes what is due, as the background does; what somebody else is at is left to them.
+    pub fn score_due(&self) -> Result<()> {
+        self.maker.make_all(self.ledger(), false)
+    }
+
     /// While held, scores are made by [`score_now`](Self::score_now) alone: for a caller that builds a past and decides
     /// itself when in it scores were made.
     pub fn hold_scores(&self, held: bool) {
@@ -221,7 +227,10 @@ impl Maker {
     fn make_all(&self, ledger: &dyn Ledger, at_once: bool) -> Result<()> {
         if let Some(key) = &self.signer {
             let emitted = derive::emit(ledger, key)?;
-            *self.refused.lock().unwrap_or_else(PoisonError::into_inner) = emitted.refused;
+            // A refusal stands until its agents are looked at again.
+            if emitted.looked_at > 0 || emitted.refused.is_some() {
+                *self.refused.lock().unwrap_or_else(PoisonError::into_inner) = emitted.refused;
+            }
         }
         recompute::recompute_if_due(ledger, &self.scoring, at_once)?;
         score::score_due(ledger, &self.scoring)?;

@@ -122,6 +122,8 @@ fn rounded(value: f64) -> f64 {
 /// What became of the agents that waited.
 #[derive(Debug, Default, PartialEq)]
 pub struct Emitted {
+    /// Agents looked at.
+    pub looked_at: usize,
     /// Signals recorded.
     pub signals: usize,
     /// Why some were not. Those agents still wait.
@@ -131,6 +133,9 @@ pub struct Emitted {
 /// Emits what is due, signed by `key`. What goes wrong with one agent, or with the key, is told and stops nothing else.
 pub fn emit(ledger: &dyn Ledger, key: &SecretKey) -> Result<Emitted> {
     let mut emitted = Emitted::default();
+    if ledger.jobs().next_due(due::DERIVE)?.is_none() {
+        return Ok(emitted);
+    }
     loop {
         let key = key.clone();
         let (taken, signals, refused) = write(ledger, move |tx| {
@@ -157,6 +162,7 @@ pub fn emit(ledger: &dyn Ledger, key: &SecretKey) -> Result<Emitted> {
             }
             Ok::<_, crate::Error>((jobs.len(), signals, refused))
         })?;
+        emitted.looked_at += taken;
         emitted.signals += signals;
         emitted.refused = refused.or(emitted.refused);
         if taken < AGENTS_PER_WORK {

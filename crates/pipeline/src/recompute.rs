@@ -5,6 +5,7 @@
 
 use std::{ops::ControlFlow, time::Duration};
 
+use credence_engine::universal;
 use credence_ledger::{Claim, Entry, Ledger, Scan, View, write};
 use credence_protocol::{Canonical, EntityId, ScoreStatus};
 use rayon::prelude::*;
@@ -52,21 +53,47 @@ fn recompute_claimed(
     if let Some(claim) = claim {
         match &done {
             // A weight that changed meanwhile asks again.
-            Ok(_) => ledger.jobs().complete(&claim)?,
-            Err(error) => ledger.jobs().fail(&claim, claim.job.due, &error.to_string())?,
-        };
+            Ok(_) => drop(ledger.jobs().complete(&claim)?),
+            // The first error says more than that the job could not be given back.
+            Err(error) => drop(ledger.jobs().fail(&claim, claim.job.due, &error.to_string())),
+        }
     }
     done
 }
 
+/// Asks for everyone's score again if the newest ones were made by another formula or another floor. All were made by the same:
+/// whenever these change, everyone is scored again before anything else is.
+pub(crate) fn ask_if_settings_changed(ledger: &dyn Ledger, scoring: &Scoring) -> Result<()> {
+    let mut made_otherwise = false;
+    tables::scan(&*ledger.view()?, tables::SCORES, Scan::all(), |_, row: ScoreRow| {
+        made_otherwise =
+            row.recorded.coverage_floor != scoring.coverage_floor || row.recorded.formula != universal::FORMULA;
+        Ok(ControlFlow::Break(()))
+    })?;
+    if made_otherwise {
+        write(ledger, |tx| {
+            let size = tx.size()?;
+            due::rescore_everyone(tx, size)
+        })?;
+    }
+    Ok(())
+}
+
 /// Scores every agent if that is due and nobody else is at it; at once, if it is due at all and the caller cannot wait.
 pub(crate) fn recompute_if_due(ledger: &dyn Ledger, scoring: &Scoring, at_once: bool) -> Result<()> {
-    if ledger.view()?.job(due::RECOMPUTE, due::EVERYONE)?.is_none() {
-        return Ok(());
-    }
+    let Some(asked) = ledger.view()?.job(due::RECOMPUTE, due::EVERYONE)? else { return Ok(()) };
     let claim = ledger.jobs().claim(due::RECOMPUTE, 1, LEASE)?.pop();
-    if claim.is_some() || at_once {
-        recompute_claimed(ledger, scoring, claim, &mut |_| {})?;
+    match claim {
+        Some(claim) => drop(recompute_claimed(ledger, scoring, Some(claim), &mut |_| {})?),
+        None if at_once => {
+            recompute_claimed(ledger, scoring, None, &mut |_| {})?;
+            // Somebody else has the job, or had it and died. It is done, unless something asked again meanwhile.
+            write(ledger, move |tx| {
+                let same = tx.job(due::RECOMPUTE, due::EVERYONE)?.is_some_and(|job| job.payload == asked.payload);
+                if same { tx.delete_jobs(due::RECOMPUTE, &[due::EVERYONE]) } else { Ok(()) }
+            })?;
+        }
+        None => {}
     }
     Ok(())
 }

@@ -54,16 +54,15 @@ pub(crate) fn apply(
     let at = pass.at;
     // From now on the agent's praise does not carry its provider, wherever that is an agent too.
     let vouched = vouches(tx, provider, &record.agent)?;
-    if !vouched && counts_as_report(report) && tables::get::<AgentRow>(tx, tables::AGENTS, provider.as_str())?.is_some()
-    {
+    if counts_as_report(report) && tables::get::<AgentRow>(tx, tables::AGENTS, provider.as_str())?.is_some() {
+        // Every such report ends praise, also where an earlier one did: that one may stop counting.
         pass.bears_on(tx, &Group::Words { agent: provider.clone(), peer: record.agent.clone() })?;
-        reputation::end_praise(tx, provider, &record.agent)?;
-        due::rescore(tx, provider, at.seq)?;
+        if !vouched {
+            reputation::end_praise(tx, provider, &record.agent)?;
+            due::rescore(tx, provider, at.seq)?;
+        }
     }
-    let row = put_row(tx, pass, provider, record, report)?;
-    let window = Window::parse(&record.window).unwrap_or(SIGNAL_WINDOW);
-    let due_to = format!("{}/{provider}", window.key());
-    due::derive_at(tx, &record.agent, &due_to, lapses(row.updated_at, window), at.seq)?;
+    put_row(tx, pass, provider, record, report)?;
     if vouched && !vouches(tx, provider, &record.agent)? {
         vouching_changed(tx, provider, at.seq)?;
     }
@@ -76,7 +75,7 @@ fn put_row(
     provider: &EntityId,
     record: &SummaryRecord,
     report: &Report,
-) -> Result<SummaryRow> {
+) -> Result<()> {
     let (agent, window) = (record.agent.clone(), record.window.clone());
     let group = Group::Summary { agent, window, provider: provider.clone() };
     // What is usual for the provider, over all agents it reports on.
@@ -96,7 +95,9 @@ fn put_row(
     let updated_at = updated_at.or_else(|| stated_time(&record.summary)).unwrap_or(at);
     let row = SummaryRow { seq, at, updated_at, summary: record.summary.clone(), stakes_before };
     tables::put(tx, tables::SUMMARIES, &place(&record.agent, &record.window, provider), &row)?;
-    Ok(row)
+    let window = Window::parse(&record.window).unwrap_or(SIGNAL_WINDOW);
+    let due_to = format!("{}/{provider}", window.key());
+    due::derive_at(tx, &record.agent, &due_to, lapses(updated_at, window), seq)
 }
 
 /// A provider's reports on a window, folded again: the newest that counts stands.

@@ -270,7 +270,12 @@ impl App {
             return Ok(read(view)?);
         }
         self.authority.rescore(agent)?;
-        Ok(read(&*self.authority.ledger().view()?)?)
+        let view = self.authority.ledger().view()?;
+        if self.reading().needs_replay(&*view, agent)? {
+            // Signals of this agent come faster than it can be scored.
+            return Err(credence_pipeline::answer::Refusal::Behind(agent.clone()).into());
+        }
+        Ok(read(&*view)?)
     }
 
     /// Work that waits for the disk, off the threads that answer.

@@ -163,6 +163,8 @@ fn is_public_v4(ip: Ipv4Addr) -> bool {
         || a >= 240
         || (a == 100 && (64..128).contains(&b))
         || (a == 192 && b == 0 && c == 0)
+        // 6to4 relays, and anycast services of the network itself (IANA's registry of special-purpose addresses).
+        || matches!([a, b, c], [192, 88, 99] | [192, 31, 196] | [192, 52, 193] | [192, 175, 48])
         || (a == 198 && (18..20).contains(&b));
     !special
 }
@@ -170,7 +172,10 @@ fn is_public_v4(ip: Ipv4Addr) -> bool {
 /// Only what is handed out at present, 2000::/3, without its special parts.
 fn is_public_v6(ip: Ipv6Addr) -> bool {
     let [first, second, ..] = ip.segments();
-    let special = first == 0x2002 || (first == 0x2001 && second < 0x200) || (first == 0x2001 && second == 0xdb8);
+    let special = first == 0x2002
+        || (first == 0x2001 && second < 0x200)
+        || (first == 0x2001 && second == 0xdb8)
+        || (first == 0x3fff && second < 0x1000);
     (first & 0xe000) == 0x2000 && !special
 }
 
@@ -180,7 +185,9 @@ mod tests {
 
     #[test]
     fn private_addresses_are_not_looked_at() {
-        for public in ["93.184.215.14", "8.8.8.8", "2606:2800:21f:cb07::1", "::ffff:8.8.8.8"] {
+        for public in
+            ["93.184.215.14", "8.8.8.8", "192.88.98.1", "2606:2800:21f:cb07::1", "3fff:1000::1", "::ffff:8.8.8.8"]
+        {
             assert!(is_public(public.parse().unwrap()), "{public}");
         }
         for private in [
@@ -194,6 +201,10 @@ mod tests {
             "224.0.0.1",
             "255.255.255.255",
             "192.0.0.8",
+            "192.88.99.1",
+            "192.31.196.1",
+            "192.52.193.9",
+            "192.175.48.1",
             "198.18.0.1",
             "203.0.113.5",
             "::1",
@@ -205,6 +216,8 @@ mod tests {
             "::127.0.0.1",
             "2002:7f00:1::",
             "2001:db8::1",
+            "3fff::1",
+            "3fff:fff::1",
             "64:ff9b::7f00:1",
             "240.0.0.1",
         ] {

@@ -228,7 +228,7 @@ impl Background {
             Ok(())
         });
         every(RELOAD_TOKENS_EVERY, "reading the tokens", |app| app.tokens.reload().map_err(|e| e.to_string()));
-        every(SCORE_EVERY, "scoring", |app| app.authority.score_now().map_err(|e| e.to_string()));
+        every(SCORE_EVERY, "scoring", |app| app.authority.score_due().map_err(|e| e.to_string()));
         every(FORGET_EVERY, "forgetting callers", |app| {
             app.limiter.forget();
             Ok(())

@@ -63,11 +63,13 @@ pub fn trust_signals(home: &Home, args: Args) -> Done {
     let rules = Rules::standard()?;
     let question = Question { entity: &args.agent, url: &args.url, context: args.context.as_deref() };
     let answer = if args.unrecorded {
-        signed(home, |reading, view| Answers { reading, rules: &rules, key: &key }.answer(view, question, now()))?
+        signed(home, |reading, view, rescored| {
+            Answers::new(reading, &rules, &key).on(rescored).answer(view, question, now())
+        })?
     } else {
         let authority = home.authority()?;
-        let answers = Answers { reading: authority.reading(), rules: &rules, key: &key };
-        let answer = authority.up_to_date(|view| answers.answer(view, question, now()))?;
+        let answers = Answers::new(authority.reading(), &rules, &key);
+        let answer = authority.up_to_date(|view, rescored| answers.on(rescored).answer(view, question, now()))?;
         authority.record_responses(vec![answer.document.hash().to_owned()], 0)?;
         authority.flush()?;
         answer
@@ -83,8 +85,8 @@ pub fn badge(home: &Home, out: &Output, args: BadgeArgs) -> Done {
         BadgeStyle::Flat => Style::Flat,
         BadgeStyle::Pill => Style::Pill,
     };
-    let badge = signed(home, |reading, view| {
-        Answers { reading, rules: &rules, key: &key }.badge(view, &args.agent, style, now())
+    let badge = signed(home, |reading, view, rescored| {
+        Answers::new(reading, &rules, &key).on(rescored).badge(view, &args.agent, style, now())
     })?;
     let svg = badge.svg;
     match args.out.as_deref() {
@@ -96,16 +98,16 @@ pub fn badge(home: &Home, out: &Output, args: BadgeArgs) -> Done {
 
 /// Makes something signed from the ledger as it is; the ledger is opened for writing only where the agent has to be rescored
 /// first.
-fn signed<T>(home: &Home, make: impl Fn(Reading<'_>, &dyn View) -> Result<T, Refusal>) -> anyhow::Result<T> {
+fn signed<T>(home: &Home, make: impl Fn(Reading<'_>, &dyn View, bool) -> Result<T, Refusal>) -> anyhow::Result<T> {
     {
         let reader = home.reader()?;
-        match make(reader.reading(), &*reader.view()?) {
+        match make(reader.reading(), &*reader.view()?, false) {
             Err(Refusal::Behind(_)) => {}
             made => return Ok(made?),
         }
     }
     let authority = home.authority().context("rescoring is due before this can be signed")?;
-    Ok(authority.up_to_date(|view| make(authority.reading(), view))?)
+    Ok(authority.up_to_date(|view, rescored| make(authority.reading(), view, rescored))?)
 }
 
 fn written(out: &Output, path: &Path, svg: &str) -> anyhow::Result<()> {

@@ -1,5 +1,6 @@
 //! A server that tries to get a result past a guard that enforces: what was not judged does not reach the client.
 
+use credence_protocol::{SecretKey, jwk::Jwk};
 use credence_testing::{PATIENCE, Shell, binary, peers::program};
 use serde_json::{Value, json};
 
@@ -207,4 +208,18 @@ fn nothing_gets_past_over_http() {
     let all = receipts(&shell);
     assert_eq!(all.len(), cases.len(), "one call, one receipt");
     assert!(!all.values().any(|receipt| receipt["outcome"] == "unanswered"), "{all:?}");
+}
+
+/// A server with the guard's key could sign receipts of its own, with its token speak to the authority in its place.
+#[test]
+fn a_server_does_not_inherit_the_guards_secrets() {
+    let shell = Shell::new();
+    let key = serde_json::to_string(&Jwk::private(&SecretKey::from_seed(&[7; 32]))).unwrap();
+    let see = ["guard", "--state", "state", "--name", "s", "--", "sh", "-c", "env > seen"];
+    let mut command = shell.command(&see);
+    command.env("CREDENCE_GUARD_KEY", &key).env("CREDENCE_GUARD_TOKEN", "crd_secret").env("OTHERS", "stay");
+    command.stdin(std::process::Stdio::null()).status().unwrap();
+    let seen = std::fs::read_to_string(shell.path("seen")).unwrap();
+    assert!(seen.contains("OTHERS=stay"), "{seen}");
+    assert!(!seen.contains("CREDENCE_GUARD_KEY") && !seen.contains("crd_secret"), "{seen}");
 }

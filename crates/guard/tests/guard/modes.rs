@@ -93,11 +93,20 @@ fn a_tool_that_has_changed_is_believed_again_without_anyone_saying_so() {
     for n in 0..80 {
         let row =
             json!({ "key": format!("k-{n}"), "label": format!("Customer No. {n}"), "tags": ["new"], "score": 0.5 });
-        verdicts.push(guard_meta(&session.call("echo", row))["verdict"].as_str().unwrap().to_owned());
+        let answer = session.call("echo", row);
+        let meta = guard_meta(&answer);
+        verdicts.push((meta["verdict"].as_str().unwrap().to_owned(), meta["signals"].clone()));
     }
     session.leave();
-    assert_ne!(verdicts[0], "accept", "{verdicts:?}");
-    assert!(verdicts[60..].iter().all(|verdict| verdict == "accept"), "{verdicts:?}");
+    assert_ne!(verdicts[0].0, "accept", "{verdicts:?}");
+    // How long an answer took is a check too. On a busy machine it may flag one, and says nothing of what was learned.
+    let by_time = json!(["latency_anomaly", "spc_anomaly"]);
+    let only_slow = |signals: &Value| {
+        signals.as_array().is_some_and(|all| all.iter().all(|one| by_time.as_array().unwrap().contains(one)))
+    };
+    let believed =
+        |(verdict, signals): &(String, Value)| verdict == "accept" || verdict == "flag" && only_slow(signals);
+    assert!(verdicts[60..].iter().all(believed), "{verdicts:?}");
 }
 
 /// A declared output schema is a profile by itself; what was learned outlives a restart.

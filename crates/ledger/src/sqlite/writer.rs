@@ -309,11 +309,26 @@ impl State {
         Ok(())
     }
 
-    /// In a transaction: continues from where the log ends now, also when another writer brought it there.
+    /// In a transaction: continues from where the log ends now, also when another writer brought it there. What is there must
+    /// extend what this process has seen, under a signed checkpoint: a copy that was put in its place is not continued from.
     fn continue_from_database(&mut self) -> Result<()> {
-        if view::size(&self.connection)? != self.end.size() {
-            self.end = LogEnd::load(&self.connection, self.sealing, &self.key)?;
+        let (size, expected) = (view::size(&self.connection)?, self.end.size());
+        if size == expected {
+            return Ok(());
         }
+        let foreign = |why: &str| Err(Error::Log(format!("{size} entries where this process left {expected}: {why}")));
+        // Nothing but the one process that holds the lock appends to a ledger that is sealed in batches.
+        if size < expected || self.sealing == Sealing::Batched {
+            return foreign("something else wrote to the database");
+        }
+        let end = LogEnd::load(&self.connection, self.sealing, &self.key)?;
+        let tiles = Tiles(&self.connection);
+        let note = view::checkpoint(&self.connection)?.unwrap_or_default();
+        let signed = Checkpoint::open(&note, self.key.verifier())?;
+        if signed.root != end.edge.root()? || merkle::root(self.end.edge.size(), &tiles)? != self.end.edge.root()? {
+            return foreign("they do not extend what was there");
+        }
+        self.end = end;
         Ok(())
     }
 

@@ -145,7 +145,7 @@ fn cited(tx: &mut dyn Transaction, at: Appended, record: &ContractRecord) -> Res
     let mut cited = BTreeSet::new();
     for reference in &record.source_refs {
         if let Some(row) =
-            tables::get::<ContractRow>(tx, tables::CONTRACTS, reference)?.filter(|row| row.agent != *agent)
+            tables::get::<ContractRow>(tx, tables::CONTRACTS, reference)?.filter(|row| row.agent != *agent && !row.void)
         {
             tables::put(tx, tables::DEALINGS, &format!("{reference}/{agent}"), &at.seq)?;
             cited.insert(row.agent);
@@ -205,7 +205,8 @@ fn challenge<'a>(tx: &mut dyn Transaction, pass: &Pass, record: &ChallengeRecord
     let challenger = &record.challenger_agent_id;
     let claim = claim_place(record)?;
     let before = tables::get::<u32>(tx, tables::CLAIMS, &claim)?.unwrap_or(0);
-    let state = match (pass.counts, before) {
+    // Nobody has to answer for a claim against a contract that its agent did not publish.
+    let state = match (pass.counts && !target.void, before) {
         (false, _) => ChallengeState::Void,
         (true, 0) => ChallengeState::Open,
         (true, _) => ChallengeState::Resubmitted,

@@ -231,6 +231,7 @@ pub(crate) fn groups_of(view: &(impl View + ?Sized), stated: &ParsedStatement) -
             groups.insert(Group::Words { agent, peer });
         }
         StatementBody::Summary(record, _) => {
+            // Whether it bears on what its agent says of the provider is noted where it is folded.
             let provider = stated.statement.author().clone();
             let (agent, window) = (record.agent.clone(), record.window.clone());
             groups.insert(Group::Summary { agent, window, provider: provider.clone() });
@@ -259,6 +260,10 @@ pub(crate) fn derive_again(tx: &mut dyn Transaction, at: Appended, revoked: &[Pa
         if let Group::Summary { agent, provider, .. } = group {
             due::derive(tx, agent.as_str(), at.seq)?;
             summaries::vouching_changed(tx, provider, at.seq)?;
+            // A report that counts again ends praise that was given in between.
+            if summaries::vouches(tx, provider, agent)? {
+                reputation::end_praise(tx, provider, agent)?;
+            }
         }
     }
     for (agent, before) in agents.iter().zip(before) {

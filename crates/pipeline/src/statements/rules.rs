@@ -42,6 +42,11 @@ impl Moment {
         Self { now: recorded_at, slack_seconds: MAX_CLOCK_SKEW_SECONDS }
     }
 
+    /// The latest time that a statement can give of itself.
+    fn latest(self) -> Timestamp {
+        self.now.plus_seconds(MAX_CLOCK_SKEW_SECONDS + self.slack_seconds)
+    }
+
     /// The earliest that it can have been.
     fn earliest(self) -> Timestamp {
         self.now.plus_seconds(-self.slack_seconds)
@@ -50,6 +55,9 @@ impl Moment {
 
 /// Whether the statement may be recorded.
 pub(crate) fn examine(view: &(impl View + ?Sized), stated: &ParsedStatement, moment: Moment) -> Result<Examined> {
+    if let Some(at) = stated.time().filter(|at| *at > moment.latest()) {
+        return Ok(Err(Rejection::FutureStatement { at, now: moment.now }));
+    }
     if let Some(place) = stated.id_place()
         && let Some(seq) = tables::get::<u64>(view, tables::RECORDS, &place)?
     {
@@ -187,6 +195,10 @@ fn resolution(view: &(impl View + ?Sized), author: &EntityId, record: &Resolutio
     let Some(row) = tables::get::<ChallengeRow>(view, tables::CHALLENGES, id)? else {
         return Ok(Err(Rejection::UnknownChallenge(id.clone())));
     };
+    // A contract that its agent did not publish has nothing to be resolved.
+    if let Err(unknown) = contract_row(view, &row.contract)? {
+        return Ok(Err(unknown));
+    }
     let outcome = match row.state {
         ChallengeState::Open => return supported(view, &row.contract, record),
         ChallengeState::Void => "it was signed by a key that was revoked".to_owned(),

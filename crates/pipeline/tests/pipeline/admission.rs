@@ -338,3 +338,23 @@ fn many_inputs_are_recorded_by_digest() {
     assert!(event["inputs"]["digest"].as_str().unwrap().starts_with("sha256:"));
     house.assert_sound();
 }
+
+/// A floor that the operator changes holds for every score from the next start on, also of agents that nothing new is known of.
+#[test]
+fn another_floor_scores_everyone_again() {
+    use std::sync::Arc;
+    let clock = Arc::new(std::sync::atomic::AtomicI64::new(1_800_000_000_000_000));
+    let ledger = credence_ledger::memory::MemoryLedger::new(crate::common::log_key(), crate::common::ticking(&clock));
+    let house = House::over(ledger.clone(), Arc::clone(&clock));
+    house.add_source("lab", 1.0);
+    house.authority.add_agent(NewAgent::new(id("bot"))).unwrap();
+    house.measure("bot", "lab", "rel_uptime", 90.0);
+    assert_eq!(house.recorded("bot").unwrap().status, ScoreStatus::Published);
+    drop(house);
+    let settings = credence_pipeline::Settings { coverage_floor: 0.5, ..Default::default() };
+    let again =
+        credence_pipeline::Authority::open(Arc::new(ledger), &settings, crate::common::ticking(&clock)).unwrap();
+    let view = again.ledger().view().unwrap();
+    let newest = query::history(&*view, &id("bot"), 1).unwrap().remove(0).recorded;
+    assert_eq!((newest.status, newest.coverage_floor), (ScoreStatus::Partial, 0.5));
+}

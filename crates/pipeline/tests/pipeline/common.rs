@@ -10,7 +10,8 @@ use std::{
 
 use crate::tables::{self, CurrentRow};
 use credence_ledger::{
-    Checkpoint, Clock, Ledger, LogKey, OutsideCheckpoint, SqliteLedger, memory::MemoryLedger, sqlite::Options,
+    Checkpoint, Clock, Ledger, LogKey, OutsideCheckpoint, SqliteLedger, conformance::RunTwice, memory::MemoryLedger,
+    sqlite::Options,
 };
 use credence_pipeline::{
     Authority, NewAgent, NewSource, Rejection, Settings, TABLES,
@@ -76,6 +77,12 @@ impl House {
     pub fn in_memory(sources: &[(&str, f64)], agents: &[&str]) -> Self {
         let clock = Arc::new(AtomicI64::new(START.parse::<Timestamp>().unwrap().micros()));
         Self::over(MemoryLedger::new(log_key(), ticking(&clock)), clock).furnished(sources, agents)
+    }
+
+    /// The same, and every unit of work runs twice: what it does must not depend on how often it ran.
+    pub fn run_twice(sources: &[(&str, f64)], agents: &[&str]) -> Self {
+        let clock = Arc::new(AtomicI64::new(START.parse::<Timestamp>().unwrap().micros()));
+        Self::over(RunTwice(MemoryLedger::new(log_key(), ticking(&clock))), clock).furnished(sources, agents)
     }
 
     /// On any ledger whose time is `clock`'s.

@@ -26,9 +26,10 @@ impl House {
     /// A signed answer, made as services make them.
     fn answer(&self, agent: &str) -> Value {
         let (rules, key, now) = (Rules::standard().unwrap(), key("credence"), self.now());
-        let answers = Answers { reading: self.authority.reading(), rules: &rules, key: &key };
+        let answers = Answers::new(self.authority.reading(), &rules, &key);
         let question = Question { entity: agent, url: PAGE, context: None };
-        let answer = self.authority.up_to_date(|view| answers.answer(view, question, now)).unwrap();
+        let answer =
+            self.authority.up_to_date(|view, rescored| answers.on(rescored).answer(view, question, now)).unwrap();
         serde_json::from_str(answer.document.as_str()).unwrap()
     }
 }
@@ -94,7 +95,7 @@ fn what_is_shown_and_signed_is_the_newest_recorded_event() {
     house.measure("alice", "lab", "rel_uptime", 20.0);
     house.authority.set_weight(id("watch"), 0.5).unwrap();
     let (rules, key) = (Rules::standard().unwrap(), key("credence"));
-    let answers = Answers { reading: house.authority.reading(), rules: &rules, key: &key };
+    let answers = Answers::new(house.authority.reading(), &rules, &key);
     let question = Question { entity: "alice", url: PAGE, context: None };
     let shown = || {
         let view = house.authority.ledger().view().unwrap();
@@ -123,7 +124,10 @@ fn what_is_shown_and_signed_is_the_newest_recorded_event() {
     assert!(house.authority.ledger().view().unwrap().size().unwrap() > event);
 
     let now = house.now();
-    let badge = house.authority.up_to_date(|view| answers.badge(view, "alice", Style::Flat, now)).unwrap();
+    let badge = house
+        .authority
+        .up_to_date(|view, rescored| answers.on(rescored).badge(view, "alice", Style::Flat, now))
+        .unwrap();
     let claim = credence_output::badge::verify(&badge.svg, &[key.public()]).unwrap();
     assert_eq!(claim.event, Some(event));
 

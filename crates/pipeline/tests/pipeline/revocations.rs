@@ -202,3 +202,51 @@ fn the_report_before_a_revoked_one_counts_again() {
     assert_eq!(values(&house.current()), values(&before));
     house.assert_sound();
 }
+
+/// A provider reports on its customer with two keys. One is revoked: the other report still vouches, and the customer's praise
+/// stays out.
+#[test]
+fn praise_of_a_provider_does_not_come_back_while_another_report_stands() {
+    let house = House::network(&["alice", "judge-bot"]);
+    house.establish("alice", 12);
+    house.establish("judge-bot", 12);
+    house.take_up("alice", "judge-bot-2");
+    house.review("alice", "judge-bot", "judge-bot-2", 1.0);
+    let helpfulness = || house.reputation("judge-bot").unwrap().basis["validation"]["helpfulness"].as_f64().unwrap();
+    assert!(helpfulness() > 0.0);
+    let source = credence_pipeline::NewSource {
+        methodology: Some("https://example.org/how".into()),
+        ..credence_pipeline::NewSource::new(id("judge-bot"), 1.0)
+    };
+    house.authority.add_source(source).unwrap();
+    house.authority.add_key(&key("judge-bot-2").public(), id("judge-bot")).unwrap();
+    let from = house.size();
+    house.say("judge-bot", StatementKind::Summary, house.summary("alice", 0.9, 0.1, 100)).unwrap();
+    house.advance(60);
+    let record = StrictValue(house.summary("alice", 0.9, 0.1, 120));
+    let second = Statement::sign(id("judge-bot"), StatementKind::Summary, record, &key("judge-bot-2")).unwrap();
+    house.authority.publish(second.canonical().as_bytes()).unwrap().unwrap();
+    house.authority.revoke_key(key("judge-bot").public().id(), Some(from), None).unwrap();
+    let view = house.authority.ledger().view().unwrap();
+    let reviews = credence_pipeline::query::reviews(&*view, &id("judge-bot"), house.now()).unwrap();
+    assert!(reviews.is_empty(), "{reviews:?}");
+    drop(view);
+    house.assert_sound();
+}
+
+/// A contract turns void: those who disputed it have nothing open, and nothing held against them.
+#[test]
+fn challenges_of_a_void_contract_are_void_too() {
+    let house = House::network(&["alice", "bob"]);
+    house.establish("alice", 3);
+    house.establish("bob", 3);
+    let from = house.size();
+    for n in 0..10 {
+        house.contract("alice", &format!("c-{n}"));
+        house.challenge("bob", &format!("c-{n}"), &format!("ch-{n}"));
+    }
+    house.authority.rotate_key(id("alice"), &key("alice"), &key("alice-2").public()).unwrap();
+    house.authority.revoke_key(key("alice").public().id(), Some(from), None).unwrap();
+    house.say("bob", StatementKind::Challenge, house.challenge_record("bob", "alice-1", "real")).unwrap();
+    house.assert_sound();
+}

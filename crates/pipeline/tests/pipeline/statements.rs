@@ -24,9 +24,9 @@ impl House {
         Self::new(&[("credence", 1.0)], agents).networked(agents)
     }
 
-    /// The same on a ledger in memory.
+    /// The same on a ledger in memory, where every unit of work runs twice.
     pub fn network_in_memory(agents: &[&str]) -> Self {
-        Self::in_memory(&[("credence", 1.0)], agents).networked(agents)
+        Self::run_twice(&[("credence", 1.0)], agents).networked(agents)
     }
 
     fn networked(self, agents: &[&str]) -> Self {

@@ -154,12 +154,13 @@ async fn make(app: &Arc<App>, caller: &Caller, key: AnswerKey, now: Timestamp) -
         return Err(Problem::new(StatusCode::TOO_MANY_REQUESTS, "rate_limited", detail).retry_after(1));
     }
     app.work(move |app| {
-        let answers = Answers { reading: app.reading(), rules: &app.rules, key: &app.office.key };
+        let answers = Answers::new(app.reading(), &app.rules, &app.office.key);
         let kept = match &key {
             AnswerKey::TrustSignals { entity, url, context } => {
                 let question = Question { entity, url, context: context.as_deref() };
-                let (as_of, answer) =
-                    app.authority.up_to_date(|view| Ok((view.size()?, answers.answer(view, question, now)?)))?;
+                let (as_of, answer) = app.authority.up_to_date(|view, rescored| {
+                    Ok((view.size()?, answers.on(rescored).answer(view, question, now)?))
+                })?;
                 if !app.outbox.push(answer.document.hash()) {
                     let detail = "more answers were signed than can be recorded: come back in a few seconds";
                     return Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, "overloaded", detail).retry_after(5));
@@ -174,9 +175,9 @@ async fn make(app: &Arc<App>, caller: &Caller, key: AnswerKey, now: Timestamp) -
                 }
             }
             AnswerKey::Badge { entity, style } => {
-                let (as_of, badge) = app
-                    .authority
-                    .up_to_date(|view| Ok((view.size()?, answers.badge(view, entity, (*style).into(), now)?)))?;
+                let (as_of, badge) = app.authority.up_to_date(|view, rescored| {
+                    Ok((view.size()?, answers.on(rescored).badge(view, entity, (*style).into(), now)?))
+                })?;
                 CachedAnswer {
                     agent: badge.agent,
                     as_of,
