@@ -19,22 +19,39 @@ pub fn binary() -> &'static str {
     FOUND.get_or_init(|| {
         let found = match env::var_os("TEST_BINARY") {
             Some(path) => fs::canonicalize(&path).map_err(|e| format!("TEST_BINARY={}: {e}", path.display())),
-            None => binary_near(&env::current_exe().unwrap()),
+            None => binary_near(&env::current_exe().unwrap(), &workspace()),
         };
         found.unwrap_or_else(|why| panic!("{why}")).to_str().unwrap().to_owned()
     })
 }
 
-/// The binary in the target folder of `test`, which is `target/<profile>/deps/<test>`.
-fn binary_near(test: &Path) -> Result<PathBuf, String> {
+/// The folder of this checkout. Asked when the test runs: a target folder that several checkouts share may hold what another compiled.
+fn workspace() -> PathBuf {
+    let member = env::var_os("CARGO_MANIFEST_DIR").map_or_else(|| PathBuf::from("."), PathBuf::from);
+    member.ancestors().find(|folder| folder.join("Cargo.lock").exists()).unwrap_or(&member).to_owned()
+}
+
+/// The binary in the target folder of `test`, which is `target/<profile>/deps/<test>`, if it is newer than its sources in `workspace`.
+fn binary_near(test: &Path, workspace: &Path) -> Result<PathBuf, String> {
     let folder = test.parent().and_then(Path::parent).ok_or_else(|| format!("{}: no target folder", test.display()))?;
     let binary = folder.join(format!("credence{}", env::consts::EXE_SUFFIX));
     let Some(built) = modified(&binary) else { return Err(format!("there is no {}: {BUILD}", binary.display())) };
-    // What cargo notes of the sources that the binary was made of. Files for tests alone are not among them.
+    // What cargo notes of the sources that the binary was made of. Files for tests alone are not among them. A list that another
+    // checkout left names that checkout's files; the same files of this one are looked at.
     let sources = fs::read_to_string(folder.join("credence.d")).unwrap_or_default();
-    match sources_of(&sources).into_iter().find(|source| modified(source).is_none_or(|changed| changed > built)) {
+    let here = sources_of(&sources).into_iter().map(|source| in_workspace(&source, workspace));
+    match here.into_iter().find(|source| modified(source).is_some_and(|changed| changed > built)) {
         Some(source) => Err(format!("{} is older than {}: {BUILD}", binary.display(), source.display())),
         None => Ok(binary),
+    }
+}
+
+/// `source` as it is in `workspace`: the part from the last `crates` on.
+fn in_workspace(source: &Path, workspace: &Path) -> PathBuf {
+    let parts: Vec<_> = source.iter().collect();
+    match parts.iter().rposition(|part| *part == "crates") {
+        Some(at) => workspace.join(parts[at..].iter().collect::<PathBuf>()),
+        None => source.to_owned(),
     }
 }
 
@@ -53,27 +70,42 @@ mod tests {
     use super::*;
     use std::time::Duration;
 
+    fn dated(path: &Path, seconds: u64) {
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        let file = fs::File::create(path).unwrap();
+        file.set_modified(SystemTime::UNIX_EPOCH + Duration::from_secs(seconds)).unwrap();
+    }
+
     #[test]
     fn a_binary_that_is_missing_or_older_than_its_sources_is_refused() {
         let folder = tempfile::tempdir().unwrap();
-        let (binary, source) = (folder.path().join("credence"), folder.path().join("a source.rs"));
+        let (binary, source) = (folder.path().join("credence"), folder.path().join("crates/a crate/source.rs"));
         let test = folder.path().join("deps/test");
-        let dated = |path: &Path, seconds: u64| {
-            let file = fs::File::create(path).unwrap();
-            file.set_modified(SystemTime::UNIX_EPOCH + Duration::from_secs(seconds)).unwrap();
-        };
         let refused = |why: &str| {
-            let said = binary_near(&test).unwrap_err();
+            let said = binary_near(&test, folder.path()).unwrap_err();
             assert!(said.contains(why) && said.contains("cargo build -p credence-cli"), "{said}");
         };
         refused("there is no");
         dated(&binary, 1_000);
         let listed = source.to_str().unwrap().replace(' ', "\\ ");
         fs::write(folder.path().join("credence.d"), format!("{}: {listed}\n", binary.display())).unwrap();
-        refused("is older than");
         dated(&source, 1_001);
-        refused("a source.rs");
+        refused("a crate/source.rs");
         dated(&source, 999);
-        assert_eq!(binary_near(&test).unwrap(), binary);
+        assert_eq!(binary_near(&test, folder.path()).unwrap(), binary);
+    }
+
+    #[test]
+    fn a_list_left_by_another_checkout_is_read_as_this_ones() {
+        let folder = tempfile::tempdir().unwrap();
+        let binary = folder.path().join("credence");
+        let test = folder.path().join("deps/test");
+        dated(&binary, 1_000);
+        fs::write(folder.path().join("credence.d"), "credence: /gone/checkout/crates/cli/src/main.rs\n").unwrap();
+        let here = folder.path().join("crates/cli/src/main.rs");
+        dated(&here, 999);
+        assert_eq!(binary_near(&test, folder.path()).unwrap(), binary);
+        dated(&here, 1_001);
+        assert!(binary_near(&test, folder.path()).unwrap_err().contains("main.rs"));
     }
 }
