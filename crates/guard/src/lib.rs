@@ -30,6 +30,7 @@ pub mod server_name;
 pub mod service;
 pub mod settings;
 pub mod stdio;
+pub mod strict;
 
 pub use error::Error;
 pub use guard::Guard;
