@@ -1,19 +1,20 @@
 //! The journal: records on their way into the ledger.
 //!
 //! A database transaction for each call would cost more than everything else that the guard does with it. So a record is first
-//! appended to a file, in one write; then the result goes on. When there is a moment without messages, the records move into the
+//! appended to a file, in one write; then the message goes on. When there is a moment without messages, the records move into the
 //! ledger in one transaction and the file is emptied. A guard that was killed in between leaves them in the file: the next one
 //! takes them from there, and readers of receipts read the journal, too.
 //!
-//! One JSON object a line, told apart by `kind`:
+//! One record a line: a MAC, a space, and a JSON object told apart by `kind`:
 //!
 //! ```text
-//! {"kind":"intent","intent":{…},"private":{…}}     a call about to be forwarded
-//! {"kind":"receipt","receipt":{…},"private":{…}}   a call that was answered, or never will be
-//! {"kind":"canary","canary":{…}}                   a made-up result that was judged
+//! MAC {"kind":"intent","intent":{…},"private":{…}}     a call about to be forwarded
+//! MAC {"kind":"receipt","receipt":{…},"private":{…}}   a call that was answered, or never will be
+//! MAC {"kind":"canary","canary":{…}}                   a made-up result that was judged
 //! ```
 //!
-//! No guard writes intents yet. [`read`] returns them, so that a guard that does needs no other format.
+//! The MAC is HMAC-SHA256 of the object under a [`JournalKey`]. A line that another process has appended has none that fits, and is
+//! not signed. Any process that can read the guard's key can make one: see `docs/security.md`.
 
 use std::{
     fs::{self, File, OpenOptions},
@@ -22,8 +23,12 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use credence_protocol::receipt::Receipt;
+use credence_protocol::{SecretKey, receipt::Receipt};
+use data_encoding::BASE64URL_NOPAD;
+use hmac::{Hmac, KeyInit, Mac};
 use serde::Deserialize;
+use sha2::Sha256;
+use zeroize::Zeroizing;
 
 use crate::{
     Error,
@@ -36,6 +41,12 @@ const FILE: &str = "journal";
 const DAMAGED: &str = "damaged";
 /// A guard that writes may empty the file while it is read: then it is read again, at most this often.
 const READINGS: usize = 3;
+/// Characters of a line's MAC.
+const MAC_CHARS: usize = 43;
+
+/// The key of the MACs in one guard's journal: made of the guard's private key and the log's name.
+#[derive(Clone)]
+pub struct JournalKey(Zeroizing<[u8; 32]>);
 
 /// The file, open for writing.
 pub struct Journal {
@@ -55,8 +66,10 @@ pub struct JournalContents {
     pub receipts: Vec<NewReceipt>,
     /// Canaries.
     pub canaries: Vec<CanaryRecord>,
-    /// Lines that cannot be read, apart from an unfinished last one: its result has not gone on.
+    /// Lines that cannot be read, apart from an unfinished last one: its message has not gone on.
     pub unreadable: usize,
+    /// Lines whose MAC is missing or does not fit: this guard did not write them.
+    pub forged: usize,
 }
 
 /// One line.
@@ -103,6 +116,20 @@ impl Journal {
         Ok(())
     }
 
+    /// Keeps only `lines`, in place of everything that is in it. A process killed meanwhile leaves the old file or the new one.
+    pub fn replace(&mut self, lines: &[u8]) -> Result<(), Error> {
+        crate::folder::replace_file(&self.path, lines)?;
+        let opened = OpenOptions::new().append(true).open(&self.path);
+        self.file = opened.map_err(|e| Error::Io(self.path.clone(), e))?;
+        (self.bytes, self.torn) = (lines.len() as u64, false);
+        Ok(())
+    }
+
+    /// How many bytes are in it.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
     /// Copies the file for people to look at. While the copy exists, a claim without a receipt is *unknown*, not invented.
     pub fn put_aside(&self) -> Result<PathBuf, Error> {
         let aside = self.path.with_extension(format!("{}.{DAMAGED}", crate::now().micros()));
@@ -111,23 +138,56 @@ impl Journal {
     }
 }
 
-/// Adds the line of an intent to `out`; both parts are JSON.
-pub fn push_intent(out: &mut Vec<u8>, intent: &[u8], private: &[u8]) {
-    push(out, &[b"{\"kind\":\"intent\",\"intent\":", intent, b",\"private\":", private, b"}\n"]);
+impl JournalKey {
+    /// The key for the journal of the log `name`, whose guard signs with `key`.
+    pub fn new(key: &SecretKey, name: &str) -> Self {
+        let mut mac = keyed(&*key.seed());
+        mac.update(b"credence/guard/journal\0");
+        mac.update(name.as_bytes());
+        Self(Zeroizing::new(mac.finalize().into_bytes().into()))
+    }
+
+    fn mac(&self, record: &[&[u8]]) -> Hmac<Sha256> {
+        let mut mac = keyed(&*self.0);
+        record.iter().for_each(|part| mac.update(part));
+        mac
+    }
+
+    /// Adds the line of an intent to `out`; both parts are JSON.
+    pub fn push_intent(&self, out: &mut Vec<u8>, intent: &[u8], private: &[u8]) {
+        self.push(out, &[b"{\"kind\":\"intent\",\"intent\":", intent, b",\"private\":", private, b"}"]);
+    }
+
+    /// Adds the line of a receipt to `out`. `receipt` is the canonical form that goes into the ledger, `private` JSON.
+    pub fn push_receipt(&self, out: &mut Vec<u8>, receipt: &[u8], private: &[u8]) {
+        self.push(out, &[b"{\"kind\":\"receipt\",\"receipt\":", receipt, b",\"private\":", private, b"}"]);
+    }
+
+    /// Adds the line of a canary to `out`, given as JSON.
+    pub fn push_canary(&self, out: &mut Vec<u8>, canary: &[u8]) {
+        self.push(out, &[b"{\"kind\":\"canary\",\"canary\":", canary, b"}"]);
+    }
+
+    fn push(&self, out: &mut Vec<u8>, record: &[&[u8]]) {
+        let mac = self.mac(record).finalize().into_bytes();
+        out.extend_from_slice(BASE64URL_NOPAD.encode(&mac).as_bytes());
+        out.push(b' ');
+        record.iter().for_each(|part| out.extend_from_slice(part));
+        out.push(b'\n');
+    }
+
+    /// The record of a line; `None` where its MAC does not fit.
+    fn open<'l>(&self, line: &'l [u8]) -> Option<&'l [u8]> {
+        let (mac, rest) = line.split_at_checked(MAC_CHARS)?;
+        let record = rest.strip_prefix(b" ")?;
+        let mac = BASE64URL_NOPAD.decode(mac).ok()?;
+        self.mac(&[record]).verify_slice(&mac).ok().map(|()| record)
+    }
 }
 
-/// Adds the line of a receipt to `out`. `receipt` is the canonical form that goes into the ledger, `private` JSON.
-pub fn push_receipt(out: &mut Vec<u8>, receipt: &[u8], private: &[u8]) {
-    push(out, &[b"{\"kind\":\"receipt\",\"receipt\":", receipt, b",\"private\":", private, b"}\n"]);
-}
-
-/// Adds the line of a canary to `out`, given as JSON.
-pub fn push_canary(out: &mut Vec<u8>, canary: &[u8]) {
-    push(out, &[b"{\"kind\":\"canary\",\"canary\":", canary, b"}\n"]);
-}
-
-fn push(out: &mut Vec<u8>, parts: &[&[u8]]) {
-    parts.iter().for_each(|part| out.extend_from_slice(part));
+#[allow(clippy::expect_used, reason = "HMAC takes keys of any length")]
+fn keyed(key: &[u8]) -> Hmac<Sha256> {
+    Hmac::<Sha256>::new_from_slice(key).expect("a key of any length")
 }
 
 /// The copies in `folder` in which there are lines that cannot be read.
@@ -144,18 +204,18 @@ pub fn damaged(folder: &Path) -> Vec<PathBuf> {
 }
 
 /// What is in the journal of `folder`, whose guard may be running.
-pub fn read(folder: &Path) -> Result<JournalContents, Error> {
-    let mut contents = read_once(folder)?;
+pub fn read(folder: &Path, key: &JournalKey) -> Result<JournalContents, Error> {
+    let mut contents = read_once(folder, key)?;
     for _ in 1..READINGS {
-        if contents.unreadable == 0 {
+        if contents.unreadable == 0 && contents.forged == 0 {
             break;
         }
-        contents = read_once(folder)?;
+        contents = read_once(folder, key)?;
     }
     Ok(contents)
 }
 
-fn read_once(folder: &Path) -> Result<JournalContents, Error> {
+fn read_once(folder: &Path, key: &JournalKey) -> Result<JournalContents, Error> {
     let path = folder.join(FILE);
     // No further than it reached when it was opened.
     let whole = File::open(&path).and_then(|file| {
@@ -171,7 +231,11 @@ fn read_once(folder: &Path) -> Result<JournalContents, Error> {
     let mut contents = JournalContents::default();
     let whole = bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
     for line in bytes[..whole].split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
-        match serde_json::from_slice(line) {
+        let Some(record) = key.open(line) else {
+            contents.forged += 1;
+            continue;
+        };
+        match serde_json::from_slice(record) {
             Ok(Line::Intent { intent, private }) => contents.intents.push((*intent, private)),
             Ok(Line::Receipt { receipt, private }) => {
                 contents.receipts.push(NewReceipt { receipt: *receipt, private });
@@ -215,8 +279,12 @@ mod tests {
             ReceiptBook::open(BookSettings { max_bytes: 1 << 24, ..settings }).unwrap()
         }
 
+        fn journal_key(&self) -> JournalKey {
+            JournalKey::new(&self.key, &crate::segments::origin(&self.provider, "fs", 1))
+        }
+
         fn found(&self) -> (Vec<FoundReceipt>, Vec<String>) {
-            let archive = Archive::open(self.state.path(), &self.provider, &self.key.public()).unwrap();
+            let archive = Archive::open(self.state.path(), &self.provider, &self.key).unwrap();
             let (mut all, mut problems) = (Vec::new(), Vec::new());
             let each = &mut |found: FoundReceipt, private: Option<Private>| {
                 assert!(private.is_some());
@@ -260,16 +328,94 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let new = new("one");
         let (intent, private) = (intent("two", &new.private.salts), serde_json::to_vec(&new.private).unwrap());
+        let key = JournalKey::new(&SecretKey::generate().unwrap(), "log");
         let mut lines = Vec::new();
-        push_intent(&mut lines, &serde_json::to_vec(&intent).unwrap(), &private);
-        push_receipt(&mut lines, new.receipt.canonical().unwrap().as_bytes(), &private);
-        push_canary(&mut lines, &serde_json::to_vec(&canary(&new)).unwrap());
-        lines.extend_from_slice(b"{\"kind\":\"other\"}\n{\"receipt\":{}}\n");
+        key.push_intent(&mut lines, &serde_json::to_vec(&intent).unwrap(), &private);
+        key.push_receipt(&mut lines, new.receipt.canonical().unwrap().as_bytes(), &private);
+        key.push_canary(&mut lines, &serde_json::to_vec(&canary(&new)).unwrap());
+        key.push(&mut lines, &[b"{\"kind\":\"other\"}"]);
+        key.push(&mut lines, &[b"{\"receipt\":{}}"]);
         Journal::open(folder.path()).unwrap().append(&lines).unwrap();
-        let read = read(folder.path()).unwrap();
+        let read = read(folder.path(), &key).unwrap();
         assert_eq!(read.intents, [(intent, new.private.clone())]);
         assert_eq!((&read.receipts[0].receipt, &read.receipts[0].private), (&new.receipt, &new.private));
-        assert_eq!((read.canaries, read.unreadable), (vec![canary(&new)], 2));
+        assert_eq!((read.canaries, read.unreadable, read.forged), (vec![canary(&new)], 2, 0));
+    }
+
+    #[test]
+    fn a_call_under_way_outlives_a_killed_guard() {
+        let place = Place::new();
+        let killed = place.book();
+        let (answered, open) = (new("answered"), new("open"));
+        let intents = [&answered, &open].map(|new| Intent { call: new.receipt.call, ..intent(&new.receipt.tool, &new.private.salts) });
+        let privates = [&answered.private, &open.private];
+        killed.begin(intents.iter().zip(privates)).unwrap();
+        killed.record([answered.clone()].iter()).unwrap();
+        assert_eq!(killed.under_way(), 1);
+        // What is flushed leaves the journal; what is under way stays.
+        killed.flush_journal(Vec::new()).unwrap();
+        let outcomes = |found: Vec<FoundReceipt>| found.iter().map(|one| (one.receipt.call, one.receipt.outcome)).collect::<Vec<_>>();
+        let expected = [(answered.receipt.call, CallOutcome::Result), (open.receipt.call, CallOutcome::Unanswered)];
+        assert_eq!(outcomes(place.found().0), expected);
+        let left = fs::read(place.folder().join(FILE)).unwrap();
+        drop(killed);
+        let next = place.book();
+        assert_eq!((next.in_journal(), next.under_way(), next.position().unwrap().1), (0, 0, 3));
+        assert_eq!(outcomes(place.found().0), expected);
+        assert_eq!(fs::metadata(place.folder().join(FILE)).unwrap().len(), 0);
+        drop(next);
+        // Killed before the journal was emptied: nothing is written twice.
+        fs::write(place.folder().join(FILE), left).unwrap();
+        assert_eq!(place.book().position().unwrap().1, 3);
+    }
+
+    #[test]
+    fn calls_under_way_do_not_make_the_journal_grow() {
+        let place = Place::new();
+        let book = place.book();
+        let open = new("open");
+        let intent = Intent { call: open.receipt.call, ..intent("open", &open.private.salts) };
+        book.begin([(&intent, &open.private)].into_iter()).unwrap();
+        let bytes = || fs::metadata(place.folder().join(FILE)).unwrap().len();
+        for _ in 0..8 {
+            let many: Vec<NewReceipt> = (0..400).map(|_| new("done")).collect();
+            book.record(many.iter()).unwrap();
+            book.flush_journal(Vec::new()).unwrap();
+        }
+        assert!(bytes() < 1_100_000, "{}", bytes());
+        book.record([new("one more")].iter()).unwrap();
+        drop(book);
+        let (found, problems) = place.found();
+        assert_eq!((found.len(), problems.len()), (8 * 400 + 2, 0));
+        assert_eq!(found.iter().filter(|one| one.receipt.outcome == CallOutcome::Unanswered).count(), 1);
+    }
+
+    #[test]
+    fn a_line_that_the_guard_did_not_write_is_not_signed() {
+        let place = Place::new();
+        place.book().record([new("real")].iter()).unwrap();
+        let planted = new("planted");
+        let private = serde_json::to_vec(&planted.private).unwrap();
+        let body = planted.receipt.canonical().unwrap();
+        let mut lines = Vec::new();
+        // Under another key, under this guard's key for another log, without a MAC, and with the MAC of another line.
+        JournalKey::new(&SecretKey::generate().unwrap(), "x").push_receipt(&mut lines, body.as_bytes(), &private);
+        JournalKey::new(&place.key, "other").push_receipt(&mut lines, body.as_bytes(), &private);
+        let unkeyed = format!("{{\"kind\":\"receipt\",\"receipt\":{body},\"private\":{}}}\n", String::from_utf8(private).unwrap());
+        lines.extend_from_slice(unkeyed.as_bytes());
+        let path = place.folder().join(FILE);
+        let real = fs::read(&path).unwrap();
+        lines.extend_from_slice(&real[..=MAC_CHARS]);
+        lines.extend_from_slice(unkeyed.as_bytes());
+        fs::write(&path, [real, lines].concat()).unwrap();
+        assert_eq!(read(&place.folder(), &place.journal_key()).unwrap().forged, 4);
+        let tools = |found: Vec<FoundReceipt>| found.into_iter().map(|one| one.receipt.tool).collect::<Vec<_>>();
+        let (found, problems) = place.found();
+        assert_eq!(tools(found), ["real"]);
+        assert!(problems[0].contains("4 lines in the journal were not written by the guard"), "{problems:?}");
+        assert_eq!(place.book().position().unwrap().1, 2, "the segment's first entry and one receipt");
+        assert_eq!(tools(place.found().0), ["real"]);
+        assert_eq!(super::damaged(&place.folder()).len(), 1, "kept for people to look at");
     }
 
     #[test]
@@ -282,7 +428,7 @@ mod tests {
         let left = fs::read(place.folder().join(FILE)).unwrap();
         drop(killed);
         let caught = || {
-            let archive = Archive::open(place.state.path(), &place.provider, &place.key.public()).unwrap();
+            let archive = Archive::open(place.state.path(), &place.provider, &place.key).unwrap();
             archive.canaries(&archive.sources[0]).unwrap().get("swap").copied()
         };
         assert_eq!(caught(), None);
@@ -308,7 +454,7 @@ mod tests {
         assert_eq!(found.iter().map(|one| one.at.is_some()).collect::<Vec<_>>(), [true, false, false]);
         assert_eq!(found.iter().map(|one| &one.receipt).collect::<Vec<_>>(), all.each_ref().map(|one| &one.receipt));
         assert_eq!(problems, [""; 0]);
-        let archive = Archive::open(place.state.path(), &place.provider, &place.key.public()).unwrap();
+        let archive = Archive::open(place.state.path(), &place.provider, &place.key).unwrap();
         assert!(archive.find(all[2].receipt.call).unwrap().is_some_and(|(found, _)| found.at.is_none()));
         assert_eq!(archive.sources[0].audit(None).unwrap(), (3, Vec::new()));
         let why = archive.proof(&found[1]).err().map(|error| error.to_string());
@@ -334,8 +480,8 @@ mod tests {
         let path = place.folder().join(FILE);
         let whole = fs::read(&path).unwrap();
         fs::write(&path, &whole[..whole.len() - 10]).unwrap();
-        let read = read(&place.folder()).unwrap();
-        assert_eq!((read.receipts.len(), read.unreadable), (1, 0));
+        let read = read(&place.folder(), &place.journal_key()).unwrap();
+        assert_eq!((read.receipts.len(), read.unreadable, read.forged), (1, 0, 0));
         let mut damaged = whole.clone();
         damaged[20] = b'!';
         fs::write(&path, &damaged).unwrap();
@@ -348,7 +494,7 @@ mod tests {
         assert_eq!(fs::read(&aside[0]).unwrap(), damaged);
         let (found, problems) = place.found();
         assert_eq!((found.len(), problems.len()), (1, 1), "{problems:?}");
-        let archive = Archive::open(place.state.path(), &place.provider, &place.key.public()).unwrap();
+        let archive = Archive::open(place.state.path(), &place.provider, &place.key).unwrap();
         assert_eq!(archive.sources[0].audit(None).unwrap().1.len(), 1);
     }
 
