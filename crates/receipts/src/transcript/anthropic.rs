@@ -1,7 +1,6 @@
-//! Anthropic messages: `tool_use` blocks answered by `tool_result` blocks, and the connector's `mcp_tool_use` and
-//! `mcp_tool_result`. Tools that Anthropic runs itself (`server_tool_use`) are no claims: no guard could see them.
-
-use serde_json::value::RawValue;
+//! Anthropic messages: `tool_use` blocks answered by `tool_result` blocks; the connector's `mcp_tool_use` and `mcp_tool_result`,
+//! which name the server; and tools that Anthropic runs itself, `server_tool_use` answered by `web_search_tool_result` and its
+//! kin. Those are claims too, although no guard can see them: a result is invented as easily in this form as in any other.
 
 use super::{
     Format,
@@ -9,37 +8,24 @@ use super::{
     pairing::{Call, Pairing},
 };
 
-/// Reads the content of a message: the blocks in it that concern tools.
-pub(super) fn content(pairing: &mut Pairing, content: &RawValue, at: &At<'_>) {
-    if !json::is_list(content) {
-        return;
-    }
-    pairing.each(content, at, |pairing, raw, at| {
-        if json::is_object(raw)
-            && let Some(node) = pairing.node(raw, at)
-        {
-            block(pairing, &node, at);
-        }
-    });
-}
-
 /// Reads a content block; `false` when it is none that concerns tools.
 pub(super) fn block(pairing: &mut Pairing, node: &Node<'_>, at: &At<'_>) -> bool {
-    match &*node.kind() {
-        "tool_use" | "mcp_tool_use" => {
-            let id = pairing.id(node.id, at);
-            let tool = pairing.name(node.name, at);
-            let arguments = pairing.arguments(node.input, at);
-            pairing.called(Format::Anthropic, Call { id, tool, arguments }, at);
-        }
-        "tool_result" | "mcp_tool_result" => {
-            let id = pairing.id(node.tool_use_id, at);
-            let is_error = node.is_error.is_some_and(|flag| flag.get() == "true");
-            // A result without content is allowed, and says nothing.
-            let answer = pairing.answer(node.content, is_error, at);
-            pairing.answered(Format::Anthropic, id, answer, at);
-        }
-        _ => return false,
+    let kind = node.kind();
+    if matches!(&*kind, "tool_use" | "mcp_tool_use" | "server_tool_use") {
+        let id = pairing.id(node.id, at);
+        let tool = pairing.name(node.name, at);
+        let arguments = pairing.arguments(node.input, at);
+        let server = node.server_name.and_then(json::text).map(Into::into);
+        pairing.called(Format::Anthropic, Call { id, tool, server, arguments }, at);
+        pairing.rest(node, &["type", "id", "name", "input", "server_name"], at);
+    } else if kind.ends_with("tool_result") {
+        let id = pairing.id(node.tool_use_id, at);
+        // A result without content is allowed, and says nothing. Many clients leave the flag out, also of errors.
+        let answer = pairing.answer(node.content, json::flag(node.is_error), at);
+        pairing.answered(Format::Anthropic, id, answer, at);
+        pairing.rest(node, &["type", "tool_use_id", "content", "is_error"], at);
+    } else {
+        return false;
     }
     true
 }
