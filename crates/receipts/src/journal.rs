@@ -347,14 +347,17 @@ mod tests {
         let place = Place::new();
         let killed = place.book();
         let (answered, open) = (new("answered"), new("open"));
-        let intents = [&answered, &open].map(|new| Intent { call: new.receipt.call, ..intent(&new.receipt.tool, &new.private.salts) });
+        let intents = [&answered, &open]
+            .map(|new| Intent { call: new.receipt.call, ..intent(&new.receipt.tool, &new.private.salts) });
         let privates = [&answered.private, &open.private];
         killed.begin(intents.iter().zip(privates)).unwrap();
         killed.record([answered.clone()].iter()).unwrap();
         assert_eq!(killed.under_way(), 1);
         // What is flushed leaves the journal; what is under way stays.
         killed.flush_journal(Vec::new()).unwrap();
-        let outcomes = |found: Vec<FoundReceipt>| found.iter().map(|one| (one.receipt.call, one.receipt.outcome)).collect::<Vec<_>>();
+        let outcomes = |found: Vec<FoundReceipt>| {
+            found.iter().map(|one| (one.receipt.call, one.receipt.outcome)).collect::<Vec<_>>()
+        };
         let expected = [(answered.receipt.call, CallOutcome::Result), (open.receipt.call, CallOutcome::Unanswered)];
         assert_eq!(outcomes(place.found().0), expected);
         let left = fs::read(place.folder().join(FILE)).unwrap();
@@ -401,7 +404,10 @@ mod tests {
         // Under another key, under this guard's key for another log, without a MAC, and with the MAC of another line.
         JournalKey::new(&SecretKey::generate().unwrap(), "x").push_receipt(&mut lines, body.as_bytes(), &private);
         JournalKey::new(&place.key, "other").push_receipt(&mut lines, body.as_bytes(), &private);
-        let unkeyed = format!("{{\"kind\":\"receipt\",\"receipt\":{body},\"private\":{}}}\n", String::from_utf8(private).unwrap());
+        let unkeyed = format!(
+            "{{\"kind\":\"receipt\",\"receipt\":{body},\"private\":{}}}\n",
+            String::from_utf8(private).unwrap()
+        );
         lines.extend_from_slice(unkeyed.as_bytes());
         let path = place.folder().join(FILE);
         let real = fs::read(&path).unwrap();

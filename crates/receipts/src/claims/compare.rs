@@ -201,9 +201,10 @@ impl Candidate {
             // Nor is a success told as a failure.
             .or_else(|| matching(&receipt.result, &claim.readings).filter(|_| failed || !claim.claim.is_error))
             .or_else(|| matching(&receipt.result, &claim.readings_of_error).filter(|_| failed))?;
-        let everywhere = claim.again.iter().all(|again| {
-            matching(&receipt.delivered, again).or_else(|| matching(&receipt.result, again)).is_some()
-        });
+        let everywhere = claim
+            .again
+            .iter()
+            .all(|again| matching(&receipt.delivered, again).or_else(|| matching(&receipt.result, again)).is_some());
         everywhere.then_some(Compared::Equal(matched))
     }
 }

@@ -17,8 +17,12 @@ const MAX_DIFFERENCES: usize = 8;
 pub(super) fn result_differences(one: &Candidate, parts: &PartDigests, claim: &ComparableClaim<'_>) -> Vec<String> {
     let outcome = match one.found.receipt.outcome {
         CallOutcome::Unanswered => "the call was forwarded and no answer came",
-        CallOutcome::ProtocolError if claim.claim.is_success => "the server answered with an error; the claim calls it a success",
-        CallOutcome::ProtocolError if claim.claim.is_error => "the server answered with an error; the claim tells it in other words",
+        CallOutcome::ProtocolError if claim.claim.is_success => {
+            "the server answered with an error; the claim calls it a success"
+        }
+        CallOutcome::ProtocolError if claim.claim.is_error => {
+            "the server answered with an error; the claim tells it in other words"
+        }
         CallOutcome::ProtocolError => "the server answered with an error; the claim shows something else",
         CallOutcome::Result if claim.claim.is_error => "the call succeeded; the claim calls it an error",
         CallOutcome::ToolError if claim.claim.is_success => "the tool reported an error; the claim calls it a success",

@@ -293,8 +293,7 @@ impl<'k> Matcher<'k> {
         if claim.claim.tool.is_none() && claim.claim.arguments.is_none() {
             return None;
         }
-        let (n, found) =
-            self.with_arguments(claim, NameMatch::Same, after, |n, one| Some((n, one.result(claim)?)))?;
+        let (n, found) = self.with_arguments(claim, NameMatch::Same, after, |n, one| Some((n, one.result(claim)?)))?;
         self.take(n, found.at(n))
     }
 
@@ -311,7 +310,8 @@ impl<'k> Matcher<'k> {
     /// The call that a transcript shows without a result.
     fn without_result(&mut self, claim: &ComparableClaim<'_>) -> Option<usize> {
         claim.claim.tool.as_ref()?;
-        let unanswered = |n: usize, one: &Candidate| (one.found.receipt.outcome == CallOutcome::Unanswered).then_some(n);
+        let unanswered =
+            |n: usize, one: &Candidate| (one.found.receipt.outcome == CallOutcome::Unanswered).then_some(n);
         let n = self
             .with_arguments(claim, NameMatch::Same, None, unanswered)
             .or_else(|| self.with_arguments(claim, NameMatch::Same, None, |n, _| Some(n)))?;
@@ -346,8 +346,11 @@ impl<'k> Matcher<'k> {
             let mut at = 0;
             while let Some(free) = run.free(at, candidates) {
                 at = free + 1;
-                let (spent, most) =
-                    if no_call { (&mut *comparisons, MAX_COMPARISONS) } else { (&mut *other_arguments, MAX_OTHER_ARGUMENTS) };
+                let (spent, most) = if no_call {
+                    (&mut *comparisons, MAX_COMPARISONS)
+                } else {
+                    (&mut *other_arguments, MAX_OTHER_ARGUMENTS)
+                };
                 *spent += 1;
                 if *spent > most {
                     break 'runs;

@@ -232,7 +232,8 @@ pub fn check(
     let matches = matcher.match_all(&claims);
     let reordered = out_of_order(&matcher, &claims, &matches);
     let mut prover = Prover::new(archive);
-    let mut backing: Vec<_> = matcher.candidates.iter_mut().filter(|one| one.claimed).map(|one| &mut one.found).collect();
+    let mut backing: Vec<_> =
+        matcher.candidates.iter_mut().filter(|one| one.claimed).map(|one| &mut one.found).collect();
     prover.settle(&mut backing)?;
     let mut report = ClaimReport {
         claims: Vec::with_capacity(claims.len()),
@@ -250,7 +251,9 @@ pub fn check(
         let mut finding = findings.finding(claim, matched);
         if let Some(first) = reordered.get(&n).filter(|_| finding.status == ClaimStatus::Executed) {
             finding.status = ClaimStatus::OutOfOrder;
-            finding.differs.push(format!("the order: it ran before the call whose result stands at {}", claims[*first].claim.at));
+            finding
+                .differs
+                .push(format!("the order: it ran before the call whose result stands at {}", claims[*first].claim.at));
         }
         report.claims.push(finding);
     }
@@ -337,7 +340,8 @@ impl Findings<'_, '_> {
         match matched {
             Match::Executed(_, view) => {
                 if claim.claim.tool.is_none() {
-                    finding.remark = Some("the transcript shows no call of it: it is known by its result alone".to_owned());
+                    finding.remark =
+                        Some("the transcript shows no call of it: it is known by its result alone".to_owned());
                 } else if matches!(view, View::Letters | View::Joined) {
                     finding.remark = Some("equal but for white space".to_owned());
                 }
@@ -361,8 +365,10 @@ impl Findings<'_, '_> {
             }
             Match::OtherName(n) => {
                 let receipt = &self.matcher.candidates[n].found.receipt;
-                finding.differs = vec![format!("the tool: '{}' was called, of server '{}'", receipt.tool, receipt.server)];
-                finding.remark = Some("if the client calls the server so, say it with --server-alias NAME=SERVER".to_owned());
+                finding.differs =
+                    vec![format!("the tool: '{}' was called, of server '{}'", receipt.tool, receipt.server)];
+                finding.remark =
+                    Some("if the client calls the server so, say it with --server-alias NAME=SERVER".to_owned());
                 ClaimStatus::Altered
             }
             Match::Repeated => ClaimStatus::Repeated,

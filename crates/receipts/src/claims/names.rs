@@ -94,7 +94,8 @@ impl Names {
         let end = image(claimed);
         let with_another = |tool: &str| {
             let tool = image(tool);
-            !tool.is_empty() && end.strip_suffix(tool.as_str()).is_some_and(|rest| rest.is_empty() || rest.ends_with('_'))
+            !tool.is_empty()
+                && end.strip_suffix(tool.as_str()).is_some_and(|rest| rest.is_empty() || rest.ends_with('_'))
         };
         let mut matches: Vec<NameMatch> = self
             .tools
@@ -104,7 +105,8 @@ impl Names {
         same.iter().for_each(|kind| matches[*kind] = NameMatch::Same);
         let mut candidates = BTreeSet::new();
         if same.len() > 1 {
-            candidates = same.iter().map(|kind| format!("'{}' of '{}'", self.tools[*kind].1, self.tools[*kind].0)).collect();
+            candidates =
+                same.iter().map(|kind| format!("'{}' of '{}'", self.tools[*kind].1, self.tools[*kind].0)).collect();
         }
         Resolved { matches, candidates: candidates.into_iter().collect() }
     }
@@ -165,10 +167,14 @@ mod tests {
     #[test]
     fn a_prefix_is_that_of_the_server() {
         let names = names(&[("fs", "read_file"), ("mail", "send")]);
-        for claimed in ["read_file", "fs.read_file", "fs_read_file", "mcp__fs__read_file", "fs/read_file", "files__read_file"] {
+        for claimed in
+            ["read_file", "fs.read_file", "fs_read_file", "mcp__fs__read_file", "fs/read_file", "files__read_file"]
+        {
             assert_eq!(same(&names, claimed, None), [0], "{claimed}");
         }
-        for claimed in ["mcp__mail__read_file", "s_read_file", "xfs_read_file", "mcp__read_file", "_read_file", "fsread_file"] {
+        for claimed in
+            ["mcp__mail__read_file", "s_read_file", "xfs_read_file", "mcp__read_file", "_read_file", "fsread_file"]
+        {
             assert_eq!(same(&names, claimed, None), [0; 0], "{claimed}");
         }
         assert_eq!(names.resolve("mcp__mail__read_file", None).with(0), NameMatch::OtherServer);

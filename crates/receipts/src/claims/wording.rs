@@ -3,18 +3,95 @@
 
 /// Words before an error: none of them tells anything but that there was one.
 const PREAMBLE: &[&str] = &[
-    "a", "again", "an", "call", "called", "calling", "code", "error", "errors", "exception", "executing", "execution", "failed", "failure",
-    "for", "from", "function", "in", "invocation", "invoking", "mcp", "mcperror", "occurred", "of", "on", "please", "request",
-    "running", "runtimeerror", "server", "the", "there", "to", "tool", "toolerror", "toolexception", "try", "use", "was", "when", "while",
+    "a",
+    "again",
+    "an",
+    "call",
+    "called",
+    "calling",
+    "code",
+    "error",
+    "errors",
+    "exception",
+    "executing",
+    "execution",
+    "failed",
+    "failure",
+    "for",
+    "from",
+    "function",
+    "in",
+    "invocation",
+    "invoking",
+    "mcp",
+    "mcperror",
+    "occurred",
+    "of",
+    "on",
+    "please",
+    "request",
+    "running",
+    "runtimeerror",
+    "server",
+    "the",
+    "there",
+    "to",
+    "tool",
+    "toolerror",
+    "toolexception",
+    "try",
+    "use",
+    "was",
+    "when",
+    "while",
     "with",
 ];
 
 /// Words for a call that got no answer.
 const NO_ANSWER: &[&str] = &[
-    "abort", "aborted", "after", "and", "answer", "been", "before", "by", "cancel", "canceled", "cancelled", "client", "closed",
-    "connection", "deadline", "did", "disconnected", "ended", "exceeded", "has", "interrupted", "is", "lost", "ms", "no", "not",
-    "operation", "out", "process", "received", "reset", "respond", "response", "s", "seconds", "terminated", "time", "timed", "timeout",
-    "transport", "unavailable", "user", "within",
+    "abort",
+    "aborted",
+    "after",
+    "and",
+    "answer",
+    "been",
+    "before",
+    "by",
+    "cancel",
+    "canceled",
+    "cancelled",
+    "client",
+    "closed",
+    "connection",
+    "deadline",
+    "did",
+    "disconnected",
+    "ended",
+    "exceeded",
+    "has",
+    "interrupted",
+    "is",
+    "lost",
+    "ms",
+    "no",
+    "not",
+    "operation",
+    "out",
+    "process",
+    "received",
+    "reset",
+    "respond",
+    "response",
+    "s",
+    "seconds",
+    "terminated",
+    "time",
+    "timed",
+    "timeout",
+    "transport",
+    "unavailable",
+    "user",
+    "within",
 ];
 
 /// Words of the guard on an answer that it had to drop.
@@ -35,7 +112,12 @@ pub(super) fn without_preamble<'t>(text: &'t str, tool: &str) -> Vec<&'t str> {
         .map(|(_, from)| &text[from..])
         .collect();
     let tagged = ["tool_use_error", "error"].into_iter().find_map(|tag| {
-        text.strip_prefix('<')?.strip_prefix(tag)?.strip_prefix('>')?.strip_suffix('>')?.strip_suffix(tag)?.strip_suffix("</")
+        text.strip_prefix('<')?
+            .strip_prefix(tag)?
+            .strip_prefix('>')?
+            .strip_suffix('>')?
+            .strip_suffix(tag)?
+            .strip_suffix("</")
     });
     rests.extend(tagged);
     // As programs write a text into a text.
@@ -95,7 +177,9 @@ mod tests {
 
     #[test]
     fn no_answer_is_told_in_such_words_only() {
-        for text in ["MCP error -32001: Request timed out", "Connection closed", "Error calling pay: no response within 30 s"] {
+        for text in
+            ["MCP error -32001: Request timed out", "Connection closed", "Error calling pay: no response within 30 s"]
+        {
             assert!(tells_no_answer(text, "pay"), "{text}");
         }
         for text in ["Timed out, but the transfer went through", "timed out; balance: 5000 EUR", "成功"] {

@@ -41,6 +41,7 @@ const METADATA: &[&str] = &[
     "citations",
     "container",
     "context_management",
+    "error",
     "experimental_providerMetadata",
     "generationConfig",
     "generation_config",
@@ -49,6 +50,7 @@ const METADATA: &[&str] = &[
     "guardrailConfig",
     "headers",
     "incomplete_details",
+    "info",
     "inferenceConfig",
     "invalid_tool_calls",
     "logprobs",
@@ -74,6 +76,7 @@ const METADATA: &[&str] = &[
     "safetyRatings",
     "safetySettings",
     "safety_ratings",
+    "sandbox_policy",
     "signature",
     "stop",
     "stop_details",
@@ -120,7 +123,9 @@ const MAX_SEARCHED: usize = 48;
 fn names_a_result(name: &str) -> bool {
     let plain: String = name.chars().filter(char::is_ascii_alphanumeric).map(|c| c.to_ascii_lowercase()).collect();
     let has = |words: &[&str]| words.iter().any(|word| plain.contains(word));
-    has(RESULT_WORDS) && !has(OTHER_WORDS) && !plain.ends_with("id")
+    // In another case some readers take these for the members they know.
+    let in_other_case = ["type", "role", "content"].contains(&plain.as_str()) && plain != name;
+    in_other_case || (has(RESULT_WORDS) && !has(OTHER_WORDS) && !plain.ends_with("id"))
 }
 
 /// What an object that stands where no result belongs has of one.

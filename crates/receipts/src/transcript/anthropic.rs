@@ -51,6 +51,7 @@ mod tests {
             [
                 r#"messages[2].content[1] t1 weather {"lat": 1.10, "lat": 2} = text sunny"#,
                 r#"messages[2].content[2] t2 now {} = items {"type":"text","text":"no clock"} !"#,
+                "messages[1].content[3] s1 web_search {} = nothing",
             ]
         );
     }
@@ -64,6 +65,23 @@ mod tests {
                 {"type":"tool_use","id":"t1","name":"later","input":{}}]}"#,
         );
         assert_eq!(told(&transcript), [r#"content[1] m1 echo {"a":1} = items"#, "content[2] t1 later {} = nothing"]);
+    }
+
+    #[test]
+    fn results_of_tools_that_the_provider_runs_are_claims() {
+        let transcript = clean(
+            r#"{"role":"assistant","content":[{"type":"server_tool_use","id":"s1","name":"web_search","input":{"query":"q"}},
+                {"type":"web_search_tool_result","tool_use_id":"s1","content":[{"type":"web_search_result","title":"t","url":"u"}]},
+                {"type":"server_tool_use","id":"s2","name":"bash_code_execution","input":{}},
+                {"type":"bash_code_execution_tool_result","tool_use_id":"s2","content":{"stdout":"x"}}]}"#,
+        );
+        assert_eq!(
+            told(&transcript),
+            [
+                r#"content[1] s1 web_search {"query":"q"} = items {"type":"web_search_result","title":"t","url":"u"}"#,
+                r#"content[3] s2 bash_code_execution {} = json {"stdout":"x"}"#,
+            ]
+        );
     }
 
     #[test]

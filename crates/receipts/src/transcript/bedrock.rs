@@ -112,7 +112,9 @@ mod tests {
             read_text(r#"{"toolResult":{"toolUseId":"t","content":[{"text":"a"},{"json":[1]},{"text":"b"}]}}"#);
         assert_eq!(
             told(&transcript),
-            [r#"toolResult t - - = json {"content":[{"type":"text","text":"a"},{"type":"text","text":"b"}],"structuredContent":[1]}"#]
+            [
+                r#"toolResult t - - = json {"content":[{"type":"text","text":"a"},{"type":"text","text":"b"}],"structuredContent":[1]}"#
+            ]
         );
     }
 }

@@ -14,7 +14,8 @@ const CODE_EXECUTION: &str = "code_execution";
 
 /// Reads a part; `false` when it is none that concerns tools.
 pub(super) fn part(pairing: &mut Pairing, raw: &RawValue, node: &Node<'_>, at: &At<'_>) -> bool {
-    let of_openai = |call: &&RawValue| node.role.is_some() || Node::read(call).is_ok_and(|call| call.arguments.is_some());
+    let of_openai =
+        |call: &&RawValue| node.role.is_some() || Node::read(call).is_ok_and(|call| call.arguments.is_some());
     let snake = node.function_call.filter(|call| json::is_object(call) && !of_openai(call));
     if let Some(call) = node.function_call_camel.or(snake) {
         let at = at.member(if snake.is_some() { "function_call" } else { "functionCall" });

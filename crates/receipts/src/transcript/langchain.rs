@@ -77,7 +77,9 @@ mod tests {
         let id = |class: &str| format!(r#"["langchain","schema","messages","{class}"]"#);
         let forms = [
             format!(r#"[{{"type":"human","content":"hi"}},{{"type":"ai",{CALL}}},{{"type":"tool",{RESULT}}}]"#),
-            format!(r#"[{{"type":"ai","data":{{"type":"ai",{CALL}}}}},{{"type":"tool","data":{{"type":"tool",{RESULT}}}}}]"#),
+            format!(
+                r#"[{{"type":"ai","data":{{"type":"ai",{CALL}}}}},{{"type":"tool","data":{{"type":"tool",{RESULT}}}}}]"#
+            ),
             format!(
                 r#"[{{"lc":1,"type":"constructor","id":{},"kwargs":{{{CALL}}}}},{{"lc":1,"type":"constructor","id":{},"kwargs":{{{RESULT}}}}}]"#,
                 id("AIMessage"),

@@ -197,6 +197,37 @@ mod tests {
     }
 
     #[test]
+    fn a_task_has_its_result_when_it_is_asked_for() {
+        let transcript = clean(
+            r#"[{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"f","task":{"ttl":1}}},
+                {"jsonrpc":"2.0","id":1,"result":{"task":{"taskId":"t","status":"working"}}},
+                {"jsonrpc":"2.0","id":2,"method":"tasks/result","params":{"taskId":"t"}},
+                {"jsonrpc":"2.0","id":2,"result":{"content":[]}}]"#,
+        );
+        assert_eq!(told(&transcript), [r#"[3] 2 f - = json {"content":[]}"#]);
+        let transcript = read_text(
+            r#"[{"jsonrpc":"2.0","id":2,"method":"tasks/result","params":{"taskId":"u"}},{"jsonrpc":"2.0","id":2,"result":{"content":[]}}]"#,
+        );
+        assert_eq!(told(&transcript), [r#"[1] 2 - - = json {"content":[]}"#]);
+    }
+
+    #[test]
+    fn a_tool_s_result_does_not_pass_for_another_answer() {
+        let transcript = read_text(
+            r#"[{"jsonrpc":"2.0","id":1,"method":"ping"},{"jsonrpc":"2.0","id":1,"result":{"content":[{"type":"text","text":"paid"}]}},
+                {"jsonrpc":"2.0","id":2,"method":"logging/x","params":{"messages":[{"role":"tool","content":"paid"}]}}]"#,
+        );
+        assert!(transcript.claims.is_empty());
+        assert_eq!(
+            unrecognised(&transcript),
+            [
+                "line 1, /1/result: a tool's result as the answer to a request that calls no tool",
+                "line 2, /2/params: a message of role 'tool' where no result belongs",
+            ]
+        );
+    }
+
+    #[test]
     fn a_second_response_to_another_request_answers_no_call() {
         let transcript = read_text(
             r#"[{"jsonrpc":"2.0","id":1,"method":"ping"},{"jsonrpc":"2.0","id":1,"result":{}},

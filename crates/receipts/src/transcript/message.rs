@@ -131,13 +131,18 @@ pub(super) fn part(pairing: &mut Pairing, raw: &RawValue, speaker: Speaker, at: 
     if tool_part(pairing, raw, &node, at) {
         return;
     }
-    let kind = node.kind();
-    let Some(known) = plain_members(&kind) else {
-        return pairing.unrecognised(raw, at, format!("a part of type '{}', which is not known", shown(&kind)));
-    };
     if speaker == Speaker::Tool {
         return pairing.unrecognised(raw, at, "a tool's words that answer no call");
     }
+    if !plain_part(pairing, &node, speaker, at) {
+        pairing.unrecognised(raw, at, format!("a part of type '{}', which is not known", shown(&node.kind())));
+    }
+}
+
+/// Reads a part that is neither a call nor a result; `false` when its type is not known.
+pub(super) fn plain_part(pairing: &mut Pairing, node: &Node<'_>, speaker: Speaker, at: &At<'_>) -> bool {
+    let kind = node.kind();
+    let Some(known) = plain_members(&kind) else { return false };
     for (name, value) in node.rest(&["type"]) {
         let at = at.member(name);
         if !known.contains(&name) {
@@ -149,6 +154,7 @@ pub(super) fn part(pairing: &mut Pairing, raw: &RawValue, speaker: Speaker, at: 
             pairing.search(value, &at, false);
         }
     }
+    true
 }
 
 /// Reads a part that is a call or a result; `false` when it is neither.
@@ -202,8 +208,8 @@ fn plain_members(kind: &str) -> Option<&'static [&'static str]> {
         "redacted_thinking" => &["data"],
         "reasoning" | "redacted-reasoning" => &["text", "summary", "content", "encrypted_content", "details", "data"],
         "compaction" | "compaction_summary" => &["content", "encrypted_content"],
-        "image" | "image_url" | "input_image" | "audio" | "input_audio" | "file" | "input_file" | "document" | "video"
-        | "video_url" | "media" | "container_upload" => ATTACHMENT,
+        "image" | "image_url" | "input_image" | "audio" | "input_audio" | "file" | "input_file" | "document"
+        | "video" | "video_url" | "media" | "container_upload" => ATTACHMENT,
         "source-url" | "source-document" => &["sourceId", "url", "title", "mediaType", "filename"],
         "step-start" | "item_reference" | "mcp_approval_response" => &[],
         // A list of definitions, and a request to be allowed to call.

@@ -272,3 +272,5 @@ fn parse_line(line: &[u8]) -> Result<&RawValue, Why> {
 mod testing;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod unknown_forms;

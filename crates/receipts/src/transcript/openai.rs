@@ -121,7 +121,8 @@ fn tool_input<'a>(node: &Node<'a>) -> Option<(&'static str, &'a RawValue)> {
 
 /// The result that a call carries itself.
 fn own_answer(pairing: &mut Pairing, node: &Node<'_>, at: &At<'_>) -> Option<Answer> {
-    let outputs: Vec<&RawValue> = [node.output, node.outputs, node.result, node.results].into_iter().flatten().collect();
+    let outputs: Vec<&RawValue> =
+        [node.output, node.outputs, node.result, node.results].into_iter().flatten().collect();
     if outputs.len() > 1 {
         pairing.unrecognised(outputs[1], at, "a second result in one call");
     }
@@ -204,8 +205,38 @@ mod tests {
                 r#"output[0] m1 roll {} = text 4"#,
                 r#"output[1] m2 roll {} = error {"code":-1} !"#,
                 r#"output[2] m3 roll {} = nothing"#,
+                r#"output[3] w1 web_search - = nothing"#,
             ]
         );
+    }
+
+    #[test]
+    fn every_kind_of_call_and_output_is_a_claim() {
+        let transcript = clean(
+            r#"[{"type":"file_search_call","id":"f1","queries":["q"],"status":"completed","results":[{"text":"x"}]},
+                {"type":"code_interpreter_call","id":"i1","code":"1","outputs":[{"type":"logs","logs":"2"}],"container_id":"c"},
+                {"type":"shell_call","id":"x","call_id":"s1","action":{"commands":["ls"]},"status":"completed"},
+                {"type":"shell_call_output","call_id":"s1","output":[{"stdout":"a","stderr":""}]},
+                {"type":"function_call","call_id":"c1","name":"f","arguments":"{}","output":"x"}]"#,
+        );
+        assert_eq!(
+            told(&transcript),
+            [
+                r#"[0] f1 file_search ["q"] = items {"text":"x"}"#,
+                r#"[1] i1 code_interpreter "1" = items {"type":"logs","logs":"2"}"#,
+                r#"[3] s1 shell {"commands":["ls"]} = items {"stdout":"a","stderr":""}"#,
+                "[4] c1 f {} = text x",
+            ]
+        );
+    }
+
+    #[test]
+    fn functions_of_servers_without_ids_are_answered_by_name() {
+        let transcript = clean(
+            r#"[{"role":"assistant","content":"","tool_calls":[{"function":{"name":"f","arguments":{"n":1}}},{"function":{"name":"f","arguments":{"n":2}}}]},
+                {"role":"tool","tool_name":"f","content":"one"},{"role":"tool","tool_name":"f","content":"two"}]"#,
+        );
+        assert_eq!(told(&transcript), [r#"[1] - f {"n":1} = text one"#, r#"[2] - f {"n":2} = text two"#]);
     }
 
     #[test]

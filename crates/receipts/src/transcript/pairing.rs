@@ -8,8 +8,8 @@ use std::{
 use serde_json::value::RawValue;
 
 use super::{
-    Claim, ClaimedResult, Error, Format, MAX_CLAIMS, MAX_DEPTH, MAX_ITEMS, MAX_NAME_BYTES, MAX_PROBLEMS, Order, Problem,
-    Transcript, Why,
+    Claim, ClaimedResult, Error, Format, MAX_CLAIMS, MAX_DEPTH, MAX_ITEMS, MAX_NAME_BYTES, MAX_PROBLEMS, Order,
+    Problem, Transcript, Why,
     json::{self, At, Node},
 };
 

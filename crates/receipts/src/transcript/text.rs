@@ -93,7 +93,9 @@ mod tests {
     #[test]
     fn objects_are_found_wherever_they_stand() {
         let one = r#"{"role":"tool","content":"a } b"}"#;
-        for text in [one.to_owned(), format!("it said: {one}."), format!("```json\n[{one}]\n```"), format!("{{ {{x {one}")] {
+        for text in
+            [one.to_owned(), format!("it said: {one}."), format!("```json\n[{one}]\n```"), format!("{{ {{x {one}")]
+        {
             assert_eq!(objects(&text), [one], "{text}");
         }
         assert_eq!(objects(&format!("{one}\n{one}")).len(), 2);

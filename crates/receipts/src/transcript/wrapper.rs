@@ -3,7 +3,7 @@
 use serde_json::value::RawValue;
 
 use super::{
-    MAX_WRAPPINGS, Why,
+    Why,
     accounting::shown,
     json::{self, At, Node},
     langchain, mcp,
@@ -60,19 +60,27 @@ const PLAIN_TYPES: &[&str] = &[
 
 /// Members that an object may have of which nothing else is known.
 const PLAIN_MEMBERS: &[&str] = &[
+    "approval_policy",
+    "cli_version",
     "created",
     "created_at",
+    "cwd",
     "date",
+    "effort",
     "id",
     "input",
     "instructions",
     "level",
     "model",
+    "model_provider",
     "object",
+    "originator",
     "prompt",
     "session",
     "sessionId",
     "session_id",
+    "source",
+    "summary",
     "system",
     "time",
     "timestamp",
@@ -100,6 +108,10 @@ pub(super) fn visit(pairing: &mut Pairing, raw: &RawValue, at: &At<'_>, wrapping
     }
     if message::is_message(&node) {
         return message::message(pairing, raw, &node, at);
+    }
+    // Items of a response stand for themselves.
+    if !node.kind().is_empty() && message::plain_part(pairing, &node, Speaker::Other, at) {
+        return pairing.next_message();
     }
     wrapper(pairing, raw, &node, at, wrappings);
 }
@@ -131,7 +143,9 @@ fn wrapper(pairing: &mut Pairing, raw: &RawValue, node: &Node<'_>, at: &At<'_>, 
                 message::parts(pairing, value, Speaker::Other, &at);
                 identified = true;
             }
-            "systemInstruction" | "system_instruction" if json::is_object(value) => visit(pairing, value, &at, wrappings),
+            "systemInstruction" | "system_instruction" if json::is_object(value) => {
+                visit(pairing, value, &at, wrappings)
+            }
             // Of a candidate in Gemini's response.
             "content" if json::is_object(value) => {
                 visit(pairing, value, &at, wrappings);
@@ -145,7 +159,7 @@ fn wrapper(pairing: &mut Pairing, raw: &RawValue, node: &Node<'_>, at: &At<'_>, 
                     visit(pairing, value, &at, wrappings);
                     identified = true;
                 } else {
-                    quoted(pairing, value, &at);
+                    identified |= quoted(pairing, value, &at);
                 }
             }
             // The last words of an agent, as its SDK ends a log.
@@ -181,9 +195,8 @@ fn has(node: &Node<'_>, name: &str) -> bool {
 
 /// Whether an object of no type has nothing but plain members.
 fn is_plain(node: &Node<'_>, known: &[&str]) -> bool {
-    node.rest(known).all(|(name, value)| {
-        PLAIN_MEMBERS.contains(&name) || known.contains(&name) || !json::is_text(value)
-    })
+    node.rest(known)
+        .all(|(name, value)| PLAIN_MEMBERS.contains(&name) || known.contains(&name) || !json::is_text(value))
 }
 
 /// A piece of a streamed message. Calls come in pieces, results whole: a result belongs into the message that is kept.
@@ -191,13 +204,18 @@ fn piece(pairing: &mut Pairing, value: &RawValue, at: &At<'_>) {
     if json::is_text(value) { pairing.prose(value, at) } else { pairing.search(value, at, false) }
 }
 
-/// Reads the messages that a log kept as a text; other texts are prose.
-fn quoted(pairing: &mut Pairing, value: &RawValue, at: &At<'_>) {
-    let text = json::text(value).filter(|text| text.trim_start().starts_with(['{', '[']));
+/// Reads a message that a log kept as a text; `false` where the text is prose.
+fn quoted(pairing: &mut Pairing, value: &RawValue, at: &At<'_>) -> bool {
+    let text = json::text(value).filter(|text| text.trim_start().starts_with('{'));
     let message = text.as_deref().and_then(|text| serde_json::from_str::<&RawValue>(text).ok());
-    // One wrapping: a text in a text is for nobody to read.
     match message.filter(|message| Node::read(message).is_ok_and(|node| mcp::is_message(&node))) {
-        Some(message) => visit(pairing, message, at, MAX_WRAPPINGS.min(2)),
-        None => pairing.prose(value, at),
+        Some(message) => {
+            visit(pairing, message, at, 1);
+            true
+        }
+        None => {
+            pairing.prose(value, at);
+            false
+        }
     }
 }
