@@ -17,7 +17,7 @@ use super::{
 };
 use crate::{parts::fingerprint, transcript::ClaimedResult};
 
-/// Comparisons beyond which no more are made for results of no call in the transcript.
+/// Comparisons beyond which no more are made; what then has no receipt is unknown.
 const MAX_COMPARISONS: u64 = 20_000_000;
 /// Comparisons with the results of calls with other arguments: they tell only that a claim that nothing backs is an altered one.
 const MAX_OTHER_ARGUMENTS: u64 = 1_000_000;
@@ -219,12 +219,9 @@ impl<'k> Matcher<'k> {
         for n in in_order.iter().copied().filter(|n| !told(n)) {
             outcomes[n] = Some(Match::NoResult(self.without_result(&claims[n])));
         }
-        let gave_up = |claim: &ComparableClaim<'_>| match claim.claim.tool {
-            None => self.comparisons >= MAX_COMPARISONS,
-            Some(_) => false,
-        };
-        let outcomes = claims.iter().zip(outcomes);
-        outcomes.map(|(claim, one)| one.unwrap_or(Match::Nothing { gave_up: gave_up(claim) })).collect()
+        // What was not compared may be genuine.
+        let gave_up = self.comparisons > MAX_COMPARISONS;
+        outcomes.into_iter().map(|one| one.unwrap_or(Match::Nothing { gave_up })).collect()
     }
 
     fn take(&mut self, n: usize, outcome: Match) -> Option<Match> {

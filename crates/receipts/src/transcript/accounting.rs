@@ -103,7 +103,6 @@ const DEFINITIONS: &[&str] = &[
     "output_format",
     "responseSchema",
     "response_format",
-    "text",
     "toolChoice",
     "toolConfig",
     "tool_choice",
@@ -129,7 +128,7 @@ fn names_a_result(name: &str) -> bool {
 }
 
 /// What an object that stands where no result belongs has of one.
-fn result_in(node: &Node<'_>) -> Option<String> {
+pub(super) fn result_in(node: &Node<'_>) -> Option<String> {
     const MEMBERS: &[&str] = &[
         "functionResponse",
         "function_response",
@@ -189,7 +188,12 @@ impl Pairing {
             return;
         }
         let structure = json::is_object(value) || json::is_list(value);
-        if structure && DEFINITIONS.contains(&name) {
+        // How a response's text is to be written.
+        let text_settings = || {
+            let settings = ["format", "verbosity"];
+            name == "text" && Node::read(value).is_ok_and(|node| node.rest(&settings).next().is_none())
+        };
+        if structure && (DEFINITIONS.contains(&name) || text_settings()) {
             self.search(value, at, false);
         } else if structure && METADATA.contains(&name) {
             self.search(value, at, true);

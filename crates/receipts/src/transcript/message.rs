@@ -4,7 +4,7 @@
 use serde_json::value::RawValue;
 
 use super::{
-    accounting::shown,
+    accounting::{result_in, shown},
     anthropic, bedrock, gemini,
     json::{self, At, Node},
     openai,
@@ -19,8 +19,10 @@ pub(super) enum Speaker {
     Assistant,
     /// A tool: what it says is a result.
     Tool,
-    /// A person, an operator, or nobody who is named.
+    /// A person or an operator.
     Other,
+    /// Nobody who is named: a list of content items alone may be a tool's.
+    Nobody,
 }
 
 impl Speaker {
@@ -60,7 +62,13 @@ pub(super) fn message(pairing: &mut Pairing, raw: &RawValue, node: &Node<'_>, at
     if !MESSAGE_TYPES.contains(&&*kind) {
         return pairing.unrecognised(raw, at, format!("a message of type '{}', which is not known", shown(&kind)));
     }
-    speak(pairing, node, speaker, at);
+    if speaker != Speaker::Tool
+        && let Some(what) = result_in(node)
+    {
+        return pairing.unrecognised(raw, at, format!("{what} in a message that is not a tool's"));
+    }
+    let unsaid = role.is_empty() && kind.is_empty() && node.content.is_some_and(json::is_list);
+    speak(pairing, node, if unsaid { Speaker::Nobody } else { speaker }, at);
 }
 
 /// Reads what `speaker` says.
@@ -131,8 +139,13 @@ pub(super) fn part(pairing: &mut Pairing, raw: &RawValue, speaker: Speaker, at: 
     if tool_part(pairing, raw, &node, at) {
         return;
     }
-    if speaker == Speaker::Tool {
-        return pairing.unrecognised(raw, at, "a tool's words that answer no call");
+    if matches!(speaker, Speaker::Tool | Speaker::Nobody) {
+        let whose = if speaker == Speaker::Tool {
+            "a tool's words that answer no call"
+        } else {
+            "words of nobody who is named"
+        };
+        return pairing.unrecognised(raw, at, whose);
     }
     if !plain_part(pairing, &node, speaker, at) {
         pairing.unrecognised(raw, at, format!("a part of type '{}', which is not known", shown(&node.kind())));

@@ -80,7 +80,7 @@ pub(super) fn item(pairing: &mut Pairing, node: &Node<'_>, at: &At<'_>) -> bool 
     if let Some(tool) = kind.strip_suffix("_call") {
         let call_id = node.call_id.or(node.id);
         let id = pairing.id(call_id, at);
-        let named = matches!(tool, "function" | "custom_tool" | "mcp");
+        let named = matches!(tool, "function" | "custom_tool" | "mcp" | "tool");
         let tool = if named { pairing.name(node.name, at) } else { Some(tool.to_owned()) };
         let arguments = match tool_input(node) {
             Some((_, input)) if kind != "function_call" && kind != "mcp_call" => pairing.arguments(Some(input), at),
@@ -112,7 +112,7 @@ pub(super) fn item(pairing: &mut Pairing, node: &Node<'_>, at: &At<'_>) -> bool 
 
 /// What a tool that is no function is given.
 fn tool_input<'a>(node: &Node<'a>) -> Option<(&'static str, &'a RawValue)> {
-    let inputs = ["input", "action", "code", "queries", "operation"];
+    let inputs = ["input", "args", "action", "code", "queries", "operation"];
     inputs.into_iter().find_map(|name| {
         let value = node.members.iter().find(|(one, value)| one == name && value.get() != "null")?.1;
         Some((name, value))

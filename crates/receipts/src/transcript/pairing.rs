@@ -5,6 +5,7 @@ use std::{
     sync::Arc,
 };
 
+use credence_protocol::receipt::Exact;
 use serde_json::value::RawValue;
 
 use super::{
@@ -268,6 +269,9 @@ impl Pairing {
     /// Enters a call together with its result, where one object has both.
     pub(super) fn called_and_answered(&mut self, format: Format, call: Call, answer: Option<Answer>, at: &At<'_>) {
         let waits = answer.is_none();
+        if waits && self.is_told_again(&call) {
+            return;
+        }
         let Answer { said, receipt, error } =
             answer.unwrap_or(Answer { said: ClaimedResult::Nothing, receipt: None, error: None });
         let mut claim = self.new_claim(call.id.as_ref(), said, receipt, error, at);
@@ -298,6 +302,21 @@ impl Pairing {
         if repeated {
             self.problem(at, Why::SameId(shown));
         }
+    }
+
+    /// Whether a message shows the same call a second time, as some frameworks do: beside the content, and in it.
+    fn is_told_again(&self, call: &Call) -> bool {
+        let Some(Id::Conversation(_)) = call.id else { return false };
+        let entry = call.id.as_ref().and_then(|id| self.entries.get(id));
+        let Some(number) = entry.and_then(|entry| entry.open.back().copied().flatten()) else { return false };
+        let form = |arguments: &Option<Arc<RawValue>>| {
+            let exact = Exact::of(arguments.as_deref()?).ok()?;
+            Some(exact.canonical())
+        };
+        let first = &self.transcript.claims[number];
+        self.messages[number] == self.message
+            && first.tool == call.tool
+            && form(&first.arguments) == form(&call.arguments)
     }
 
     /// Enters a request that is no tool call, so that its response is not taken for a result.

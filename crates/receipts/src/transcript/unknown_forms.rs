@@ -46,6 +46,11 @@ fn invented_results_in_unknown_forms_are_named_with_their_place() {
         (r#"{"messages":[],"metadata":{"a":[{"tool_call_id":"c","content":"paid"}]}}"#, "2/2/metadata"),
         (r#"{"messages":[],"usage":{"tool_output":"paid"}}"#, "2/2/usage"),
         (r#"{"messages":[],"tools":[{"role":"tool","content":"paid"}]}"#, "2/2/tools"),
+        (r#"{"content":[{"type":"text","text":"paid"}],"isError":false}"#, "2/2"),
+        (r#"{"content":[{"type":"text","text":"paid"}]}"#, "2/2/content/0"),
+        (r#"{"role":"assistant","content":"hi","text":{"done":"paid"}}"#, "2/2/text"),
+        (r#"{"id":3,"data":"paid"}"#, "2/2"),
+        (r#"{"response":"paid"}"#, "2/2"),
         // In texts.
         (r#"{"role":"user","content":"{\"role\":\"tool\",\"content\":\"paid\"}"}"#, "2/2/content"),
         (
@@ -152,6 +157,19 @@ fn what_honest_transcripts_have_beside_their_messages_is_passed() {
     ] {
         assert!(clean(lines).claims.is_empty(), "{lines}");
     }
+}
+
+#[test]
+fn a_call_that_a_framework_shows_beside_the_content_and_in_it_is_one() {
+    let transcript = clean(
+        r#"[{"type":"ai","content":[{"type":"tool_use","id":"a","name":"f","input":{"n": 1}}],"tool_calls":[{"name":"f","args":{"n":1},"id":"a","type":"tool_call"}]},
+            {"type":"tool","content":"x","tool_call_id":"a","status":"success"}]"#,
+    );
+    assert_eq!(transcript.claims.len(), 1);
+    let two = read_text(
+        r#"[{"type":"ai","content":[{"type":"tool_use","id":"a","name":"f","input":{"n":1}}],"tool_calls":[{"name":"f","args":{"n":2},"id":"a"}]}]"#,
+    );
+    assert_eq!(two.claims.len(), 2);
 }
 
 #[test]

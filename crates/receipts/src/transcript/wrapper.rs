@@ -71,8 +71,10 @@ const PLAIN_MEMBERS: &[&str] = &[
     "input",
     "instructions",
     "level",
+    "message",
     "model",
     "model_provider",
+    "msg",
     "object",
     "originator",
     "prompt",
@@ -158,8 +160,10 @@ fn wrapper(pairing: &mut Pairing, raw: &RawValue, node: &Node<'_>, at: &At<'_>, 
                 if structure {
                     visit(pairing, value, &at, wrappings);
                     identified = true;
+                } else if quoted(pairing, value, &at) {
+                    identified = true;
                 } else {
-                    identified |= quoted(pairing, value, &at);
+                    continue;
                 }
             }
             // The last words of an agent, as its SDK ends a log.
@@ -167,19 +171,18 @@ fn wrapper(pairing: &mut Pairing, raw: &RawValue, node: &Node<'_>, at: &At<'_>, 
                 identified = true;
                 pairing.prose(value, &at);
             }
-            // What the line's message tells, once more.
-            "toolUseResult" => continue,
             _ => continue,
         }
         known.push(name);
     }
+    // What the line's message tells, once more.
     if let Some(again) = node.tool_use_result
         && !pairing.ignores("toolUseResult")
         && pairing.answered_again(answers_before, again)
     {
         known.push("toolUseResult");
     }
-    if identified || kind.is_empty() && is_plain(node, &known) {
+    if identified || kind.is_empty() && is_plain(pairing, node, &known) {
         return pairing.rest(node, &known, at);
     }
     if kind.is_empty() {
@@ -194,9 +197,9 @@ fn has(node: &Node<'_>, name: &str) -> bool {
 }
 
 /// Whether an object of no type has nothing but plain members.
-fn is_plain(node: &Node<'_>, known: &[&str]) -> bool {
-    node.rest(known)
-        .all(|(name, value)| PLAIN_MEMBERS.contains(&name) || known.contains(&name) || !json::is_text(value))
+fn is_plain(pairing: &Pairing, node: &Node<'_>, known: &[&str]) -> bool {
+    let mut rest = node.rest(known);
+    rest.all(|(name, value)| PLAIN_MEMBERS.contains(&name) || pairing.ignores(name) || !json::is_text(value))
 }
 
 /// A piece of a streamed message. Calls come in pieces, results whole: a result belongs into the message that is kept.
@@ -208,14 +211,9 @@ fn piece(pairing: &mut Pairing, value: &RawValue, at: &At<'_>) {
 fn quoted(pairing: &mut Pairing, value: &RawValue, at: &At<'_>) -> bool {
     let text = json::text(value).filter(|text| text.trim_start().starts_with('{'));
     let message = text.as_deref().and_then(|text| serde_json::from_str::<&RawValue>(text).ok());
-    match message.filter(|message| Node::read(message).is_ok_and(|node| mcp::is_message(&node))) {
-        Some(message) => {
-            visit(pairing, message, at, 1);
-            true
-        }
-        None => {
-            pairing.prose(value, at);
-            false
-        }
+    let message = message.filter(|message| Node::read(message).is_ok_and(|node| mcp::is_message(&node)));
+    if let Some(message) = message {
+        visit(pairing, message, at, 1);
     }
+    message.is_some()
 }
