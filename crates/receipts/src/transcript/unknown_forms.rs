@@ -137,6 +137,11 @@ fn what_honest_transcripts_have_beside_their_messages_is_passed() {
              {"type":"mcp_call","id":"mc","name":"f","server_label":"s","arguments":"{}","output":"1","error":null,"approval_request_id":null,"status":"completed"}]}"#,
     );
     assert_eq!(transcript.claims[0].server.as_deref(), Some("s"));
+    let transcript = clean(
+        r#"{"ResponseMetadata":{"HTTPStatusCode":200},"output":{"message":{"role":"assistant","content":[{"toolUse":{"toolUseId":"t","name":"f","input":{}}}]}},
+            "stopReason":"tool_use","usage":{"outputTokens":3},"metrics":{"latencyMs":5}}"#,
+    );
+    assert_eq!(transcript.claims.len(), 1);
     // A stream of a chat, a stream of blocks, and the lines of two agents' logs.
     for lines in [
         r#"{"id":"c","object":"chat.completion.chunk","created":1,"model":"m","choices":[{"index":0,"delta":{"role":"assistant","content":"hi"},"logprobs":null,"finish_reason":null}]}

@@ -141,6 +141,11 @@ fn wrapper(pairing: &mut Pairing, raw: &RawValue, node: &Node<'_>, at: &At<'_>, 
                 visit(pairing, value, &at, wrappings);
                 identified = true;
             }
+            // Of a response of Bedrock.
+            "output" if Node::read(value).is_ok_and(|output| output.message.is_some()) => {
+                visit(pairing, value, &at, wrappings);
+                identified = true;
+            }
             "system" if structure => {
                 message::parts(pairing, value, Speaker::Other, &at);
                 identified = true;
