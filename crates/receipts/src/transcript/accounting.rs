@@ -137,7 +137,7 @@ fn names_a_result(name: &str) -> bool {
 }
 
 /// What an object that stands where no result belongs has of one.
-pub(super) fn result_in(node: &Node<'_>) -> Option<String> {
+fn result_in(node: &Node<'_>) -> Option<String> {
     const MEMBERS: &[&str] = &[
         "functionResponse",
         "function_response",

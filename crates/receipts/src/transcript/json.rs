@@ -39,9 +39,8 @@ macro_rules! node {
                 while let Some((Name(name), value)) = map.next_entry::<Name<'a>, &'a RawValue>()? {
                     match &*name {
                         $($name => {
-                            if node.$field.replace(value).is_some() {
-                                node.repeated.get_or_insert($name);
-                            }
+                            let before = node.$field.replace(value).map(|_| $name);
+                            node.repeated = node.repeated.or(before);
                         })*
                         _ => {}
                     }

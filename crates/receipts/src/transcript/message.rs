@@ -4,7 +4,7 @@
 use serde_json::value::RawValue;
 
 use super::{
-    accounting::{result_in, shown},
+    accounting::shown,
     anthropic, bedrock, gemini,
     json::{self, At, Node},
     openai,
@@ -62,10 +62,16 @@ pub(super) fn message(pairing: &mut Pairing, raw: &RawValue, node: &Node<'_>, at
     if !MESSAGE_TYPES.contains(&&*kind) {
         return pairing.unrecognised(raw, at, format!("a message of type '{}', which is not known", shown(&kind)));
     }
+    // Of what else a result has, `Pairing::rest` names the place.
+    let of_result = ["isError", "is_error", "tool_call_id", "tool_use_id", "toolCallId", "toolUseId"];
     if speaker != Speaker::Tool
-        && let Some(what) = result_in(node)
+        && let Some((name, _)) = node.rest(&[]).find(|(name, _)| of_result.contains(name))
     {
-        return pairing.unrecognised(raw, at, format!("{what} in a message that is not a tool's"));
+        return pairing.unrecognised(
+            raw,
+            at,
+            format!("a member '{name}', as results have, in a message that is not a tool's"),
+        );
     }
     let unsaid = role.is_empty() && kind.is_empty() && node.content.is_some_and(json::is_list);
     speak(pairing, node, if unsaid { Speaker::Nobody } else { speaker }, at);
