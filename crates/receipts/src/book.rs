@@ -211,7 +211,13 @@ impl ReceiptBook {
         let subject = self.subject(receipt.agent.as_ref());
         let entry = NewEntry { kind: Kind::Receipt, subject, body: receipt.canonical()?, weight: None };
         let private = serde_json::to_string(private)?;
-        Ok(ReceiptRow { entry, id: receipt.call, call: receipt.call.to_string(), private, counted: CountedCall::of(receipt) })
+        Ok(ReceiptRow {
+            entry,
+            id: receipt.call,
+            call: receipt.call.to_string(),
+            private,
+            counted: CountedCall::of(receipt),
+        })
     }
 
     fn canary_row(&self, canary: CanaryRecord) -> Result<CanaryRow, Error> {

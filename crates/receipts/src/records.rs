@@ -70,11 +70,7 @@ impl Intent {
 }
 
 /// The receipts of calls that were forwarded and are not among `answered`; `why` says why there is no answer.
-pub(crate) fn unanswered(
-    intents: Vec<(Intent, Private)>,
-    answered: &[NewReceipt],
-    why: &str,
-) -> Vec<NewReceipt> {
+pub(crate) fn unanswered(intents: Vec<(Intent, Private)>, answered: &[NewReceipt], why: &str) -> Vec<NewReceipt> {
     let answered: HashSet<Uuid> = answered.iter().map(|new| new.receipt.call).collect();
     let open = intents.into_iter().filter(|(intent, _)| !answered.contains(&intent.call));
     let receipt = |intent: Intent| {
