@@ -40,7 +40,7 @@ use crate::{
 use access::caller;
 pub use access::{is_local, without_secrets};
 use exchange::Exchange;
-use request::{Carries, clean_headers};
+use request::{Carries, check_routing, clean_headers};
 
 /// Headers that belong to one connection, and those the guard sets itself.
 const OWN_HEADERS: [HeaderName; 9] = [
@@ -159,6 +159,7 @@ impl Proxy {
         let mut exchange = Exchange { proxy: Arc::clone(self), requests, session: of_session, resumable: false };
         let mut body = body;
         if carries == Carries::Message {
+            check_routing(&parts.headers, &String::from_utf8_lossy(&body))?;
             let caller = self.guard.settings.caller.clone().or(&caller(&parts.headers));
             let named = session.as_deref().map(|session| self.guard.session_name(session));
             let named = named.unwrap_or_else(|| self.guard.settings.session.clone());

@@ -30,8 +30,6 @@ const SHOWN: usize = 24;
 const MEMBERS: [&str; 6] = ["jsonrpc", "id", "method", "params", "result", "error"];
 /// The members of a tool call's parameters that mean something.
 const CALL_MEMBERS: [&str; 5] = ["name", "arguments", "_meta", "task", "inputResponses"];
-/// The largest integer that every reader reads exactly.
-const MAX_SAFE_ID: u64 = (1 << 53) - 1;
 
 /// How messages are separated from each other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -213,7 +211,7 @@ impl Envelope {
         }
         let id = get("id");
         if let Some(id) = id.filter(|id| !is_id(id)) {
-            return Err(refused(id, "an id is a text or an integer up to 2^53 - 1"));
+            return Err(refused(id, "an id is a text or an integer of 64 bits"));
         }
         let (result, error) = (get("result"), get("error"));
         let Some(method) = get("method") else {
@@ -285,7 +283,7 @@ fn folded(name: &str) -> String {
 }
 
 fn is_id(id: &str) -> bool {
-    id.starts_with('"') || id.strip_prefix('-').unwrap_or(id).parse::<u64>().is_ok_and(|number| number <= MAX_SAFE_ID)
+    id.starts_with('"') || id.parse::<i64>().is_ok()
 }
 
 #[cfg(test)]
@@ -358,7 +356,7 @@ mod tests {
             r#"{"jsonrpc":"2.0","method":"tools/call","params":{"name":"t"}}"#,
             r#"{"jsonrpc":"2.0","id":null,"method":"tools/call","params":{"name":"t"}}"#,
             r#"{"jsonrpc":"2.0","id":1.0,"method":"ping"}"#,
-            r#"{"jsonrpc":"2.0","id":9007199254740992,"method":"ping"}"#,
+            r#"{"jsonrpc":"2.0","id":9223372036854775808,"method":"ping"}"#,
             r#"{"jsonrpc":"2.0","id":{},"method":"ping"}"#,
             r#"{"jsonrpc":"2.0","id":1,"method":"Tools/Call","params":{"name":"t"}}"#,
             r#"{"jsonrpc":"2.0","id":1,"method":" tools/call","params":{"name":"t"}}"#,

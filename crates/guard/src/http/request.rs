@@ -6,10 +6,15 @@
 //!   a message: then it is treated as one.
 
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header, request::Parts};
+use data_encoding::BASE64;
 use percent_encoding::percent_decode_str;
+use serde::Deserialize;
 
 use super::{HttpSettings, Refused};
-use crate::strict::{self, Framing};
+use crate::{
+    message::{Parsed, parse},
+    strict::{self, Framing},
+};
 
 /// Headers by which some servers read another method into a request.
 const METHOD_OVERRIDES: [&str; 3] = ["x-http-method-override", "x-http-method", "x-method-override"];
@@ -90,6 +95,44 @@ fn is_message(body: &[u8]) -> bool {
     first == Some(b'[') || text.contains("jsonrpc") || text.contains("\"method\"") || text.contains("\\u")
 }
 
+/// Refuses headers that name another method or tool than the body (protocol 2026-07-28): some servers and gateways go by these alone.
+pub(super) fn check_routing(headers: &HeaderMap, message: &str) -> Result<(), Refused> {
+    let parsed = match parse(message) {
+        Parsed::One(message) => Some(message),
+        _ => None,
+    };
+    let method = parsed.as_ref().and_then(|message| message.method.as_deref()).map(str::to_owned);
+    let params = parsed.as_ref().and_then(|message| message.params);
+    let params: Option<Named> = params.and_then(|params| serde_json::from_str(params.get()).ok());
+    let name = params.and_then(|params| params.name.or(params.uri));
+    for (header, own) in [("mcp-method", method), ("mcp-name", name)] {
+        for value in headers.get_all(header) {
+            if decoded(value).is_none() || decoded(value) != own {
+                let why = format!("not forwarded: the header {header} names something else than the message");
+                return Err((StatusCode::BAD_REQUEST, why));
+            }
+        }
+    }
+    Ok(())
+}
+
+#[derive(Deserialize)]
+struct Named {
+    #[serde(default)]
+    name: Option<String>,
+    #[serde(default)]
+    uri: Option<String>,
+}
+
+/// A header's text; other than plain ASCII is written `=?base64?…?=`.
+fn decoded(value: &HeaderValue) -> Option<String> {
+    let text = value.to_str().ok()?.trim();
+    match text.strip_prefix("=?base64?").and_then(|rest| rest.strip_suffix("?=")) {
+        Some(encoded) => String::from_utf8(BASE64.decode(encoded.as_bytes()).ok()?).ok(),
+        None => Some(text.to_owned()),
+    }
+}
+
 /// Drops headers by which the server could read another message than the guard did.
 pub(super) fn clean_headers(headers: &mut HeaderMap, carries: &Carries) {
     for name in METHOD_OVERRIDES {
@@ -155,6 +198,23 @@ mod tests {
         for message in [r#"{"jsonrpc":"2.0"}"#, r#"{"Method":"tools/call"}"#, r#"{"meth\u006fd":"x"}"#, "[]"] {
             assert_eq!(check("POST", "/other", &[JSON], message), Ok(Carries::Message), "{message}");
         }
+    }
+
+    #[test]
+    fn headers_name_what_the_body_does() {
+        let check = |header: &'static str, value: &str, message: &str| {
+            let mut headers = HeaderMap::new();
+            headers.insert(HeaderName::from_static(header), HeaderValue::from_str(value).unwrap());
+            check_routing(&headers, message).is_ok()
+        };
+        let call = r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"grün"}}"#;
+        assert!(check("mcp-method", "tools/call", call) && check("mcp-name", "=?base64?Z3LDvG4=?=", call));
+        assert!(!check("mcp-name", "other", call) && !check("mcp-method", "ping", call));
+        let ping = r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#;
+        assert!(!check("mcp-method", "tools/call", ping) && !check("mcp-name", "x", ping));
+        assert!(!check("mcp-method", "tools/call", &format!("[{ping}]")));
+        let read = r#"{"jsonrpc":"2.0","id":1,"method":"resources/read","params":{"uri":"file:///a"}}"#;
+        assert!(check("mcp-name", "file:///a", read));
     }
 
     #[test]
