@@ -3,6 +3,7 @@
 
 mod authority;
 mod evasion;
+mod hostile;
 mod misbehaviour;
 mod modes;
 mod peers;
