@@ -194,7 +194,8 @@ pub fn line(bypass: &Bypass, tag: &str, index: usize) -> Vec<u8> {
     if !bytes.starts_with(b"Content-Length") {
         return replaced(&bytes, b"TOOL", tag.as_bytes());
     }
-    let body = format!("{{\"jsonrpc\":\"2.0\",\"id\":{number},\"method\":\"tools/call\",\"params\":{{\"name\":\"{tag}\"}}}}");
+    let body =
+        format!("{{\"jsonrpc\":\"2.0\",\"id\":{number},\"method\":\"tools/call\",\"params\":{{\"name\":\"{tag}\"}}}}");
     format!("Content-Length: {}\r\n\r\n{body}", body.len()).into_bytes()
 }
 

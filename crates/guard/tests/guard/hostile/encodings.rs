@@ -70,16 +70,6 @@ pub fn hidden_in_utf7(bytes: &[u8]) -> Vec<u8> {
     format!(r#"{{"jsonrpc":"2.0","method":"notifications/x","params":{{"a":"+{shifted}-"}}}}"#).into_bytes()
 }
 
-/// A notification with a text in which a reader of GBK takes a backslash for half of a character, so that the text ends early.
-pub fn hidden_in_gbk(bytes: &[u8]) -> Vec<u8> {
-    let message = String::from_utf8_lossy(bytes).replace('\\', "").replace('"', "\u{401}\\\"");
-    let mut out = "{\"jsonrpc\":\"2.0\",\"method\":\"notifications/x\",\"params\":{\"a\":\"".as_bytes().to_vec();
-    // U+0401 ends with the byte 0x81, which begins a character of GBK.
-    out.extend_from_slice(format!("\u{401}\\\"}}}}{message}").as_bytes());
-    out.extend_from_slice(b"\"}}");
-    out
-}
-
 /// For an address or a form.
 pub fn percent(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("%{byte:02X}")).collect()

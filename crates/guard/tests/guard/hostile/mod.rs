@@ -3,16 +3,19 @@
 //!
 //! Messages are made from a seed and a number, and every failure names both. A short run by default; 100,000 messages with `LONG_TESTS`.
 
+mod answers;
 mod bypasses;
 mod client_run;
 mod encodings;
 mod guarded;
+mod marks_rule;
 mod messages;
 mod mutate;
 mod random;
 mod reading;
 mod receipts_rule;
 mod requests;
+mod server_run;
 
 use std::{
     path::{Path, PathBuf},
@@ -88,4 +91,14 @@ fn every_execution_over_http_of_the_python_sdk_has_a_receipt() {
 #[test]
 fn every_execution_over_http_of_the_typescript_sdk_has_a_receipt() {
     hold(client_run::http, Server::TypeScript, 0x80, 250, 7_500);
+}
+
+#[test]
+fn nothing_a_server_says_reaches_the_client_unjudged() {
+    hold(server_run::stdio, Server::Anything, 0x90, 600, 12_500);
+}
+
+#[test]
+fn nothing_a_server_says_over_http_reaches_the_client_unjudged() {
+    hold(server_run::http, Server::Anything, 0xa0, 400, 7_500);
 }

@@ -7,8 +7,28 @@ const BREAKS: [&str; 12] =
     ["\r", "\r\n", "\u{2028}", "\u{2029}", "\u{85}", "\u{b}", "\u{c}", "\u{1e}", "\0", " ", ",", ""];
 /// What is put somewhere into a message.
 const TOKENS: [&str; 22] = [
-    "\r", "\n", "\u{2028}", "\u{85}", "\0", "NaN", "Infinity", "\u{feff}", "\\u0000", "/*x*/", "//", ",", "}", "{", "\"", "\\",
-    "\"method\":\"tools/call\",", "\"method\":\"ping\",", "\"id\":null,", "\"Method\":\"tools/call\",", "1e999", "\u{1}",
+    "\r",
+    "\n",
+    "\u{2028}",
+    "\u{85}",
+    "\0",
+    "NaN",
+    "Infinity",
+    "\u{feff}",
+    "\\u0000",
+    "/*x*/",
+    "//",
+    ",",
+    "}",
+    "{",
+    "\"",
+    "\\",
+    "\"method\":\"tools/call\",",
+    "\"method\":\"ping\",",
+    "\"id\":null,",
+    "\"Method\":\"tools/call\",",
+    "1e999",
+    "\u{1}",
 ];
 
 /// A call that was changed in one or two ways.
@@ -57,20 +77,42 @@ fn structural(random: &mut Random, tag: &str, index: usize) -> Vec<u8> {
         }
         4 => {
             let twice = messages::call(random, tag, index + 1);
-            let lists = [format!("[{call},{other}]"), format!("[[{call}]]"), format!("[{call},{twice}]"), "[]".to_owned()];
+            let lists =
+                [format!("[{call},{other}]"), format!("[[{call}]]"), format!("[{call},{twice}]"), "[]".to_owned()];
             lists[random.below(lists.len())].clone()
         }
-        5 => with_member(random, &call, &["\"method\":\"ping\"", "\"method\":\"tools/call\"", "\"METHOD\":\"tools/call\""]),
+        5 => with_member(
+            random,
+            &call,
+            &["\"method\":\"ping\"", "\"method\":\"tools/call\"", "\"METHOD\":\"tools/call\""],
+        ),
         6 => with_member(random, &call, &["\"id\":null", "\"id\":1.5", "\"id\":[]", "\"id\":true", "\"id\":\"\""]),
-        7 => with_member(random, &call, &["\"params\":{}", "\"Params\":{\"name\":\"x\"}", "\"result\":{}", "\"x\":1", "\"\":1"]),
+        7 => with_member(
+            random,
+            &call,
+            &["\"params\":{}", "\"Params\":{\"name\":\"x\"}", "\"result\":{}", "\"x\":1", "\"\":1"],
+        ),
         8 => {
-            let id = random.pick(&["null", "1.0", "1e2", "[]", "{}", "true", "18446744073709551616", "\"\\ud800\"", "-0"]);
+            let id =
+                random.pick(&["null", "1.0", "1e2", "[]", "{}", "true", "18446744073709551616", "\"\\ud800\"", "-0"]);
             messages::call_with_id(random, tag, id)
         }
         9 => call.replacen("\"2.0\"", random.pick(&["\"1.0\"", "2.0", "null", "\"2.0\\u0000\"", "\" 2.0\""]), 1),
-        10 => call.replacen("tools", random.pick(&["TOOLS", "Tools", "tools\\u0000", " tools", "ⓣools", "too\\u006cs"]), 1),
-        11 => call.replacen("\"name\"", random.pick(&["\"Name\"", "\"name \"", "\"n\\u0061me\"", "\"name\":1,\"name\""]), 1),
-        12 => call.replacen('{', random.pick(&["{,", "{\"a\":NaN,", "{\"a\":01,", "{\"a\":'x',", "{/**/", "{\"a\":+1,"]), 1),
+        10 => call.replacen(
+            "tools",
+            random.pick(&["TOOLS", "Tools", "tools\\u0000", " tools", "ⓣools", "too\\u006cs"]),
+            1,
+        ),
+        11 => call.replacen(
+            "\"name\"",
+            random.pick(&["\"Name\"", "\"name \"", "\"n\\u0061me\"", "\"name\":1,\"name\""]),
+            1,
+        ),
+        12 => call.replacen(
+            '{',
+            random.pick(&["{,", "{\"a\":NaN,", "{\"a\":01,", "{\"a\":'x',", "{/**/", "{\"a\":+1,"]),
+            1,
+        ),
         _ => {
             // In another encoding.
             let units = call.encode_utf16();

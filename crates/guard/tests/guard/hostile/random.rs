@@ -7,7 +7,8 @@ pub struct Random(u64);
 impl Random {
     /// The choices for one message: the same whichever messages came before it.
     pub fn new(seed: u64, index: usize) -> Self {
-        let mut random = Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ (index as u64).wrapping_mul(0xd1b5_4a32_d192_ed03));
+        let mut random =
+            Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ (index as u64).wrapping_mul(0xd1b5_4a32_d192_ed03));
         random.next();
         random
     }

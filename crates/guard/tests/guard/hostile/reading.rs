@@ -30,8 +30,7 @@ pub const ALL: [Leniency; 6] = [
     Leniency { breaks: &SEPARATORS, first: false, any_case: false },
     Leniency { breaks: &SEPARATORS, first: true, any_case: true },
 ];
-const SEPARATORS: [char; 9] =
-    ['\r', '\u{b}', '\u{c}', '\u{1c}', '\u{1d}', '\u{1e}', '\u{85}', '\u{2028}', '\u{2029}'];
+const SEPARATORS: [char; 9] = ['\r', '\u{b}', '\u{c}', '\u{1c}', '\u{1d}', '\u{1e}', '\u{85}', '\u{2028}', '\u{2029}'];
 
 impl Json {
     /// A member, as a reader of this leniency finds it.
@@ -56,7 +55,10 @@ impl Json {
             Json::Object(members) => {
                 for (name, value) in members {
                     each(name);
-                    if self.get(name, Leniency { any_case: false, ..how }).is_some_and(|counts| std::ptr::eq(counts, value)) {
+                    if self
+                        .get(name, Leniency { any_case: false, ..how })
+                        .is_some_and(|counts| std::ptr::eq(counts, value))
+                    {
                         value.texts(how, each);
                     }
                 }
@@ -64,20 +66,26 @@ impl Json {
         }
     }
 
-    /// The value as strict JSON, where a number is an exact integer; `None` where readers could take it for another.
-    pub fn exact(&self) -> Option<String> {
+    /// The value as strict JSON; `None` where it is none, or where `only_integers` and another reader writes a number in it otherwise.
+    pub fn exact(&self, only_integers: bool) -> Option<String> {
         Some(match self {
             Json::Text(text) => (!text.contains('\u{fffd}')).then(|| serde_json::to_string(text).unwrap())?,
             Json::Word(word) => match word.as_str() {
                 "true" | "false" | "null" => word.clone(),
-                number => number.parse::<i64>().ok().filter(|number| number.abs() < 1 << 53).map(|_| word.clone())?,
+                number if only_integers => {
+                    number.parse::<i64>().ok().filter(|number| number.abs() < 1 << 53).map(|_| word.clone())?
+                }
+                number => serde_json::from_str::<&serde_json::value::RawValue>(number).ok().map(|_| word.clone())?,
             },
             Json::List(items) => {
-                format!("[{}]", items.iter().map(Json::exact).collect::<Option<Vec<_>>>()?.join(","))
+                format!(
+                    "[{}]",
+                    items.iter().map(|item| item.exact(only_integers)).collect::<Option<Vec<_>>>()?.join(",")
+                )
             }
             Json::Object(members) => {
                 let one = |(name, value): &(String, Json)| {
-                    Some(format!("{}:{}", serde_json::to_string(name).unwrap(), value.exact()?))
+                    Some(format!("{}:{}", serde_json::to_string(name).unwrap(), value.exact(only_integers)?))
                 };
                 format!("{{{}}}", members.iter().map(one).collect::<Option<Vec<_>>>()?.join(","))
             }
@@ -190,4 +198,21 @@ fn string(text: &[char], mut at: usize) -> Option<(String, usize)> {
             c => units.extend(c.encode_utf16(&mut [0; 2]).iter()),
         }
     }
+}
+
+/// Every value in the data of server-sent events, joined as readers join the lines of one event.
+pub fn events(bytes: &[u8], how: Leniency) -> Vec<Json> {
+    let text = String::from_utf8_lossy(bytes);
+    let mut found = Vec::new();
+    let mut data = String::new();
+    for line in text.split(|c| c == '\n' || how.breaks.contains(&c)).chain([""]) {
+        let line = line.trim_start_matches('\u{feff}').trim_end_matches('\r');
+        if line.is_empty() {
+            found.extend(values(std::mem::take(&mut data).as_bytes(), Leniency { breaks: &[], ..how }));
+        } else if let Some(more) = line.get(..5).filter(|name| name.eq_ignore_ascii_case("data:")).and(line.get(5..)) {
+            data.push_str(more);
+            data.push(' ');
+        }
+    }
+    found
 }

@@ -4,7 +4,7 @@ use std::{collections::HashMap, fs};
 
 use credence_protocol::{
     EntityId,
-    receipt::{CallOutcome, Exact, Receipt, Salts, cut_name},
+    receipt::{Exact, Receipt, Salts, cut_name},
 };
 use credence_receipts::{Archive, Filter, folder};
 use credence_testing::Shell;
@@ -43,7 +43,7 @@ pub fn recorded(shell: &Shell) -> Vec<(Receipt, Option<Salts>)> {
     all
 }
 
-/// What is wrong: executions without a receipt of that tool and those arguments, and results of calls that were not executed.
+/// What is wrong: executions without a receipt of that tool and those arguments, and verdicts on calls that were not executed.
 pub fn violations(executions: &[Execution], recorded: &[(Receipt, Option<Salts>)]) -> Vec<(String, String)> {
     let mut by_tool: HashMap<&str, Vec<&(Receipt, Option<Salts>)>> = HashMap::new();
     recorded.iter().for_each(|one| by_tool.entry(one.0.tool.as_str()).or_default().push(one));
@@ -53,7 +53,9 @@ pub fn violations(executions: &[Execution], recorded: &[(Receipt, Option<Salts>)
         let left = if left.is_empty() { by_tool.entry(leaked(cut_name(&execution.tool))).or_default() } else { left };
         match left.iter().position(|one| is_of(execution, one)) {
             Some(found) => drop(left.swap_remove(found)),
-            None if left.is_empty() => wrong.push((execution.tool.clone(), "it was executed without a receipt".to_owned())),
+            None if left.is_empty() => {
+                wrong.push((execution.tool.clone(), "it was executed without a receipt".to_owned()))
+            }
             None => {
                 let other = left.swap_remove(0).0.call;
                 let why = format!("the receipt {other} commits to other arguments than {:?}", execution.arguments);
@@ -61,8 +63,8 @@ pub fn violations(executions: &[Execution], recorded: &[(Receipt, Option<Salts>)
             }
         }
     }
-    for (receipt, _) in by_tool.into_values().flatten().filter(|one| one.0.outcome == CallOutcome::Result) {
-        wrong.push((receipt.tool.clone(), format!("there is a result and nothing was executed: {}", receipt.call)));
+    for (receipt, _) in by_tool.into_values().flatten().filter(|one| one.0.verdict.is_some()) {
+        wrong.push((receipt.tool.clone(), format!("a result was judged and nothing was executed: {}", receipt.call)));
     }
     wrong
 }
@@ -76,7 +78,7 @@ fn is_of(execution: &Execution, (receipt, salts): &(Receipt, Option<Salts>)) -> 
     let Some(salts) = salts else { return true };
     let text = match &execution.arguments {
         None => "null".to_owned(),
-        Some(arguments) => match arguments.exact() {
+        Some(arguments) => match arguments.exact(true) {
             Some(text) => text,
             None => return true,
         },

@@ -153,9 +153,6 @@ pub const SHAPES: &[Shape] = &[
     shape("UTF-7, quoted", |_, body, host| {
         Request::post(&[]).charset("\"UTF-7\"", encodings::hidden_in_utf7(body)).bytes(host)
     }),
-    shape("GBK that hides a call", |_, body, host| {
-        Request::post(&[]).charset("gbk", encodings::hidden_in_gbk(body)).bytes(host)
-    }),
     shape("two charsets", |_, body, host| {
         let kind = "application/json; charset=utf-8; charset=utf-7";
         Request::post(&encodings::hidden_in_utf7(body)).with(KIND.0, kind).bytes(host)
@@ -185,9 +182,7 @@ pub const SHAPES: &[Shape] = &[
         let gap = random.pick(&["", " ", "\n", "\r\n", "\u{1e}"]);
         Request::post(&[NOTIFICATION, gap.as_bytes(), body].concat()).bytes(host)
     }),
-    shape("a batch", |_, body, host| {
-        Request::post(&[b"[", NOTIFICATION, b",", body, b"]"].concat()).bytes(host)
-    }),
+    shape("a batch", |_, body, host| Request::post(&[b"[", NOTIFICATION, b",", body, b"]"].concat()).bytes(host)),
     shape("a batch in a batch", |_, body, host| Request::post(&[b"[[", body, b"]]"].concat()).bytes(host)),
     shape("over lines", |_, body, host| Request::post(&replaced(body, b"{", b"{\r\n ")).bytes(host)),
     shape("another method by header", |_, body, host| {
@@ -203,7 +198,8 @@ pub const SHAPES: &[Shape] = &[
     shape("OPTIONS with a body", |_, body, host| Request::post(body).method("OPTIONS").bytes(host)),
     shape("HEAD with a body", |_, body, host| Request::post(body).method("HEAD").bytes(host)),
     shape("another path", |random, body, host| {
-        let path = random.pick(&["/", "/mcp/", "//mcp", "/mcp%2f", "/x/../mcp", "/messages", "/mcp;x", "/MCP", "/%6dcp"]);
+        let path =
+            random.pick(&["/", "/mcp/", "//mcp", "/mcp%2f", "/x/../mcp", "/messages", "/mcp;x", "/MCP", "/%6dcp"]);
         Request::post(body).path(path).bytes(host)
     }),
     shape("another path, gzip", |_, body, host| {
@@ -220,9 +216,7 @@ pub const SHAPES: &[Shape] = &[
         let path = format!("/call?message={}", encodings::percent(body));
         Request::post(&[]).method("GET").path(path).bytes(host)
     }),
-    shape("an absolute address", |_, body, host| {
-        Request::post(body).path(format!("http://{host}/mcp")).bytes(host)
-    }),
+    shape("an absolute address", |_, body, host| Request::post(body).path(format!("http://{host}/mcp")).bytes(host)),
     shape("the method in a header", |_, body, host| {
         // What the body calls a notification a server that reads the header takes for a call.
         let body = replaced(body, b"tools/call", b"notifications/x");
@@ -231,9 +225,7 @@ pub const SHAPES: &[Shape] = &[
     slow("a stream that is resumed", |_, body, host| {
         Request::post(body).method("GET").with("Last-Event-ID", "1").with("Mcp-Session-Id", "s").bytes(host)
     }),
-    shape("HTTP/1.0", |_, body, host| {
-        replaced(&Request::post(body).bytes(host), b"HTTP/1.1\r\n", b"HTTP/1.0\r\n")
-    }),
+    shape("HTTP/1.0", |_, body, host| replaced(&Request::post(body).bytes(host), b"HTTP/1.1\r\n", b"HTTP/1.0\r\n")),
     shape("an upgrade", |_, body, host| {
         Request::post(body).with("Upgrade", "websocket").with("Connection", "upgrade, close").open(host)
     }),
