@@ -60,6 +60,7 @@ fn guard(state: &Path, takes: &str) {
         state: state.to_owned(),
         max_receipt_bytes: DEFAULT_RECEIPT_BYTES,
         max_message_bytes: DEFAULT_MESSAGE_BYTES,
+        explain_refusal: false,
     };
     let guard = Guard::start(settings, SecretKey::generate().unwrap()).unwrap();
     let me = std::env::current_exe().unwrap();

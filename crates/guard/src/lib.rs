@@ -18,6 +18,7 @@ pub mod courier;
 pub mod deliver;
 mod error;
 mod events;
+mod forward;
 pub mod guard;
 pub mod http;
 pub mod injection;

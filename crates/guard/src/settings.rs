@@ -79,6 +79,8 @@ pub struct Settings {
     pub max_receipt_bytes: u64,
     /// Bytes of one message.
     pub max_message_bytes: usize,
+    /// Whether a client whose message is not forwarded is shown which byte it was refused for, and the text around it.
+    pub explain_refusal: bool,
 }
 
 /// Bytes of receipts kept.

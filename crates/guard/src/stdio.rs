@@ -25,10 +25,12 @@ use crate::{
     Error, Guard,
     answer::Answer,
     deliver::error_answer,
+    forward::{self, Sender},
     lines::{Line, Lines},
-    message::{Parsed, id_at_the_edges, parse},
+    message::id_at_the_edges,
     pending::PendingRequests,
     proxy::{JudgedBatch, Piece, from_server, judge, render, too_large},
+    strict::Framing,
     warn,
 };
 
@@ -229,22 +231,29 @@ impl StdioProxy<'_> {
         let Some(lines) = &mut self.client_lines else { return };
         let ended = match lines.read() {
             Ok((chunk, ended)) => {
-                // On their way first: no answer is looked at before this is done.
                 let sent = Instant::now();
-                self.to_server.push(chunk.bytes());
+                let settings = &self.guard.settings;
+                let from = Sender { caller: &settings.caller, session: &settings.session, framing: Framing::Line };
+                let (mut admitted, mut refused) = (Vec::new(), Vec::new());
                 for line in chunk.lines() {
                     match line {
-                        Line::Whole(bytes) => {
-                            if let Ok(text) = std::str::from_utf8(bytes) {
-                                remember(self.guard, &mut self.requests, text, sent);
-                            }
-                        }
+                        Line::Whole(bytes) => match forward::admit(self.guard, &mut self.requests, bytes, from, sent) {
+                            Some(Ok(message)) => admitted.push(message),
+                            Some(Err(one)) => refused.push(one),
+                            None => {}
+                        },
                         Line::TooLarge { head, tail, bytes } => {
                             refuse(self.guard, &mut self.to_client, head, tail, bytes);
                         }
                     }
                 }
-                self.spin_until = sent + SPIN;
+                refused.extend(forward::begin(self.guard, &mut self.requests, &mut admitted));
+                let to_server: Vec<&[u8]> = admitted.iter().flat_map(|one| [one.text.as_bytes(), b"\n"]).collect();
+                self.to_server.push(&to_server.concat());
+                for one in refused {
+                    self.to_client.push((one.answer + "\n").as_bytes());
+                }
+                self.spin_until = Instant::now() + SPIN;
                 ended
             }
             Err(error) => {
@@ -394,23 +403,6 @@ fn refuse(guard: &Guard, to_client: &mut Outgoing<File>, head: &[u8], tail: &[u8
     warn(&text);
     if let Some(id) = id_at_the_edges(head, tail) {
         to_client.push((error_answer(&id, &text) + "\n").as_bytes());
-    }
-}
-
-/// Remembers what a line from the client asks for.
-fn remember(guard: &Guard, requests: &mut PendingRequests, line: &str, sent: Instant) {
-    match parse(line) {
-        Parsed::One(message) => {
-            if let Some(started) = requests.request(&message, &guard.settings.caller, &guard.settings.session, sent) {
-                started.prepared = guard.prepare(started.arguments.as_deref());
-            }
-        }
-        // A list in a list is no message.
-        Parsed::Batch(items) => {
-            let messages = items.iter().filter(|item| !item.get().starts_with('['));
-            messages.for_each(|item| remember(guard, requests, item.get(), sent));
-        }
-        Parsed::Ambiguous(_) | Parsed::NotJson(_) => {}
     }
 }
 

@@ -54,7 +54,7 @@ pub struct Refusal {
 }
 
 impl Refusal {
-    fn new(at: usize, why: impl Into<String>) -> Self {
+    pub(crate) fn new(at: usize, why: impl Into<String>) -> Self {
         Self { why: why.into(), at, unparsable: false }
     }
 
@@ -68,7 +68,7 @@ impl Refusal {
     }
 
     /// The same of a part that begins at byte `start`.
-    fn shifted(mut self, start: usize) -> Self {
+    pub(crate) fn shifted(mut self, start: usize) -> Self {
         self.at += start;
         self
     }

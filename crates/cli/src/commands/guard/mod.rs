@@ -84,6 +84,10 @@ pub struct RunArgs {
     /// The largest message that is passed on, in MiB
     #[arg(long, value_name = "MIB", default_value_t = DEFAULT_MESSAGE_BYTES as u64 / MIB, value_parser = clap::value_parser!(u64).range(1..=4096))]
     max_message: u64,
+    /// Where a message of the client is not forwarded, show which byte it was refused for and the text around it, which may
+    /// be secret
+    #[arg(long)]
+    explain_refusal: bool,
     /// Stand in front of a server that speaks streamable HTTP, at this URL
     #[arg(long, value_name = "URL", requires = "listen", conflicts_with = "command")]
     upstream: Option<url::Url>,
@@ -265,6 +269,7 @@ impl RunArgs {
             state: self.keeping.folder()?,
             max_receipt_bytes: self.max_receipts.saturating_mul(MIB),
             max_message_bytes: usize::try_from(self.max_message * MIB)?,
+            explain_refusal: self.explain_refusal,
         })
     }
 }

@@ -37,7 +37,7 @@ impl Server {
     fn command(self, peers: &Path, http: bool) -> Vec<String> {
         let text = |path: PathBuf| path.to_str().unwrap().to_owned();
         let mut command = match self {
-            Self::Anything | Self::AnythingFirst => vec!["python3".to_owned(), text(program("lenient_server.py"))],
+            Self::Anything | Self::AnythingFirst => vec!["python3".to_owned(), text(program("anything_server.py"))],
             Self::Python => vec![text(peers.join("py2/bin/python")), text(program("recording_py2.py"))],
             Self::TypeScript => vec!["node".to_owned(), text(program("recording-ts1.mjs"))],
         };
