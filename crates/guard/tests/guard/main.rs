@@ -3,11 +3,8 @@
 
 mod authority;
 mod evasion;
-<<<<<<< HEAD
-mod hostile;
-=======
 mod forwarding;
->>>>>>> main
+mod hostile;
 mod misbehaviour;
 mod modes;
 mod peers;
