@@ -8,6 +8,7 @@ mod bypasses;
 mod client_run;
 mod encodings;
 mod guarded;
+mod killing;
 mod marks_rule;
 mod messages;
 mod mutate;
@@ -23,9 +24,10 @@ use std::{
 };
 
 use client_run::Figures;
-use credence_testing::peers::installed;
+use credence_testing::{Shell, peers::installed};
 use guarded::Server;
 pub use guarded::signal;
+use killing::{Moment, Victim};
 
 fn is_long() -> bool {
     std::env::var_os("LONG_TESTS").is_some()
@@ -101,4 +103,51 @@ fn nothing_a_server_says_reaches_the_client_unjudged() {
 #[test]
 fn nothing_a_server_says_over_http_reaches_the_client_unjudged() {
     hold(server_run::http, Server::Anything, 0xa0, 400, 7_500);
+}
+
+/// Kills at so many moments in folders of their own, `SIDE_BY_SIDE` at once; fails with every effect that has no intent.
+fn kill(count: usize, one: impl Fn(&Shell, usize, Moment) -> Vec<String> + Sync) {
+    const SIDE_BY_SIDE: usize = 3;
+    let (since, moments, one) = (Instant::now(), killing::moments(count), &one);
+    let mut found: Vec<String> = Vec::new();
+    let mut executed = 0;
+    std::thread::scope(|scope| {
+        let moments = &moments;
+        let threads = (0..SIDE_BY_SIDE).map(|first| {
+            scope.spawn(move || {
+                let shell = Shell::new();
+                let mine = moments.iter().enumerate().skip(first).step_by(SIDE_BY_SIDE);
+                let mut found: Vec<String> = mine.flat_map(|(round, moment)| one(&shell, round, *moment)).collect();
+                found.extend(killing::settled(&shell));
+                (found, receipts_rule::executions(&shell).len())
+            })
+        });
+        for thread in threads.collect::<Vec<_>>() {
+            let (mine, done) = thread.join().unwrap();
+            found.extend(mine);
+            executed += done;
+        }
+    });
+    eprintln!("{count} moments, {executed} executions, {:.1} s", since.elapsed().as_secs_f64());
+    assert!(executed >= count, "only {executed} executions at {count} moments");
+    assert!(found.is_empty(), "{} effects without an intent:\n  {}", found.len(), found.join("\n  "));
+}
+
+fn moments() -> usize {
+    if is_long() { 50 } else { 20 }
+}
+
+#[test]
+fn every_effect_has_an_intent_when_the_guard_is_killed() {
+    kill(moments(), |shell, round, moment| killing::stdio(shell, round, Victim::Guard, moment));
+}
+
+#[test]
+fn every_effect_has_an_intent_when_the_server_is_killed() {
+    kill(moments(), |shell, round, moment| killing::stdio(shell, round, Victim::Server, moment));
+}
+
+#[test]
+fn every_effect_has_an_intent_when_the_guard_is_killed_over_http() {
+    kill(moments() / 2, killing::http);
 }

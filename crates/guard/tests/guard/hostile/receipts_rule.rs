@@ -33,7 +33,7 @@ pub fn executions(shell: &Shell) -> Vec<Execution> {
 pub fn recorded(shell: &Shell) -> Vec<(Receipt, Option<Salts>)> {
     let state = shell.path("state");
     let key = folder::read_or_create_key(&folder::key_file(&state)).unwrap();
-    let archive = Archive::open(&state, &EntityId::new("guard").unwrap(), &key.public()).unwrap();
+    let archive = Archive::open(&state, &EntityId::new("guard").unwrap(), &key).unwrap();
     let mut all = Vec::new();
     let mut each = |found: credence_receipts::FoundReceipt, private: Option<credence_receipts::Private>| {
         all.push((found.receipt, private.map(|private| private.salts)));
