@@ -22,6 +22,7 @@ mod forward;
 pub mod guard;
 pub mod http;
 pub mod injection;
+pub mod isolation;
 mod lines;
 pub mod message;
 pub mod pending;

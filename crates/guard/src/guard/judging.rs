@@ -161,6 +161,7 @@ impl Guard {
             stake: started.caller.stake,
             started_at: started.at,
             tool: cut_name(&started.tool),
+            vantage: Some(self.settings.vantage),
         }
     }
 
