@@ -51,9 +51,9 @@ fn message(seed: u64, index: usize) -> (String, Vec<u8>) {
     }
     let mut random = Random::new(seed, index);
     let bytes = match random.below(100) {
-        0..45 => messages::call(&mut random, &tag, index).into_bytes(),
-        45..75 => mutate::mutated(&mut random, &tag, index),
-        75..90 => messages::other(&mut random, index).into_bytes(),
+        0..50 => messages::call(&mut random, &tag, index).into_bytes(),
+        50..78 => mutate::mutated(&mut random, &tag, index),
+        78..90 => messages::other(&mut random, index).into_bytes(),
         90..95 => {
             let mut bytes = line(&LINES[random.below(LINES.len())], &tag, index);
             mutate::scratch(&mut random, &mut bytes);
@@ -80,7 +80,7 @@ fn request(seed: u64, index: usize, host: &str) -> (String, Vec<u8>, Duration) {
             None => message(seed, index),
         };
         let shape = match random.below(100) {
-            0..65 => &PLAIN,
+            0..80 => &PLAIN,
             _ => match &SHAPES[random.below(SHAPES.len())] {
                 slow if slow.slow && random.percent(90) => &PLAIN,
                 shape => shape,

@@ -63,11 +63,12 @@ fn calls(round: usize, moment: Moment, pid: u32) -> Vec<String> {
         Moment::After(_) | Moment::Delivered => "",
     };
     let one = |n: usize| {
-        let mut arguments = json!({ "wait_us": 200 * n });
+        let nonce = format!("k{round}.{n}");
+        let mut arguments = json!({ "nonce": nonce, "wait_us": 200 * n });
         if n == CALLS / 2 && !when.is_empty() {
-            arguments = json!({ "kill": pid, "when": when });
+            arguments = json!({ "nonce": nonce, "kill": pid, "when": when });
         }
-        let params = json!({ "name": format!("k{round}.{n}"), "arguments": arguments });
+        let params = json!({ "name": nonce, "arguments": arguments });
         json!({ "jsonrpc": "2.0", "id": n + 1, "method": "tools/call", "params": params }).to_string()
     };
     (0..CALLS).map(one).collect()
@@ -93,7 +94,7 @@ pub fn stdio(shell: &Shell, round: usize, victim: Victim, moment: Moment) -> Vec
             kill(&guard, victim);
         }
         Moment::Delivered => {
-            guard.wait_for(&format!("\"id\":{CALLS},"));
+            guard.wait_for(&format!("k{round}.{}\"", CALLS - 1));
             kill(&guard, victim);
         }
         // The server does it.
