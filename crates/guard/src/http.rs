@@ -40,10 +40,10 @@ use crate::{
 use access::caller;
 pub use access::{is_local, without_secrets};
 use exchange::Exchange;
-use request::{Carries, check_routing, clean_headers};
+use request::{Carries, clean_headers};
 
 /// Headers that belong to one connection, and those the guard sets itself.
-const OWN_HEADERS: [HeaderName; 9] = [
+const OWN_HEADERS: [HeaderName; 11] = [
     header::CONNECTION,
     header::TRANSFER_ENCODING,
     header::UPGRADE,
@@ -53,7 +53,12 @@ const OWN_HEADERS: [HeaderName; 9] = [
     header::PROXY_AUTHENTICATE,
     header::CONTENT_LENGTH,
     header::HOST,
+    // They send a client to another address, past the guard.
+    header::ALT_SVC,
+    header::REFRESH,
 ];
+const JSON: HeaderValue = HeaderValue::from_static("application/json");
+const EVENT_STREAM: HeaderValue = HeaderValue::from_static("text/event-stream");
 /// Sessions whose calls are remembered beyond their exchange.
 const MAX_SESSIONS: usize = 1_000;
 /// How long streams may go on once the proxy is asked to end.
@@ -90,7 +95,7 @@ pub async fn serve(
     if !matches!(settings.upstream.scheme(), "http" | "https") || settings.upstream.host().is_none() {
         return Err(failed("an http or https URL is needed".to_owned()));
     }
-    // Redirects are the client's business, and so is how long an answer may take.
+    // Redirects are not followed. How long an answer may take is the client's business.
     let client = reqwest::Client::builder().redirect(reqwest::redirect::Policy::none()).build();
     let client = client.map_err(|e| failed(e.to_string()))?;
     let local = listener.local_addr().is_ok_and(|address| is_local(&address));
@@ -159,7 +164,6 @@ impl Proxy {
         let mut exchange = Exchange { proxy: Arc::clone(self), requests, session: of_session, resumable: false };
         let mut body = body;
         if carries == Carries::Message {
-            check_routing(&parts.headers, &String::from_utf8_lossy(&body))?;
             let caller = self.guard.settings.caller.clone().or(&caller(&parts.headers));
             let named = session.as_deref().map(|session| self.guard.session_name(session));
             let named = named.unwrap_or_else(|| self.guard.settings.session.clone());
@@ -191,6 +195,15 @@ impl Proxy {
             let text = format!("the tool server cannot be reached: {}", innermost_cause(&error.without_url()));
             (StatusCode::BAD_GATEWAY, text)
         })?;
+        // A client that followed would speak to the server without the guard.
+        if let Some(to) = upstream.headers().get(header::LOCATION)
+            && self.settings.is_own_path(parts.uri.path())
+        {
+            let to = to.to_str().ok().and_then(|to| self.settings.upstream.join(to).ok());
+            let to = to.map(|to| without_secrets(&to)).unwrap_or_default();
+            let text = format!("the tool server sends its clients elsewhere: start the guard with --upstream {to}");
+            return Err((StatusCode::BAD_GATEWAY, text));
+        }
         self.respond(upstream, exchange).await
     }
 
@@ -237,6 +250,14 @@ impl Proxy {
         let text = |name: &HeaderName| headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
         let kind = text(&header::CONTENT_TYPE).split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
         let encoded = !matches!(text(&header::CONTENT_ENCODING), "" | "identity");
+        // It was read as UTF-8, and must not be read otherwise.
+        if headers.get(header::CONTENT_TYPE).is_some_and(|value| value.as_bytes().contains(&b';')) && !encoded {
+            match kind.as_str() {
+                "text/event-stream" => drop(headers.insert(header::CONTENT_TYPE, EVENT_STREAM)),
+                "application/json" => drop(headers.insert(header::CONTENT_TYPE, JSON)),
+                _ => {}
+            }
+        }
         // Only an answer that is still to come may come by another stream.
         exchange.resumable = status == StatusCode::ACCEPTED || (status.is_success() && kind == "text/event-stream");
         let waits = lock(&exchange.requests).has_calls();

@@ -4,7 +4,7 @@
 //! `NaN`, invalid UTF-8 or a member called `Method`. A message that one reader takes for a notification and another for a tool call
 //! would be executed without a receipt. So [`read`] refuses:
 //!
-//! - bytes that are not UTF-8, a byte order mark, raw control characters; in a line also every line break
+//! - bytes that are not UTF-8, a byte order mark, raw control characters, half of a surrogate pair; in a line also every line break
 //! - text that is not exactly one JSON value (RFC 8259), or nested more than [`MAX_DEPTH`] deep
 //! - an object with two members of one name, at any depth
 //!
@@ -95,7 +95,28 @@ pub fn read(bytes: &[u8], framing: Framing) -> Result<Cow<'_, str>, Refusal> {
     }
     let raw: &RawValue = serde_json::from_str(text).map_err(|e| unparsable(text, &e))?;
     check_members(text, raw, 0)?;
+    check_escapes(text)?;
     Ok(unsplittable(text))
+}
+
+/// Refuses half of a surrogate pair: readers drop it, replace it, keep it, or refuse the text that it stands in.
+fn check_escapes(text: &str) -> Result<(), Refusal> {
+    let bytes = text.as_bytes();
+    let unit = |at: usize| {
+        let digits = text.get(at..at + 6)?.strip_prefix("\\u")?;
+        u16::from_str_radix(digits, 16).ok()
+    };
+    let mut at = 0;
+    // In valid JSON a backslash begins an escape, wherever it stands.
+    while let Some(next) = bytes[at..].iter().position(|byte| *byte == b'\\') {
+        at += next;
+        at += match (unit(at), unit(at + 6)) {
+            (Some(0xd800..=0xdbff), Some(0xdc00..=0xdfff)) => 12,
+            (Some(0xd800..=0xdfff), _) => return Err(Refusal::unparsable(at, "it holds half of a surrogate pair")),
+            _ => 2,
+        };
+    }
+    Ok(())
 }
 
 /// Replaces what some readers split lines at: in strings by an escape, between tokens by a space.
@@ -311,6 +332,9 @@ mod tests {
             (b"{\"a\":01}", 6, "not JSON"),
             (b"{\"a\":1,}", 7, "not JSON"),
             (b"/*x*/{}", 0, "not JSON"),
+            (br#"{"a":"\\\ud83d\ude00 \ud83d"}"#, 22, "surrogate"),
+            (br#"{"\udc00":1}"#, 2, "surrogate"),
+            (br#"{"a":"\ud83d\ud83d"}"#, 6, "surrogate"),
         ] {
             let refusal = read(bytes, Framing::Line).unwrap_err();
             assert!(refusal.why.contains(why), "{refusal:?}");

@@ -2,22 +2,24 @@
 //!
 //! - Methods are GET, HEAD, POST, DELETE and OPTIONS; only POST has a body. Headers that name another method are dropped.
 //! - A body is not encoded (`Content-Encoding`), and its text is UTF-8: the guard reads the bytes that the server reads.
+//! - No message stands in the address, and the headers that repeat a message's method and name (`Mcp-Method`, `Mcp-Name`) agree with it.
 //! - A POST to the server's own path is a message. Elsewhere (authorization) forms and JSON documents pass, unless the document is
 //!   a message: then it is treated as one.
 
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header, request::Parts};
-use data_encoding::BASE64;
+use data_encoding::{BASE64, BASE64_NOPAD, BASE64URL_NOPAD};
 use percent_encoding::percent_decode_str;
-use serde::Deserialize;
+use serde_json::Value;
 
 use super::{HttpSettings, Refused};
-use crate::{
-    message::{Parsed, parse},
-    strict::{self, Framing},
-};
+use crate::strict::{self, Framing};
 
 /// Headers by which some servers read another method into a request.
 const METHOD_OVERRIDES: [&str; 3] = ["x-http-method-override", "x-http-method", "x-method-override"];
+
+/// Headers that repeat what stands in a message, for whoever routes by headers.
+const METHOD_HEADER: &str = "mcp-method";
+const NAME_HEADER: &str = "mcp-name";
 
 /// What a request carries.
 #[derive(Debug, PartialEq, Eq)]
@@ -43,6 +45,10 @@ impl HttpSettings {
                 "the body is encoded (Content-Encoding); send it plain",
             );
         }
+        let address = parts.uri.path_and_query().map_or("", |address| address.as_str());
+        if holds_message(address) {
+            return refused(StatusCode::BAD_REQUEST, "a message stands in the address; send it as the body");
+        }
         if parts.method != Method::POST {
             return match body {
                 [] => Ok(Carries::Nothing),
@@ -52,7 +58,10 @@ impl HttpSettings {
         let own_path = self.is_own_path(parts.uri.path());
         let kind = media_type(&parts.headers);
         match kind.as_deref() {
-            Some("application/json") if own_path || is_message(body) => Ok(Carries::Message),
+            Some("application/json") if own_path || is_message(body) => match headers_agree(&parts.headers, body) {
+                true => Ok(Carries::Message),
+                false => refused(StatusCode::BAD_REQUEST, "Mcp-Method or Mcp-Name is not what the message says"),
+            },
             Some("application/json") => match strict::read(body, Framing::Document) {
                 Ok(_) => Ok(Carries::Document),
                 Err(refusal) => refused(StatusCode::BAD_REQUEST, &refusal.to_string()),
@@ -95,42 +104,41 @@ fn is_message(body: &[u8]) -> bool {
     first == Some(b'[') || text.contains("jsonrpc") || text.contains("\"method\"") || text.contains("\\u")
 }
 
-/// Refuses headers that name another method or tool than the body (protocol 2026-07-28): some servers and gateways go by these alone.
-pub(super) fn check_routing(headers: &HeaderMap, message: &str) -> Result<(), Refused> {
-    let parsed = match parse(message) {
-        Parsed::One(message) => Some(message),
-        _ => None,
+/// Whether something in an address could be taken for a message: as it is, percent-decoded, or as base64.
+fn holds_message(address: &str) -> bool {
+    let told = |bytes: &[u8]| {
+        let text = String::from_utf8_lossy(bytes).to_lowercase();
+        ["jsonrpc", "\"method\"", "'method'", "\\u", "tools/call"].iter().any(|word| text.contains(word))
     };
-    let method = parsed.as_ref().and_then(|message| message.method.as_deref()).map(str::to_owned);
-    let params = parsed.as_ref().and_then(|message| message.params);
-    let params: Option<Named> = params.and_then(|params| serde_json::from_str(params.get()).ok());
-    let name = params.and_then(|params| params.name.or(params.uri));
-    for (header, own) in [("mcp-method", method), ("mcp-name", name)] {
-        for value in headers.get_all(header) {
-            if decoded(value).is_none() || decoded(value) != own {
-                let why = format!("not forwarded: the header {header} names something else than the message");
-                return Err((StatusCode::BAD_REQUEST, why));
-            }
-        }
-    }
-    Ok(())
+    let decoded: Vec<u8> = percent_decode_str(address).collect();
+    let in_base64 = |part: &[u8]| {
+        let part: Vec<u8> = part.iter().filter(|byte| **byte != b'=').copied().collect();
+        let plain = BASE64_NOPAD.decode(&part).ok().or_else(|| BASE64URL_NOPAD.decode(&part).ok());
+        plain.is_some_and(|plain| told(&plain))
+    };
+    told(&decoded) || decoded.split(|byte| b"?&;= /".contains(byte)).any(in_base64)
 }
 
-#[derive(Deserialize)]
-struct Named {
-    #[serde(default)]
-    name: Option<String>,
-    #[serde(default)]
-    uri: Option<String>,
-}
-
-/// A header's text; other than plain ASCII is written `=?base64?…?=`.
-fn decoded(value: &HeaderValue) -> Option<String> {
-    let text = value.to_str().ok()?.trim();
-    match text.strip_prefix("=?base64?").and_then(|rest| rest.strip_suffix("?=")) {
-        Some(encoded) => String::from_utf8(BASE64.decode(encoded.as_bytes()).ok()?).ok(),
-        None => Some(text.to_owned()),
+/// Whether the headers that repeat parts of a message (protocol 2026-07-28) are those of this one: a server may go by either.
+fn headers_agree(headers: &HeaderMap, body: &[u8]) -> bool {
+    let all = |name: &str| headers.get_all(name).iter().map(HeaderValue::to_str).collect::<Result<Vec<_>, _>>().ok();
+    let (Some(methods), Some(names)) = (all(METHOD_HEADER), all(NAME_HEADER)) else { return false };
+    if methods.is_empty() && names.is_empty() {
+        return true;
     }
+    let Ok(message) = serde_json::from_slice::<Value>(body) else { return false };
+    let method = message["method"].as_str();
+    let params = &message["params"];
+    let named = |name: &str| {
+        let encoded = name.strip_prefix("=?base64?").and_then(|rest| rest.strip_suffix("?="));
+        let decoded = encoded.and_then(|text| BASE64.decode(text.as_bytes()).ok());
+        let decoded = decoded.and_then(|bytes| String::from_utf8(bytes).ok());
+        let name = decoded.as_deref().unwrap_or(name);
+        // A call goes by its tool's name alone.
+        let keys: &[&str] = if method == Some("tools/call") { &["name"] } else { &["name", "uri", "taskId"] };
+        keys.iter().any(|key| params[*key].as_str() == Some(name))
+    };
+    methods.iter().all(|said| Some(*said) == method) && names.into_iter().all(named)
 }
 
 /// Drops headers by which the server could read another message than the guard did.
@@ -140,6 +148,10 @@ pub(super) fn clean_headers(headers: &mut HeaderMap, carries: &Carries) {
     }
     headers.remove(header::CONTENT_ENCODING);
     headers.remove(HeaderName::from_static("content-transfer-encoding"));
+    if *carries != Carries::Message {
+        headers.remove(METHOD_HEADER);
+        headers.remove(NAME_HEADER);
+    }
     match carries {
         Carries::Message => drop(headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"))),
         Carries::Nothing => drop(headers.remove(header::CONTENT_TYPE)),
@@ -201,20 +213,39 @@ mod tests {
     }
 
     #[test]
-    fn headers_name_what_the_body_does() {
-        let check = |header: &'static str, value: &str, message: &str| {
-            let mut headers = HeaderMap::new();
-            headers.insert(HeaderName::from_static(header), HeaderValue::from_str(value).unwrap());
-            check_routing(&headers, message).is_ok()
-        };
-        let call = r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"grün"}}"#;
-        assert!(check("mcp-method", "tools/call", call) && check("mcp-name", "=?base64?Z3LDvG4=?=", call));
-        assert!(!check("mcp-name", "other", call) && !check("mcp-method", "ping", call));
+    fn no_message_stands_in_the_address() {
+        for address in [
+            "/mcp?m=%7B%22jsonrpc%22%3A1%7D",
+            "/mcp?m={%22method%22:1}",
+            "/call?tools%2Fcall",
+            "/%7B%22method%22%3A%22x%22%7D",
+            "/mcp?m=eyJtZXRob2QiOiJ0b29scy9jYWxsIn0=",
+            "/mcp?m=%7B%22meth%5Cu006fd%22%3A1%7D",
+        ] {
+            assert_eq!(check("GET", address, &[], ""), Err(StatusCode::BAD_REQUEST), "{address}");
+            assert_eq!(check("POST", address, &[JSON], "{}"), Err(StatusCode::BAD_REQUEST), "{address}");
+        }
+        for address in ["/mcp?key=abc", "/authorize?response_type=code&code_challenge_method=S256&state=eyJhIjoxfQ"] {
+            assert_eq!(check("GET", address, &[], ""), Ok(Carries::Nothing), "{address}");
+        }
+    }
+
+    #[test]
+    fn headers_say_what_the_message_says() {
+        let call = r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"é","uri":"u"}}"#;
+        let (method, name) = (("mcp-method", "tools/call"), ("mcp-name", "=?base64?w6k=?="));
+        assert_eq!(check("POST", "/mcp", &[JSON, method, name], call), Ok(Carries::Message));
         let ping = r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#;
-        assert!(!check("mcp-method", "tools/call", ping) && !check("mcp-name", "x", ping));
-        assert!(!check("mcp-method", "tools/call", &format!("[{ping}]")));
-        let read = r#"{"jsonrpc":"2.0","id":1,"method":"resources/read","params":{"uri":"file:///a"}}"#;
-        assert!(check("mcp-name", "file:///a", read));
+        for (headers, body) in [
+            (&[JSON, method], ping),
+            (&[JSON, ("mcp-method", "ping")], call),
+            (&[JSON, ("mcp-name", "other")], call),
+            (&[JSON, ("mcp-name", "u")], call),
+            (&[JSON, method], "[]"),
+        ] {
+            assert_eq!(check("POST", "/mcp", headers, body), Err(StatusCode::BAD_REQUEST), "{headers:?} {body}");
+        }
+        assert_eq!(check("POST", "/mcp", &[JSON, method, ("mcp-method", "ping")], call), Err(StatusCode::BAD_REQUEST));
     }
 
     #[test]

@@ -4,6 +4,7 @@
 mod authority;
 mod evasion;
 mod forwarding;
+mod hostile;
 mod isolation;
 mod misbehaviour;
 mod modes;
