@@ -384,7 +384,8 @@ impl Source {
         receipts.extend(unanswered(intents, &receipts, why));
         for path in journal::damaged(&self.folder) {
             problem(format!(
-                "{}: there are receipts in {} that cannot be read; without that file they count as never written",
+                "{}: there are lines in {} that cannot be read or that the guard did not write; without that file they count as never \
+                 written",
                 self.name(),
                 path.display()
             ));

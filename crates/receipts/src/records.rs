@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use credence_protocol::{
     Decision, EntityId, Stake, Timestamp, Uuid,
-    receipt::{CallOutcome, Commitment, Receipt, Salts},
+    receipt::{CallOutcome, Commitment, Receipt, Salts, Vantage},
 };
 use serde::{Deserialize, Serialize};
 
@@ -40,6 +40,9 @@ pub struct Intent {
     pub started_at: Timestamp,
     /// The tool.
     pub tool: String,
+    /// Who else could have written the receipt.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub vantage: Option<Vantage>,
 }
 
 impl Intent {
@@ -64,6 +67,7 @@ impl Intent {
             started_at: self.started_at,
             tool: self.tool,
             unjudged: None,
+            vantage: self.vantage,
             verdict: None,
         }
     }

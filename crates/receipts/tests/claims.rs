@@ -6,7 +6,7 @@ use std::{cell::RefCell, collections::HashMap};
 
 use credence_protocol::{
     EntityId, SecretKey, Timestamp, Uuid,
-    receipt::{CallOutcome, Exact, Salts, Views, forms_of_error, forms_of_result},
+    receipt::{CallOutcome, Exact, Salts, Vantage, Views, forms_of_error, forms_of_result},
 };
 use credence_receipts::{
     Archive, BookSettings, Filter, Intent, NewReceipt, Private, ReceiptBook,
@@ -26,6 +26,7 @@ struct House {
     books: RefCell<HashMap<String, (folder::Place, ReceiptBook)>>,
     /// Each call starts a second after the one before.
     started: RefCell<Timestamp>,
+    vantage: Option<Vantage>,
 }
 
 impl House {
@@ -36,6 +37,7 @@ impl House {
             key: SecretKey::generate().unwrap(),
             books: RefCell::default(),
             started: RefCell::new("2026-11-17T09:00:00Z".parse().unwrap()),
+            vantage: None,
         }
     }
 
@@ -64,6 +66,7 @@ impl House {
             stake: None,
             started_at: *started,
             tool: tool.to_owned(),
+            vantage: self.vantage,
         };
         let mut receipt = intent.into_receipt(outcome);
         receipt.result = match outcome {
@@ -364,6 +367,23 @@ fn what_a_log_tells_twice_has_to_be_the_same_both_times() {
         let [call, answer] = told("a", "f", json!({}), json!("the result"));
         let lines = json!([{ "type": "assistant", "message": call }, { "type": "user", "message": answer, "toolUseResult": again }]);
         assert_eq!(house.statuses(&lines), [status], "{again}");
+    }
+}
+
+#[test]
+fn it_is_said_whether_others_could_have_written_the_receipts() {
+    for (own_first, words) in [(true, "a user of its own"), (false, "can write receipts in its name")] {
+        let mut house = House::new();
+        house.vantage = Some(Vantage::OwnUser);
+        house.text("s", "f", json!({ "n": 1 }), "the first result");
+        house.vantage = Some(if own_first { Vantage::OwnUser } else { Vantage::SameUser });
+        house.text("s", "f", json!({ "n": 2 }), "the second result");
+        let claims = [
+            told("a", "f", json!({ "n": 1 }), json!("the first result")),
+            told("b", "f", json!({ "n": 2 }), json!("the second result")),
+        ];
+        let report = house.check(&json!(claims.concat()));
+        assert!(report.isolation.len() == 1 && report.isolation[0].contains(words), "{:?}", report.isolation);
     }
 }
 

@@ -81,7 +81,7 @@ struct GuardMeta<'a> {
 }
 
 impl Guard {
-    /// Precomputes the argument part of the receipt while the tool runs.
+    /// Computes the argument part of a receipt.
     pub fn prepare(&self, arguments: Option<&RawValue>) -> Option<PreparedArguments> {
         let salts = Salts::generate().ok()?;
         // Arguments that two readers may read differently: no claim will match them.
@@ -97,10 +97,11 @@ impl Guard {
     pub fn judge(&self, started: StartedCall, answer: Answer<'_>, execution_ms: f64) -> JudgedCall {
         let mut unjudged: Option<String> = None;
         let prepared = started.prepared.or_else(|| self.prepare(started.arguments.as_deref()));
-        let PreparedArguments { salts, arguments, print } = prepared.unwrap_or_else(|| {
+        let prepared = prepared.unwrap_or_else(|| {
             unjudged = Some("the system gives no randomness".to_owned());
             without_commitment()
         });
+        let PreparedArguments { salts, arguments, .. } = prepared;
         let parts = AnswerParts::parse(answer, &mut unjudged);
         let mut verdict = None;
         let mut finding = None;
@@ -116,7 +117,7 @@ impl Guard {
             finding = Some(injection::scan(parts.texts.iter().map(String::as_str)));
         }
         let result = Views::commit(&salts.result, &parts.forms);
-        let private = Private { salts, print: data_encoding::BASE64URL_NOPAD.encode(&print) };
+        let private = Private { salts, print: prepared.print_text() };
         let mut receipt = self.intent(&started, arguments).into_receipt(parts.outcome);
         receipt.execution_ms = (parts.outcome != CallOutcome::Unanswered).then_some(execution_ms);
         receipt.result = result;
@@ -148,7 +149,7 @@ impl Guard {
     }
 
     /// What is known of a call before there is an answer.
-    fn intent(&self, started: &StartedCall, arguments: Commitment) -> Intent {
+    pub(crate) fn intent(&self, started: &StartedCall, arguments: Commitment) -> Intent {
         Intent {
             agent: started.caller.agent.clone(),
             arguments,
@@ -160,6 +161,7 @@ impl Guard {
             stake: started.caller.stake,
             started_at: started.at,
             tool: cut_name(&started.tool),
+            vantage: Some(self.settings.vantage),
         }
     }
 

@@ -6,10 +6,12 @@
 //!
 //! - `compare`: one claim against one receipt; `names`: how clients spell the name of a tool; `wording`: how they tell errors;
 //! - `matching`: which receipt backs which claim; `order`: whether calls came in the order that is told;
-//! - `differences`: which parts differ; `proving`: that the receipts are in their guards' logs.
+//! - `differences`: which parts differ; `proving`: that the receipts are in their guards' logs; `isolation`: who could have
+//!   written them.
 
 mod compare;
 mod differences;
+mod isolation;
 mod matching;
 mod names;
 mod order;
@@ -137,7 +139,7 @@ pub struct ClaimReport {
     pub ignored: usize,
     /// Claims that equal another in tool, arguments and result: their order among themselves cannot be checked.
     pub equal: usize,
-    /// Whether others than the guard could have written these receipts, guard by guard, in words; empty where that is not known.
+    /// Whether others than the guards could have written the receipts behind the claims, guard by guard, in words.
     pub isolation: Vec<String>,
     /// What the check took.
     #[serde(skip)]
@@ -243,7 +245,7 @@ pub fn check(
         problems,
         ignored,
         equal: equal_claims(&claims, &matches),
-        isolation: Vec::new(),
+        isolation: isolation::isolation(archive, &matcher.candidates),
         work: Work::default(),
     };
     let mut findings = Findings { archive, matcher, prover, incomplete, proofs: *proofs };
