@@ -23,7 +23,7 @@ use crate::{
 };
 
 /// How long a receipt may wait for the checkpoint over it.
-const SEAL_PATIENCE: Duration = Duration::from_secs(3);
+pub(crate) const SEAL_PATIENCE: Duration = Duration::from_secs(3);
 /// Receipts that are collected before the newest of them are chosen.
 const MIN_SORTED: usize = 10_000;
 

@@ -12,7 +12,7 @@ use credence_receipts::{
     Archive, Filter, FoundReceipt, Private,
     claims::{CheckOptions, ClaimFinding, ClaimReport, ClaimStatus},
     export::{ExportedReceipt, TrustedKey},
-    transcript,
+    transcript::{self, Transcript},
 };
 use serde_json::{Value, json};
 
@@ -26,6 +26,8 @@ use crate::{
 const DEFAULT_ROWS: usize = 50;
 /// Unclaimed receipts that people are shown.
 const SHOWN_UNCLAIMED: usize = 20;
+/// Unrecognised parts that people are shown.
+const SHOWN_UNRECOGNISED: usize = 50;
 /// Bytes of an exported receipt, many times over.
 const MAX_EXPORT_BYTES: u64 = 64 * 1024 * 1024;
 
@@ -73,13 +75,19 @@ pub enum Command {
     },
     /// Hold an agent's transcript against the receipts: what was executed, what was altered, what never happened
     Check {
-        /// OpenAI chat or responses, Anthropic messages, MCP messages: JSON or JSON Lines; - for standard input
+        /// Of OpenAI, Anthropic, Bedrock, Gemini, LangChain, Vercel's AI SDK or MCP: JSON or JSON Lines; - for standard input
         transcript: String,
         #[command(flatten)]
         which: Which,
         /// A tool that runs elsewhere, without a guard; can be repeated
         #[arg(long = "ignore-tool", value_name = "TOOL")]
         ignored: Vec<String>,
+        /// A member of the transcript's objects, outside of calls and results, that holds no results; can be repeated
+        #[arg(long = "ignore-member", value_name = "MEMBER")]
+        ignored_members: Vec<String>,
+        /// What the client calls a server, and what its guard does; can be repeated
+        #[arg(long = "server-alias", value_name = "NAME=SERVER", value_parser = alias)]
+        aliases: Vec<(String, String)>,
         /// With --json: the proof of every receipt
         #[arg(long)]
         proofs: bool,
@@ -139,8 +147,10 @@ pub fn run(out: &Output, command: Command) -> Done {
         Command::Export { which, call, disclose, out: file } => export(&which, call, disclose, file.as_deref()),
         Command::Verify { file: Some(file), log_key, .. } => verify_file(out, &file, log_key.as_deref()),
         Command::Verify { file: None, keeping, .. } => verify_all(out, &keeping),
-        Command::Check { transcript, which, ignored, proofs, allow_empty } => {
-            check(out, &transcript, &which, &ignored, (proofs, allow_empty))
+        Command::Check { transcript, which, ignored, ignored_members, aliases, proofs, allow_empty } => {
+            let options =
+                CheckOptions { filter: which.filter(), ignored_tools: ignored, server_aliases: aliases, proofs };
+            check(out, &transcript, &which, &options, &ignored_members, allow_empty)
         }
     }
 }
@@ -328,34 +338,50 @@ fn verify_all(out: &Output, keeping: &StateArgs) -> Done {
     Ok(answer(!findings.is_empty()))
 }
 
-fn check(out: &Output, file: &str, which: &Which, ignored: &[String], (proofs, allow_empty): (bool, bool)) -> Done {
+fn alias(text: &str) -> Result<(String, String), String> {
+    let (name, server) = text.split_once('=').filter(|(name, server)| !name.is_empty() && !server.is_empty()).ok_or(
+        "write what the client calls the server, then '=', then what its guard does (files=server-filesystem)",
+    )?;
+    Ok((name.to_owned(), server.to_owned()))
+}
+
+fn check(
+    out: &Output,
+    file: &str,
+    which: &Which,
+    options: &CheckOptions,
+    ignored_members: &[String],
+    allow_empty: bool,
+) -> Done {
     let bytes = input::file_or_stdin(file, transcript::MAX_BYTES as u64)?;
-    let read = transcript::read(&bytes).with_context(|| format!("transcript {file}"))?;
+    let read = transcript::read_without(&bytes, ignored_members).with_context(|| format!("transcript {file}"))?;
     ensure!(
         allow_empty || !read.is_unrecognised(),
-        "nothing in {file} is recognised as a tool call or a result (OpenAI chat and responses, Anthropic messages and MCP messages are); \
-         --allow-empty says that this is fine"
+        "nothing in {file} is recognised as a tool call or a result (those of OpenAI, Anthropic, Bedrock, Gemini, LangChain, Vercel's AI \
+         SDK and MCP are); --allow-empty says that this is fine"
     );
     let (archive, key) = open(&which.keeping)?;
-    let options = CheckOptions { filter: which.filter(), ignored_tools: ignored.to_vec(), proofs };
-    let report = archive.check(&key, &read, &options)?;
+    let report = archive.check(&key, &read, options)?;
     let unreadable: Vec<String> = read.problems.iter().map(ToString::to_string).collect();
     let formats: Vec<String> = read.formats.iter().map(ToString::to_string).collect();
     let mut shown = serde_json::to_value(&report)?;
     shown["summary"] = summary(&report);
     shown["formats"] = json!(formats);
     shown["transcript_problems"] = json!(unreadable);
-    out.show(&shown, || text(&report, &unreadable))?;
+    shown["unrecognised"] = json!(read.unrecognised);
+    out.show(&shown, || text(&report, &read, &unreadable))?;
     Ok(answer(!report.is_clean() || !report.problems.is_empty() || read.may_hide_claims()))
 }
 
-const STATUSES: [(ClaimStatus, &str); 8] = [
+const STATUSES: [(ClaimStatus, &str); 10] = [
     (ClaimStatus::Executed, "executed"),
     (ClaimStatus::Failed, "failed"),
     (ClaimStatus::Altered, "altered"),
     (ClaimStatus::NeverHappened, "never happened"),
     (ClaimStatus::Unknown, "unknown"),
     (ClaimStatus::Unproven, "unproven"),
+    (ClaimStatus::OutOfOrder, "out of order"),
+    (ClaimStatus::Ambiguous, "ambiguous"),
     (ClaimStatus::Repeated, "repeated"),
     (ClaimStatus::NoResult, "without a result"),
 ];
@@ -370,7 +396,7 @@ fn summary(report: &ClaimReport) -> Value {
     Value::Object(all)
 }
 
-fn text(report: &ClaimReport, unreadable: &[String]) -> String {
+fn text(report: &ClaimReport, read: &Transcript, unreadable: &[String]) -> String {
     let word = |status: ClaimStatus| STATUSES.iter().find(|(one, _)| *one == status).map_or("", |(_, word)| *word);
     let mut text = String::new();
     for claim in &report.claims {
@@ -406,6 +432,27 @@ fn text(report: &ClaimReport, unreadable: &[String]) -> String {
         if report.unclaimed.len() > SHOWN_UNCLAIMED {
             text += &format!("  … and {} more: see --json\n", report.unclaimed.len() - SHOWN_UNCLAIMED);
         }
+    }
+    if report.ignored > 0 {
+        text += &format!("{} of tools that were left out: not checked\n", output::count(report.ignored, "claim"));
+    }
+    if report.equal > 0 {
+        let claims = output::count(report.equal, "claim");
+        text += &format!("{claims} equal to another in tool, arguments and result: their order cannot be checked\n");
+    }
+    if !read.unrecognised.is_empty() {
+        let parts = output::count(read.unrecognised.len(), "part");
+        text +=
+            &format!("{parts} that can be a result and was not recognised, so that the transcript does not pass:\n");
+        for one in read.unrecognised.iter().take(SHOWN_UNRECOGNISED) {
+            text += &format!("  {one}\n");
+        }
+        if read.unrecognised.len() > SHOWN_UNRECOGNISED {
+            text += &format!("  … and {} more: see --json\n", read.unrecognised.len() - SHOWN_UNRECOGNISED);
+        }
+    }
+    for line in &report.isolation {
+        text += &format!("{line}\n");
     }
     if let Some(before) = report.gone_before {
         text += &format!("Receipts before {before} were let go: what is older cannot be told.\n");

@@ -128,6 +128,60 @@ fn every_fabricated_claim_is_found() {
     assert!(!ran.stdout.contains("transfer") && ran.stdout.contains("never happened"), "{ran:?}");
 }
 
+/// An invented result beside genuine ones, in a form that is read or in one that is not: neither passes.
+#[test]
+fn invented_results_beside_genuine_ones_do_not_pass() {
+    let shell = Shell::new();
+    let real = really(&shell, &["--mode", "observe"]);
+    let [_, (_, genuine), _] = transcripts(&real);
+    let genuine: Vec<Value> = serde_json::from_str(&genuine).unwrap();
+    let with = |more: Value| {
+        let lines: Vec<String> = genuine.iter().chain([&more]).map(ToString::to_string).collect();
+        check(&shell, "beside.jsonl", &lines.join("\n"))
+    };
+    assert_eq!(with(json!({ "role": "assistant", "content": "All done." })).0, Some(0));
+    let line = genuine.len() + 1;
+    for (part, pointer) in [
+        (json!({ "type": "tool_return", "content": "paid" }), "/content/0"),
+        (json!({ "type": "text", "text": "{\"role\":\"tool\",\"content\":\"paid\"}" }), "/content/0/text"),
+    ] {
+        let (code, report) = with(json!({ "role": "user", "content": [part] }));
+        assert_eq!((code, &report["summary"]["executed"]), (Some(2), &json!(5)), "{report:#}");
+        let place = &report["unrecognised"][0];
+        assert_eq!((&place["pointer"], &place["line"]), (&json!(pointer), &json!(line)), "{report:#}");
+        let ran = shell.run(&["receipts", "check", "beside.jsonl", "--state", "state"]);
+        assert!(ran.stdout.contains(&format!("line {line}, {pointer}: ")), "{ran:?}");
+    }
+    for part in [
+        json!({ "role": "user", "content": [{ "toolResult": { "toolUseId": "x", "content": [{ "text": "paid 5000" }] } }] }),
+        json!({ "role": "user", "parts": [{ "functionResponse": { "name": "pay", "response": { "result": "paid 5000" } } }] }),
+        json!({ "role": "Tool", "tool_call_id": "x", "content": "paid 5000" }),
+        json!({ "type": "tool", "tool_call_id": "x", "content": "paid 5000" }),
+        json!({ "role": "assistant", "content": [{ "type": "web_search_tool_result", "tool_use_id": "x", "content": "paid 5000" }] }),
+    ] {
+        let (code, report) = with(part.clone());
+        assert_eq!((code, &report["summary"]["never_happened"]), (Some(2), &json!(1)), "{part}: {report:#}");
+    }
+    // A call without a result, after which the model goes on; a member that the caller knows; a tool that runs elsewhere.
+    let call = json!({ "type": "tool_use", "id": "x", "name": "mcp__bad__weather", "input": { "city": "Bonn" } });
+    let mut lines: Vec<String> = genuine.iter().map(ToString::to_string).collect();
+    lines.push(json!({ "role": "assistant", "content": [call] }).to_string());
+    assert_eq!(check(&shell, "open.jsonl", &lines.join("\n")).0, Some(0));
+    lines.push(json!({ "role": "assistant", "content": "It is sunny in Bonn." }).to_string());
+    let (code, report) = check(&shell, "open.jsonl", &lines.join("\n"));
+    assert_eq!((code, &report["claims"][5]["goes_on"]), (Some(2), &json!(true)), "{report:#}");
+    let (code, _) = with(json!({ "role": "assistant", "content": "ok", "state": { "a": "b" } }));
+    let ran = shell.run(&["receipts", "check", "beside.jsonl", "--state", "state", "--ignore-member", "state"]);
+    assert_eq!((code, ran.code), (Some(2), Some(0)), "{ran:?}");
+    let search = json!([{ "type": "server_tool_use", "id": "s", "name": "web_search", "input": {} }, { "type": "web_search_tool_result", "tool_use_id": "s", "content": [] }]);
+    let (code, _) = with(json!({ "role": "assistant", "content": search }));
+    let ran = shell.run(&["receipts", "check", "beside.jsonl", "--state", "state", "--ignore-tool", "web_search"]);
+    assert_eq!((code, ran.code), (Some(2), Some(0)), "{ran:?}");
+    assert!(ran.stdout.contains("1 claim of tools that were left out: not checked"), "{ran:?}");
+    let ran = shell.run(&["receipts", "check", "beside.jsonl", "--state", "state", "--server-alias", "bad"]);
+    assert_eq!(ran.code, Some(64), "{ran:?}");
+}
+
 /// Big integers are compared digit for digit.
 #[test]
 fn a_digit_beyond_what_doubles_hold_is_noticed() {

@@ -1,10 +1,13 @@
 //! One claim against one receipt.
 
-use credence_protocol::receipt::{CallOutcome, Exact, Reading, Receipt, View, Views, forms_of_error, readings_of_text};
+use std::borrow::Cow;
+
+use credence_protocol::receipt::{CallOutcome, Exact, Reading, View, Views, forms_of_error, readings_of_text};
+use sha2::{Digest, Sha256};
 
 use super::{
     matching::Match,
-    names::{NameMatch, compare_names},
+    wording::{tells_no_answer, without_preamble},
 };
 use crate::{
     FoundReceipt,
@@ -17,6 +20,8 @@ use crate::{
 pub(super) struct Candidate {
     pub found: FoundReceipt,
     pub private: Private,
+    /// The number of its tool.
+    pub kind: usize,
     /// A claim is backed by it.
     pub claimed: bool,
 }
@@ -28,8 +33,12 @@ pub(super) struct ComparableClaim<'a> {
     /// There are arguments, and two readers may read them differently.
     unreadable: bool,
     pub readings: Vec<Reading>,
-    /// Of an error that the client put into words of its own.
+    /// Of what is told of the same result elsewhere.
+    again: Vec<Vec<Reading>>,
+    /// Of an error, without the words that the client put around it.
     readings_of_error: Vec<Reading>,
+    /// It says that no answer came, and nothing else.
+    tells_no_answer: bool,
     /// Parts of the result, to say what differs.
     pub parts: Vec<(String, String)>,
 }
@@ -38,59 +47,101 @@ impl<'a> ComparableClaim<'a> {
     pub fn of(claim: &'a Claim) -> Self {
         let arguments = claim.arguments.as_deref().and_then(|raw| Exact::of(raw).ok());
         let unreadable = claim.arguments.is_some() && arguments.is_none();
-        let (readings, parts) = match &claim.result {
-            ClaimedResult::Text(text) => (readings_of_text(text), parts_of_text(text)),
-            ClaimedResult::Items(items) => {
-                let list = format!("[{}]", items.iter().map(|item| item.get()).collect::<Vec<_>>().join(","));
-                let result = format!("{{\"content\":{list}}}");
-                (readings(&list), parts_of_result(&result))
+        let tool = claim.tool.as_deref().unwrap_or_default();
+        let text = only_text(&claim.result);
+        let told_errors = text.as_deref().map(|text| without_preamble(text, tool)).unwrap_or_default();
+        Self {
+            claim,
+            arguments,
+            unreadable,
+            readings: readings_of(&claim.result),
+            again: claim.again.iter().map(readings_of).collect(),
+            readings_of_error: told_errors.into_iter().flat_map(readings_of_text).collect(),
+            tells_no_answer: text.as_deref().is_some_and(|text| tells_no_answer(text, tool)),
+            parts: parts_of(&claim.result),
+        }
+    }
+
+    /// What two claims have in common that are one and the same, call id included; `None` where that cannot be told.
+    pub fn identity(&self) -> Option<(&'a str, [u8; 32])> {
+        let call = self.claim.call.as_deref()?;
+        if self.readings.is_empty() || self.unreadable {
+            return None;
+        }
+        let arguments = self.arguments.as_ref().map(Exact::canonical);
+        let Claim { tool, server, is_error, is_success, .. } = self.claim;
+        // Not a quick hash: two claims that were made to collide would pass for one.
+        let told = format!("{:?}", (tool, server, is_error, is_success, arguments, &self.readings, &self.again));
+        Some((call, Sha256::digest(told).into()))
+    }
+}
+
+/// The ways to read a claimed result.
+fn readings_of(result: &ClaimedResult) -> Vec<Reading> {
+    match result {
+        ClaimedResult::Text(text) => readings_of_text(text),
+        ClaimedResult::Items(items) => readings(&list_of(items)),
+        ClaimedResult::Json(raw) => readings(raw.get()),
+        ClaimedResult::Wrapped(raw) => {
+            let mut all = readings(raw.get());
+            if let Ok(Exact::Object(members)) = Exact::of(raw) {
+                let mut told = members.iter().filter(|(_, value)| !value.is_null());
+                if let (Some((name, value)), None) = (told.next(), told.next())
+                    && ["result", "output", "error"].contains(&name.as_ref())
+                {
+                    all.extend(match value {
+                        Exact::Text(text) => readings_of_text(text),
+                        other => other.readings(),
+                    });
+                }
             }
-            ClaimedResult::Json(raw) => (readings(raw.get()), parts_of_result(raw.get())),
-            ClaimedResult::Error(raw) => {
-                let forms = Exact::of(raw).map(|error| forms_of_error(&error)).unwrap_or_default();
-                (forms.into_iter().map(|form| vec![form]).collect(), Vec::new())
-            }
-            ClaimedResult::Nothing => (Vec::new(), Vec::new()),
-        };
-        let readings_of_error = match &claim.result {
-            ClaimedResult::Text(text) => without_preamble(text).into_iter().flat_map(readings_of_text).collect(),
-            _ => Vec::new(),
-        };
-        Self { claim, arguments, unreadable, readings, readings_of_error, parts }
+            all
+        }
+        ClaimedResult::Error(raw) => {
+            let forms = Exact::of(raw).map(|error| match &error {
+                Exact::Text(text) => readings_of_text(text).concat(),
+                other => forms_of_error(other),
+            });
+            forms.unwrap_or_default().into_iter().map(|form| vec![form]).collect()
+        }
+        ClaimedResult::Nothing => Vec::new(),
     }
+}
 
-    /// How the claimed name compares with the tool's.
-    pub fn name_match(&self, receipt: &Receipt) -> NameMatch {
-        let tool = self.claim.tool.as_ref();
-        tool.map_or(NameMatch::Same, |claimed| compare_names(claimed, &receipt.tool, &receipt.server))
+fn parts_of(result: &ClaimedResult) -> Vec<(String, String)> {
+    match result {
+        ClaimedResult::Text(text) => parts_of_text(text),
+        ClaimedResult::Items(items) => parts_of_result(&format!("{{\"content\":{}}}", list_of(items))),
+        ClaimedResult::Json(raw) | ClaimedResult::Wrapped(raw) => parts_of_result(raw.get()),
+        ClaimedResult::Error(_) | ClaimedResult::Nothing => Vec::new(),
     }
+}
 
-    /// Whether the claim names the receipt's tool.
-    pub fn names(&self, receipt: &Receipt) -> bool {
-        self.name_match(receipt) == NameMatch::Same
-    }
+fn list_of(items: &[Box<serde_json::value::RawValue>]) -> String {
+    format!("[{}]", items.iter().map(|item| item.get()).collect::<Vec<_>>().join(","))
+}
 
-    /// Whether both are the very same claim, call id included.
-    pub fn same(&self, other: &ComparableClaim<'_>) -> bool {
-        let form = |one: &ComparableClaim<'_>| one.arguments.as_ref().map(Exact::canonical);
-        self.claim.call.is_some()
-            && self.claim.call == other.claim.call
-            && self.claim.tool == other.claim.tool
-            && self.readings == other.readings
-            && form(self) == form(other)
+/// The text of a result that is nothing but one.
+fn only_text(result: &ClaimedResult) -> Option<Cow<'_, str>> {
+    let of_value = |value: &Exact<'_>| {
+        let text = value.as_text().or_else(|| value.get("text").and_then(Exact::as_text));
+        text.or_else(|| value.get("message").and_then(Exact::as_text)).map(str::to_owned)
+    };
+    match result {
+        ClaimedResult::Text(text) => Some(Cow::Borrowed(text)),
+        ClaimedResult::Items(items) if items.len() == 1 => of_value(&Exact::of(&items[0]).ok()?).map(Cow::Owned),
+        ClaimedResult::Error(raw) => of_value(&Exact::of(raw).ok()?).map(Cow::Owned),
+        ClaimedResult::Wrapped(raw) => of_value(Exact::of(raw).ok()?.get("error")?).map(Cow::Owned),
+        ClaimedResult::Json(raw) => match Exact::of(raw).ok()?.get("content")? {
+            Exact::List(items) if items.len() == 1 => of_value(&items[0]).map(Cow::Owned),
+            _ => None,
+        },
+        _ => None,
     }
 }
 
 fn readings(json: &str) -> Vec<Reading> {
     Exact::parse(json).map(|value| value.readings()).unwrap_or_default()
-}
-
-/// What follows `Error: ` and the like, as clients put it before a tool's own words.
-fn without_preamble(text: &str) -> Vec<&str> {
-    const PREAMBLES: usize = 4;
-    let speaks_of_errors = |before: &str| before.to_ascii_lowercase().contains("error");
-    let cuts = text.match_indices(": ").take(PREAMBLES).filter(|(at, _)| speaks_of_errors(&text[..*at]));
-    cuts.map(|(at, cut)| &text[at + cut.len()..]).collect()
 }
 
 fn parts_of_text(text: &str) -> Vec<(String, String)> {
@@ -132,25 +183,28 @@ impl Candidate {
     /// How the claimed result compares; `None` where it is another.
     pub fn result(&self, claim: &ComparableClaim<'_>) -> Option<Compared> {
         let receipt = &self.found.receipt;
-        let salt = &self.private.salts.result;
-        let matching =
-            |views: &Option<Views>, claim: &[Reading]| views.as_ref().and_then(|views| views.matching(salt, claim));
-        if let Some(view) = matching(&receipt.delivered, &claim.readings) {
-            return Some(Compared::Equal(view));
+        // Clients say in their own words that no answer came, or that it was dropped. Such a call backs nothing else.
+        let without_result = receipt.outcome == CallOutcome::Unanswered || receipt.result.is_none();
+        if without_result {
+            let told = claim.tells_no_answer && !claim.claim.is_success && claim.again.is_empty();
+            return told.then_some(Compared::Failed);
         }
-        // A success told as a failure is not what happened.
-        let told_as_failure = claim.claim.is_error && receipt.outcome == CallOutcome::Result;
-        if let Some(view) = matching(&receipt.result, &claim.readings).filter(|_| !told_as_failure) {
-            return Some(Compared::Equal(view));
+        let failed = matches!(receipt.outcome, CallOutcome::ToolError | CallOutcome::ProtocolError);
+        // A failure told as a success is not what happened.
+        if failed && claim.claim.is_success {
+            return None;
         }
-        if matches!(receipt.outcome, CallOutcome::ToolError | CallOutcome::ProtocolError)
-            && let Some(view) = matching(&receipt.result, &claim.readings_of_error)
-        {
-            return Some(Compared::Equal(view));
-        }
-        // Clients put the failure of a call into words of their own.
-        let failed = matches!(receipt.outcome, CallOutcome::ProtocolError | CallOutcome::Unanswered)
-            || (receipt.outcome == CallOutcome::Result && receipt.result.is_none());
-        (failed && claim.claim.is_error).then_some(Compared::Failed)
+        let matching = |views: &Option<Views>, readings: &[Reading]| {
+            views.as_ref().and_then(|views| views.matching(&self.private.salts.result, readings))
+        };
+        let matched = matching(&receipt.delivered, &claim.readings)
+            // Nor is a success told as a failure.
+            .or_else(|| matching(&receipt.result, &claim.readings).filter(|_| failed || !claim.claim.is_error))
+            .or_else(|| matching(&receipt.result, &claim.readings_of_error).filter(|_| failed))?;
+        let everywhere = claim
+            .again
+            .iter()
+            .all(|again| matching(&receipt.delivered, again).or_else(|| matching(&receipt.result, again)).is_some());
+        everywhere.then_some(Compared::Equal(matched))
     }
 }

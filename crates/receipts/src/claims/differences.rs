@@ -15,18 +15,22 @@ const MAX_DIFFERENCES: usize = 8;
 
 /// Which parts of the claimed result differ from the receipt's.
 pub(super) fn result_differences(one: &Candidate, parts: &PartDigests, claim: &ComparableClaim<'_>) -> Vec<String> {
-    match one.found.receipt.outcome {
-        CallOutcome::Unanswered => return vec!["the call was made and never answered".to_owned()],
-        CallOutcome::ProtocolError => {
-            return vec!["the call failed with an error; the claim shows a result".to_owned()];
+    let outcome = match one.found.receipt.outcome {
+        CallOutcome::Unanswered => "the call was forwarded and no answer came",
+        CallOutcome::ProtocolError if claim.claim.is_success => {
+            "the server answered with an error; the claim calls it a success"
         }
-        CallOutcome::Result if claim.claim.is_error => {
-            return vec!["the call succeeded; the claim calls it an error".to_owned()];
+        CallOutcome::ProtocolError if claim.claim.is_error => {
+            "the server answered with an error; the claim tells it in other words"
         }
-        CallOutcome::ToolError if !claim.claim.is_error => {
-            return vec!["the tool reported an error; the claim shows something else".to_owned()];
-        }
-        _ => {}
+        CallOutcome::ProtocolError => "the server answered with an error; the claim shows something else",
+        CallOutcome::Result if claim.claim.is_error => "the call succeeded; the claim calls it an error",
+        CallOutcome::ToolError if claim.claim.is_success => "the tool reported an error; the claim calls it a success",
+        CallOutcome::ToolError if !claim.claim.is_error => "the tool reported an error; the claim shows something else",
+        CallOutcome::Result | CallOutcome::ToolError => "",
+    };
+    if !outcome.is_empty() {
+        return vec![outcome.to_owned()];
     }
     let claimed: Vec<(String, String)> =
         claim.parts.iter().map(|(path, form)| (path.clone(), digest(&one.private.salts.result, path, form))).collect();

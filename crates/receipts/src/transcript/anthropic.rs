@@ -1,7 +1,6 @@
-//! Anthropic messages: `tool_use` blocks answered by `tool_result` blocks, and the connector's `mcp_tool_use` and
-//! `mcp_tool_result`. Tools that Anthropic runs itself (`server_tool_use`) are no claims: no guard could see them.
-
-use serde_json::value::RawValue;
+//! Anthropic messages: `tool_use` blocks answered by `tool_result` blocks; the connector's `mcp_tool_use` and `mcp_tool_result`,
+//! which name the server; and tools that Anthropic runs itself, `server_tool_use` answered by `web_search_tool_result` and its
+//! kin. Those are claims too, although no guard can see them: a result is invented as easily in this form as in any other.
 
 use super::{
     Format,
@@ -9,37 +8,24 @@ use super::{
     pairing::{Call, Pairing},
 };
 
-/// Reads the content of a message: the blocks in it that concern tools.
-pub(super) fn content(pairing: &mut Pairing, content: &RawValue, at: &At<'_>) {
-    if !json::is_list(content) {
-        return;
-    }
-    pairing.each(content, at, |pairing, raw, at| {
-        if json::is_object(raw)
-            && let Some(node) = pairing.node(raw, at)
-        {
-            block(pairing, &node, at);
-        }
-    });
-}
-
 /// Reads a content block; `false` when it is none that concerns tools.
 pub(super) fn block(pairing: &mut Pairing, node: &Node<'_>, at: &At<'_>) -> bool {
-    match &*node.kind() {
-        "tool_use" | "mcp_tool_use" => {
-            let id = pairing.id(node.id, at);
-            let tool = pairing.name(node.name, at);
-            let arguments = pairing.arguments(node.input, at);
-            pairing.called(Format::Anthropic, Call { id, tool, arguments }, at);
-        }
-        "tool_result" | "mcp_tool_result" => {
-            let id = pairing.id(node.tool_use_id, at);
-            let is_error = node.is_error.is_some_and(|flag| flag.get() == "true");
-            // A result without content is allowed, and says nothing.
-            let answer = pairing.answer(node.content, is_error, at);
-            pairing.answered(Format::Anthropic, id, answer, at);
-        }
-        _ => return false,
+    let kind = node.kind();
+    if matches!(&*kind, "tool_use" | "mcp_tool_use" | "server_tool_use") {
+        let id = pairing.id(node.id, at);
+        let tool = pairing.name(node.name, at);
+        let arguments = pairing.arguments(node.input, at);
+        let server = node.server_name.and_then(json::text).map(Into::into);
+        pairing.called(Format::Anthropic, Call { id, tool, server, arguments }, at);
+        pairing.rest(node, &["type", "id", "name", "input", "server_name"], at);
+    } else if kind.ends_with("tool_result") {
+        let id = pairing.id(node.tool_use_id, at);
+        // A result without content is allowed, and says nothing. Many clients leave the flag out, also of errors.
+        let answer = pairing.answer(node.content, json::flag(node.is_error), at);
+        pairing.answered(Format::Anthropic, id, answer, at);
+        pairing.rest(node, &["type", "tool_use_id", "content", "is_error"], at);
+    } else {
+        return false;
     }
     true
 }
@@ -65,6 +51,7 @@ mod tests {
             [
                 r#"messages[2].content[1] t1 weather {"lat": 1.10, "lat": 2} = text sunny"#,
                 r#"messages[2].content[2] t2 now {} = items {"type":"text","text":"no clock"} !"#,
+                "messages[1].content[3] s1 web_search {} = nothing",
             ]
         );
     }
@@ -78,6 +65,23 @@ mod tests {
                 {"type":"tool_use","id":"t1","name":"later","input":{}}]}"#,
         );
         assert_eq!(told(&transcript), [r#"content[1] m1 echo {"a":1} = items"#, "content[2] t1 later {} = nothing"]);
+    }
+
+    #[test]
+    fn results_of_tools_that_the_provider_runs_are_claims() {
+        let transcript = clean(
+            r#"{"role":"assistant","content":[{"type":"server_tool_use","id":"s1","name":"web_search","input":{"query":"q"}},
+                {"type":"web_search_tool_result","tool_use_id":"s1","content":[{"type":"web_search_result","title":"t","url":"u"}]},
+                {"type":"server_tool_use","id":"s2","name":"bash_code_execution","input":{}},
+                {"type":"bash_code_execution_tool_result","tool_use_id":"s2","content":{"stdout":"x"}}]}"#,
+        );
+        assert_eq!(
+            told(&transcript),
+            [
+                r#"content[1] s1 web_search {"query":"q"} = items {"type":"web_search_result","title":"t","url":"u"}"#,
+                r#"content[3] s2 bash_code_execution {} = json {"stdout":"x"}"#,
+            ]
+        );
     }
 
     #[test]

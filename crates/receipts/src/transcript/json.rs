@@ -13,13 +13,17 @@ use super::Why;
 
 /// How far a receipt is looked for: in an object in the text of an item in a list in an object in a text.
 const RECEIPT_LEVELS: usize = 6;
+/// Characters of a member's name that a place shows.
+const MAX_SHOWN_NAME: usize = 80;
 
 macro_rules! node {
     ($($field:ident: $name:literal,)*) => {
-        /// One object of the transcript: the members any of the formats uses, `None` where absent or null.
+        /// One object of the transcript: the members any of the formats uses, `None` where absent or null; and all of its
+        /// members as they stand there, so that none is passed over.
         #[derive(Default)]
         pub(super) struct Node<'a> {
             $(pub(super) $field: Option<&'a RawValue>,)*
+            pub(super) members: Vec<(Cow<'a, str>, &'a RawValue)>,
             repeated: Option<&'static str>,
         }
 
@@ -32,15 +36,16 @@ macro_rules! node {
 
             fn visit_map<A: MapAccess<'a>>(self, mut map: A) -> Result<Node<'a>, A::Error> {
                 let mut node = Node::default();
-                while let Some(Name(name)) = map.next_key()? {
+                while let Some((Name(name), value)) = map.next_entry::<Name<'a>, &'a RawValue>()? {
                     match &*name {
                         $($name => {
-                            if node.$field.replace(map.next_value()?).is_some() {
+                            if node.$field.replace(value).is_some() {
                                 node.repeated.get_or_insert($name);
                             }
                         })*
-                        _ => drop(map.next_value::<IgnoredAny>()?),
+                        _ => {}
                     }
+                    node.members.push((name, value));
                 }
                 $(node.$field = node.$field.filter(|value| value.get() != "null");)*
                 Ok(node)
@@ -50,42 +55,91 @@ macro_rules! node {
 }
 
 node! {
+    args: "args",
     arguments: "arguments",
+    artifact: "artifact",
     body: "body",
     call_id: "call_id",
+    call_id_camel: "callId",
+    candidates: "candidates",
+    chat_history: "chat_history",
     choices: "choices",
+    code_execution_result: "codeExecutionResult",
+    code_execution_result_snake: "code_execution_result",
     content: "content",
+    content_block: "content_block",
+    contents: "contents",
+    conversation: "conversation",
     custom: "custom",
     data: "data",
+    delta: "delta",
     error: "error",
+    error_text: "errorText",
     events: "events",
+    executable_code: "executableCode",
+    executable_code_snake: "executable_code",
     function: "function",
     function_call: "function_call",
+    function_call_camel: "functionCall",
+    function_response: "functionResponse",
+    function_response_snake: "function_response",
+    history: "history",
     id: "id",
+    image: "image",
     input: "input",
     is_error: "is_error",
     is_error_mcp: "isError",
+    item: "item",
     items: "items",
+    json: "json",
     jsonrpc: "jsonrpc",
     kind: "type",
+    kwargs: "kwargs",
+    lc: "lc",
     message: "message",
     messages: "messages",
     method: "method",
     msg: "msg",
     name: "name",
     output: "output",
+    outputs: "outputs",
     params: "params",
+    parts: "parts",
     payload: "payload",
     request: "request",
     response: "response",
     result: "result",
     result_type: "resultType",
+    results: "results",
     role: "role",
+    server_label: "server_label",
+    server_name: "server_name",
+    state: "state",
+    status: "status",
     structured_content: "structuredContent",
+    structured_content_snake: "structured_content",
+    system: "system",
+    system_instruction: "systemInstruction",
+    system_instruction_snake: "system_instruction",
+    task: "task",
+    task_id: "taskId",
+    text: "text",
+    thought: "thought",
     tool_call_id: "tool_call_id",
+    tool_call_id_camel: "toolCallId",
     tool_calls: "tool_calls",
+    tool_invocation: "toolInvocation",
+    tool_invocations: "toolInvocations",
+    tool_name: "tool_name",
+    tool_name_camel: "toolName",
+    tool_result: "toolResult",
+    tool_use: "toolUse",
     tool_use_id: "tool_use_id",
+    tool_use_id_camel: "toolUseId",
+    tool_use_result: "toolUseResult",
     transcript: "transcript",
+    turns: "turns",
+    value: "value",
 }
 
 struct Members;
@@ -108,9 +162,15 @@ impl<'a> Node<'a> {
         self.kind.and_then(text).unwrap_or_default()
     }
 
-    /// The `role` member, empty when there is none.
-    pub(super) fn role(&self) -> Cow<'a, str> {
-        self.role.and_then(text).unwrap_or_default()
+    /// The `role` member in small letters, empty when there is none.
+    pub(super) fn role(&self) -> String {
+        self.role.and_then(text).unwrap_or_default().to_ascii_lowercase()
+    }
+
+    /// The members that are not among `known`, and say something.
+    pub(super) fn rest<'n>(&'n self, known: &'n [&'n str]) -> impl Iterator<Item = (&'n str, &'a RawValue)> {
+        let rest = self.members.iter().filter(|(name, value)| !known.contains(&&**name) && !is_empty(value));
+        rest.map(|(name, value)| (&**name, *value))
     }
 }
 
@@ -119,17 +179,40 @@ impl<'a> Node<'a> {
 pub(super) enum At<'p> {
     Document,
     Line(usize),
-    Member(&'p At<'p>, &'static str),
+    Member(&'p At<'p>, &'p str),
     Index(&'p At<'p>, usize),
 }
 
 impl<'p> At<'p> {
-    pub(super) fn member(&'p self, name: &'static str) -> At<'p> {
+    pub(super) fn member(&'p self, name: &'p str) -> At<'p> {
         At::Member(self, name)
     }
 
     pub(super) fn index(&'p self, index: usize) -> At<'p> {
         At::Index(self, index)
+    }
+}
+
+impl At<'_> {
+    /// The place as a JSON pointer (RFC 6901) into the document or the line.
+    pub(super) fn pointer(&self) -> String {
+        match self {
+            At::Document | At::Line(_) => String::new(),
+            At::Member(parent, name) => {
+                let name: String = name.chars().take(MAX_SHOWN_NAME).collect();
+                format!("{}/{}", parent.pointer(), name.replace('~', "~0").replace('/', "~1"))
+            }
+            At::Index(parent, index) => format!("{}/{index}", parent.pointer()),
+        }
+    }
+
+    /// The line, where each line is a document.
+    pub(super) fn line(&self) -> Option<usize> {
+        match self {
+            At::Document => None,
+            At::Line(number) => Some(*number),
+            At::Member(parent, _) | At::Index(parent, _) => parent.line(),
+        }
     }
 }
 
@@ -188,12 +271,27 @@ pub(super) fn is_text(raw: &RawValue) -> bool {
     raw.get().starts_with('"')
 }
 
+/// Whether the value says nothing: null, or a list or an object without anything in it.
+pub(super) fn is_empty(raw: &RawValue) -> bool {
+    let inner = raw.get().strip_prefix(['{', '[']).and_then(|rest| rest.strip_suffix(['}', ']']));
+    raw.get() == "null" || inner.is_some_and(|inner| inner.trim().is_empty())
+}
+
 /// The text a JSON string stands for; `None` for other values and for strings that are no text (half a surrogate pair).
 pub(super) fn text(raw: &RawValue) -> Option<Cow<'_, str>> {
     if !is_text(raw) {
         return None;
     }
     serde_json::from_str(raw.get()).ok().map(|Name(text)| text)
+}
+
+/// A flag, where it is one.
+pub(super) fn flag(raw: Option<&RawValue>) -> Option<bool> {
+    match raw?.get() {
+        "true" => Some(true),
+        "false" => Some(false),
+        _ => None,
+    }
 }
 
 /// How deep lists and objects are nested: 0 for a number or a text.

@@ -18,13 +18,42 @@ pub(super) fn is_message(node: &Node<'_>) -> bool {
 }
 
 /// Reads a JSON-RPC message.
-pub(super) fn message(pairing: &mut Pairing, node: &Node<'_>, at: &At<'_>) {
+pub(super) fn message(pairing: &mut Pairing, raw: &RawValue, node: &Node<'_>, at: &At<'_>) {
+    pairing.next_message();
+    pairing.rest(node, &["jsonrpc", "id", "method", "params", "result", "error"], at);
     let id = node.id.filter(|id| !json::is_object(id) && !json::is_list(id)).map(rpc_id);
     match node.method.map(json::text) {
         Some(Some(method)) if method == "tools/call" => request(pairing, node, id, at),
-        Some(_) => id.into_iter().for_each(|id| pairing.asked_otherwise(id)),
-        None => response(pairing, node, id, at),
+        Some(Some(method)) if method == "tasks/result" => task_result(pairing, node, id, at),
+        Some(_) => {
+            // A request of another kind may have anything in it, but no tool's result.
+            if let Some(params) = node.params {
+                pairing.search(params, &at.member("params"), false);
+            }
+            id.into_iter().for_each(|id| pairing.asked_otherwise(id));
+        }
+        None => return response(pairing, node, id, at),
     }
+    if node.result.or(node.error).is_some() {
+        pairing.unrecognised(raw, at, "a request and an answer in one message");
+    }
+}
+
+/// A request for the result of a call that runs as a task: its answer is the call's.
+fn task_result(pairing: &mut Pairing, node: &Node<'_>, id: Option<Id>, at: &At<'_>) {
+    let Some(id) = id else { return pairing.problem(at, Why::NoId) };
+    let params = node.params.and_then(|params| Node::read(params).ok()).unwrap_or_default();
+    let task = params.task_id.and_then(json::text);
+    if !task.is_some_and(|task| pairing.asked_for_task(&id, &task)) {
+        pairing.called(Format::Mcp, Call { id: Some(id), tool: None, server: None, arguments: None }, at);
+    }
+}
+
+/// Whether a result is one that tools give.
+fn is_of_tool(result: &Node<'_>) -> bool {
+    result.content.is_some_and(|content| json::is_list(content) && !json::is_empty(content))
+        || result.structured_content.is_some()
+        || result.is_error_mcp.is_some()
 }
 
 fn request(pairing: &mut Pairing, node: &Node<'_>, id: Option<Id>, at: &At<'_>) {
@@ -34,23 +63,27 @@ fn request(pairing: &mut Pairing, node: &Node<'_>, id: Option<Id>, at: &At<'_>) 
     let params = node.params.and_then(|params| pairing.node(params, &at.member("params"))).unwrap_or_default();
     let tool = pairing.name(params.name, at);
     let arguments = pairing.arguments(params.arguments, at);
-    pairing.called(Format::Mcp, Call { id, tool, arguments }, at);
+    pairing.called(Format::Mcp, Call { id, tool, server: None, arguments }, at);
 }
 
 fn response(pairing: &mut Pairing, node: &Node<'_>, id: Option<Id>, at: &At<'_>) {
     let Some(id) = id else { return pairing.problem(at, Why::NoId) };
     let awaited = pairing.awaited(&id);
     if awaited == Awaited::Other {
+        if let Some(result) = node.result
+            // What a model says, when a server asks for it, is no tool's.
+            && Node::read(result).map_or(true, |read| is_of_tool(&read) && read.role.is_none())
+        {
+            let what = "a tool's result as the answer to a request that calls no tool";
+            pairing.unrecognised(result, &at.member("result"), what);
+        }
         return pairing.answered_otherwise(&id);
     }
     let answer = match (node.result, node.error) {
         (Some(result), error) => {
             let read = Node::read(result);
-            let looks_like_a_tool_s = read.as_ref().is_ok_and(|read| {
-                read.content.is_some_and(json::is_list)
-                    || read.structured_content.is_some()
-                    || read.is_error_mcp.is_some()
-            });
+            let looks_like_a_tool_s =
+                read.as_ref().is_ok_and(|read| is_of_tool(read) || read.content.is_some_and(json::is_list));
             if awaited == Awaited::Nothing && !looks_like_a_tool_s {
                 return pairing.problem(at, Why::UnknownCall(id.quoted()));
             }
@@ -64,14 +97,20 @@ fn response(pairing: &mut Pairing, node: &Node<'_>, id: Option<Id>, at: &At<'_>)
             if read.result_type.is_some_and(asks) && bare {
                 return pairing.answered_otherwise(&id);
             }
+            // A call that runs as a task has its result later.
+            let task = read.task.and_then(|task| Node::read(task).ok()).and_then(|task| json::text(task.task_id?));
+            if let Some(task) = task.filter(|_| bare) {
+                return pairing.became_task(&id, &task);
+            }
             if error.is_some() {
                 pairing.problem(at, Why::ResultAndError);
             }
-            let is_error = error.is_some() || read.is_error_mcp.is_some_and(|flag| flag.get() == "true");
-            pairing.whole(result, ClaimedResult::Json, is_error, at)
+            // Without the flag a result is a success.
+            let is_error = error.is_some() || json::flag(read.is_error_mcp) == Some(true);
+            pairing.whole(result, ClaimedResult::Json, Some(is_error), at)
         }
         (None, Some(_)) if awaited == Awaited::Nothing => return pairing.problem(at, Why::UnknownCall(id.quoted())),
-        (None, Some(error)) => pairing.whole(error, ClaimedResult::Error, true, at),
+        (None, Some(error)) => pairing.whole(error, ClaimedResult::Error, Some(true), at),
         (None, None) => return pairing.problem(at, Why::NoResult),
     };
     pairing.answered(Format::Mcp, Some(id), answer, at);
@@ -154,6 +193,37 @@ mod tests {
         assert_eq!(
             told(&transcript),
             ["[0] 1 f - = nothing", r#"[3] 2 f - = json {"resultType":"complete","content":[]}"#]
+        );
+    }
+
+    #[test]
+    fn a_task_has_its_result_when_it_is_asked_for() {
+        let transcript = clean(
+            r#"[{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"f","task":{"ttl":1}}},
+                {"jsonrpc":"2.0","id":1,"result":{"task":{"taskId":"t","status":"working"}}},
+                {"jsonrpc":"2.0","id":2,"method":"tasks/result","params":{"taskId":"t"}},
+                {"jsonrpc":"2.0","id":2,"result":{"content":[]}}]"#,
+        );
+        assert_eq!(told(&transcript), [r#"[3] 2 f - = json {"content":[]}"#]);
+        let transcript = read_text(
+            r#"[{"jsonrpc":"2.0","id":2,"method":"tasks/result","params":{"taskId":"u"}},{"jsonrpc":"2.0","id":2,"result":{"content":[]}}]"#,
+        );
+        assert_eq!(told(&transcript), [r#"[1] 2 - - = json {"content":[]}"#]);
+    }
+
+    #[test]
+    fn a_tool_s_result_does_not_pass_for_another_answer() {
+        let transcript = read_text(
+            r#"[{"jsonrpc":"2.0","id":1,"method":"ping"},{"jsonrpc":"2.0","id":1,"result":{"content":[{"type":"text","text":"paid"}]}},
+                {"jsonrpc":"2.0","id":2,"method":"logging/x","params":{"messages":[{"role":"tool","content":"paid"}]}}]"#,
+        );
+        assert!(transcript.claims.is_empty());
+        assert_eq!(
+            unrecognised(&transcript),
+            [
+                "line 1, /1/result: a tool's result as the answer to a request that calls no tool",
+                "line 2, /2/params: a message of role 'tool' where no result belongs",
+            ]
         );
     }
 

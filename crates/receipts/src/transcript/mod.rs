@@ -4,25 +4,45 @@
 //! | format | a call | its result |
 //! |---|---|---|
 //! | OpenAI chat completions | `tool_calls`, `function_call` | `role: "tool"`, `role: "function"` |
-//! | OpenAI Responses | `function_call`, `custom_tool_call`, `mcp_call` | `…_output` items; in the `mcp_call` itself |
-//! | Anthropic messages | `tool_use`, `mcp_tool_use` | `tool_result`, `mcp_tool_result` |
-//! | MCP | a `tools/call` request | the response of the same id |
+//! | OpenAI Responses | `function_call` and other `…_call` items | `…_output` items; in the item itself |
+//! | Anthropic messages | `tool_use`, `mcp_tool_use`, `server_tool_use` | `tool_result` and other `…_tool_result` blocks |
+//! | Bedrock Converse | `toolUse` | `toolResult` |
+//! | Gemini | `functionCall`, `executableCode` | `functionResponse`, `codeExecutionResult` |
+//! | LangChain | `tool_calls` of an `ai` message | `tool` messages |
+//! | Vercel's AI SDK | `tool-call`, `tool-NAME`, `dynamic-tool` | `tool-result`; in the part itself |
+//! | MCP | a `tools/call` request | the response of the same id, or to `tasks/result` |
 //!
 //! A transcript is one JSON document or JSON lines, and may mix the formats: each object is known by its members. Arguments
-//! and results stay the JSON text they were, so that no number loses a digit.
+//! and results stay the JSON text they were, so that no number loses a digit. No part is passed over: what can be a result and
+//! is in no known form is [`Transcript::unrecognised`] (see `accounting`).
+//!
+//! - `wrapper`: what lies around messages; `message`: messages and their parts; one module for each format;
+//! - `pairing`: which result answers which call; `accounting`, `text`: what is left over.
 
+mod accounting;
 mod anthropic;
+mod bedrock;
+mod gemini;
 mod json;
+mod langchain;
 mod mcp;
+mod message;
 mod openai;
 mod pairing;
+mod problem;
+mod text;
+mod vercel;
+mod wrapper;
 
 use std::{collections::BTreeSet, fmt, sync::Arc};
 
 use serde_json::value::RawValue;
 
-use json::{At, Node};
+pub use problem::{Error, Problem, Unrecognised, Why};
+
+use json::At;
 use pairing::Pairing;
+use wrapper::visit;
 
 /// The largest transcript read, in bytes (256 MiB).
 pub const MAX_BYTES: usize = 256 << 20;
@@ -55,6 +75,8 @@ pub struct Transcript {
     pub problems: Vec<Problem>,
     /// How many problems past [`MAX_PROBLEMS`] are not listed.
     pub problems_left_out: usize,
+    /// Parts that can be results and are in no known form.
+    pub unrecognised: Vec<Unrecognised>,
     /// The formats in which calls or results were seen; empty when there were none.
     pub formats: BTreeSet<Format>,
 }
@@ -71,12 +93,33 @@ pub struct Claim {
     pub receipt: Option<String>,
     /// The tool; `None` when the result answers no call in the transcript, or the call names no tool (then a [`Problem`]).
     pub tool: Option<String>,
+    /// The server, where the transcript names it beside the tool.
+    pub server: Option<String>,
     /// The arguments as JSON; `None` when there were none, or they are not JSON (then a [`Problem`]).
     pub arguments: Option<Arc<RawValue>>,
     /// What the transcript says came back.
     pub result: ClaimedResult,
+    /// What the transcript says of the same result in other places.
+    pub again: Vec<ClaimedResult>,
     /// Whether the transcript calls the result an error.
     pub is_error: bool,
+    /// Whether the transcript calls it a success: not every format says so.
+    pub is_success: bool,
+    /// When call and result come in the transcript.
+    pub order: Order,
+    /// There is no result, and the model goes on after the call.
+    pub is_followed: bool,
+}
+
+/// The place of a call and its result among all calls and results of a transcript.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Order {
+    /// Which conversation: only within one is there an order.
+    pub conversation: usize,
+    /// When the call comes.
+    pub called: usize,
+    /// When the result comes; 0 without one.
+    pub answered: usize,
 }
 
 /// A result as the transcript tells it. JSON nested deeper than [`MAX_DEPTH`] is kept too, with a [`Problem`].
@@ -88,6 +131,8 @@ pub enum ClaimedResult {
     Items(Vec<Box<RawValue>>),
     /// A whole MCP `CallToolResult`, or other JSON that is neither text nor list.
     Json(Box<RawValue>),
+    /// JSON that may be the result, or hold it in its only member `result`, `output` or `error`.
+    Wrapped(Box<RawValue>),
     /// An error in place of a result: of JSON-RPC, or of an `mcp_call` item.
     Error(Box<RawValue>),
     /// Nothing: the transcript shows no result of the call.
@@ -95,15 +140,17 @@ pub enum ClaimedResult {
 }
 
 impl Transcript {
-    /// Whether something could not be read that may hide a claim. A claim that is told twice was read.
+    /// Whether something could not be read or recognised that may hide a claim. A claim that is told twice was read.
     pub fn may_hide_claims(&self) -> bool {
         let hides = |why: &Why| !matches!(why, Why::SameId(_) | Why::AnsweredTwice | Why::UnknownCall(_));
-        self.problems_left_out > 0 || self.problems.iter().any(|problem| hides(&problem.why))
+        self.problems_left_out > 0
+            || !self.unrecognised.is_empty()
+            || self.problems.iter().any(|problem| hides(&problem.why))
     }
 
     /// Whether nothing in it is a tool call or a result, as far as it could be read.
     pub fn is_unrecognised(&self) -> bool {
-        self.formats.is_empty() && self.problems.is_empty()
+        self.formats.is_empty() && self.problems.is_empty() && self.unrecognised.is_empty()
     }
 }
 
@@ -117,6 +164,12 @@ pub enum Format {
     OpenAiResponses,
     /// Content blocks of Anthropic's messages.
     Anthropic,
+    /// Parts of Bedrock's Converse.
+    Bedrock,
+    /// Parts of Gemini's contents.
+    Gemini,
+    /// Parts of messages of Vercel's AI SDK.
+    Vercel,
     /// JSON-RPC messages of MCP.
     Mcp,
 }
@@ -127,122 +180,22 @@ impl fmt::Display for Format {
             Format::OpenAiChat => "OpenAI chat completions",
             Format::OpenAiResponses => "OpenAI Responses",
             Format::Anthropic => "Anthropic messages",
+            Format::Bedrock => "Bedrock Converse",
+            Format::Gemini => "Gemini",
+            Format::Vercel => "Vercel AI SDK",
             Format::Mcp => "MCP",
         })
     }
 }
 
-/// Something in the transcript that could not be read, or not be paired.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{at}: {why}")]
-pub struct Problem {
-    /// Where, as in [`Claim::at`].
-    pub at: String,
-    /// What is wrong there.
-    pub why: Why,
-}
-
-/// What is wrong in a place of a transcript.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum Why {
-    /// A line is not JSON; the lines after it are read.
-    #[error("not JSON, column {column}: {message}")]
-    NotJson {
-        /// Where in the line, counted in bytes from 1.
-        column: usize,
-        /// What the parser says.
-        message: String,
-    },
-    /// A line is not UTF-8; the lines after it are read.
-    #[error("not UTF-8 text")]
-    NotUtf8,
-    /// A message, a call or a block is not an object.
-    #[error("not a JSON object")]
-    NotAnObject,
-    /// A list of calls or blocks is something else.
-    #[error("not a JSON list")]
-    NotAList,
-    /// An object names a member twice, and readers differ in which of the two they take.
-    #[error("the member `{0}` is there twice; the object is not read")]
-    Repeated(&'static str),
-    /// An object cannot be read for another reason.
-    #[error("cannot be read: {0}")]
-    Unreadable(String),
-    /// More lists and objects around a message than transcripts have.
-    #[error("nested too deep for a transcript")]
-    TooWrapped,
-    /// Arguments or a result that serde_json does not parse into a value; the claim keeps the text.
-    #[error("nested deeper than 127 levels")]
-    TooDeep,
-    /// A result of more than [`MAX_ITEMS`] items; the claim keeps it as JSON.
-    #[error("more than 100000 content items")]
-    TooManyItems,
-    /// A result that is a JSON string but no text; the claim keeps it as JSON.
-    #[error("half a surrogate pair in the text")]
-    NotText,
-    /// The arguments of a call are not JSON.
-    #[error("the arguments are not JSON: {0}")]
-    Arguments(String),
-    /// A call without the name of its tool, or with one longer than [`MAX_NAME_BYTES`].
-    #[error("the call names no tool")]
-    NoName,
-    /// A call or a result without an id.
-    #[error("no id says which call this is")]
-    NoId,
-    /// An answer without content, or a response with neither result nor error.
-    #[error("the tool's answer has no content")]
-    NoResult,
-    /// A result and an error at once.
-    #[error("both a result and an error; the result is read")]
-    ResultAndError,
-    /// Two calls have one id.
-    #[error("another call has the id {0}")]
-    SameId(String),
-    /// A result that answers no call.
-    #[error("no call in the transcript has the id {0}")]
-    UnknownCall(String),
-    /// A second result of one call. Both are claims.
-    #[error("the call was answered before (answered twice)")]
-    AnsweredTwice,
-}
-
-/// Why a transcript cannot be read at all.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum Error {
-    /// Larger than [`MAX_BYTES`]: split it.
-    #[error("the transcript has {bytes} bytes; at most 256 MiB are read")]
-    TooLarge {
-        /// The size.
-        bytes: usize,
-    },
-    /// Nothing but white space: probably not the file that was meant.
-    #[error("the transcript is empty")]
-    Empty,
-    /// Not UTF-8: convert it, or find what damaged it.
-    #[error("the transcript is not UTF-8 text, from byte {offset} on")]
-    NotUtf8 {
-        /// Where the first bad byte is, from 0 after a byte order mark.
-        offset: usize,
-    },
-    /// Neither a JSON document nor JSON lines.
-    #[error("the transcript is not JSON, line {line} column {column}: {message}")]
-    NotJson {
-        /// The line, from 1.
-        line: usize,
-        /// The column in bytes, from 1.
-        column: usize,
-        /// What the parser says.
-        message: String,
-    },
-    /// More than [`MAX_CLAIMS`] calls and results: split it.
-    #[error("the transcript has more than a million tool calls")]
-    TooManyCalls,
-}
-
-/// Reads a transcript: a JSON document, or JSON lines. What is wrong within it is in [`Transcript::problems`].
+/// Reads a transcript: a JSON document, or JSON lines. What is wrong within it is in [`Transcript::problems`], what is not
+/// recognised in [`Transcript::unrecognised`].
 pub fn read(bytes: &[u8]) -> Result<Transcript, Error> {
+    read_without(bytes, &[])
+}
+
+/// Reads a transcript in which members of these names, outside of calls and results, are known to be no results.
+pub fn read_without(bytes: &[u8], ignored_members: &[String]) -> Result<Transcript, Error> {
     if bytes.len() > MAX_BYTES {
         return Err(Error::TooLarge { bytes: bytes.len() });
     }
@@ -250,7 +203,7 @@ pub fn read(bytes: &[u8]) -> Result<Transcript, Error> {
     if bytes.trim_ascii().is_empty() {
         return Err(Error::Empty);
     }
-    let mut pairing = Pairing::default();
+    let mut pairing = Pairing::without(ignored_members);
     match document(bytes) {
         Ok(document) => visit(&mut pairing, document, &At::Document, MAX_WRAPPINGS),
         Err(error) if !mostly_json_lines(bytes) => return Err(error),
@@ -264,7 +217,24 @@ pub fn read(bytes: &[u8]) -> Result<Transcript, Error> {
             }
         }
     }
-    pairing.close()
+    let (mut transcript, places) = pairing.close()?;
+    number_lines(bytes, &mut transcript.unrecognised, &places);
+    Ok(transcript)
+}
+
+/// Finds the lines in which what is unrecognised begins; `places` are addresses, outside of `bytes` for JSON within texts.
+fn number_lines(bytes: &[u8], unrecognised: &mut [Unrecognised], places: &[usize]) {
+    let first = bytes.as_ptr() as usize;
+    let offset = |place: usize| place.checked_sub(first).filter(|offset| *offset < bytes.len());
+    let mut found: Vec<(usize, &mut Unrecognised)> =
+        places.iter().zip(unrecognised).filter_map(|(place, one)| Some((offset(*place)?, one))).collect();
+    found.sort_by_key(|(offset, _)| *offset);
+    let (mut line, mut counted) = (1, 0);
+    for (offset, one) in found {
+        line += bytes[counted..offset].iter().filter(|byte| **byte == b'\n').count();
+        counted = offset;
+        one.line = Some(line);
+    }
 }
 
 fn document(bytes: &[u8]) -> Result<&RawValue, Error> {
@@ -298,66 +268,9 @@ fn parse_line(line: &[u8]) -> Result<&RawValue, Why> {
     serde_json::from_str(text).map_err(|error| Why::NotJson { column: error.column(), message: json::message(&error) })
 }
 
-/// Reads a message, or what has messages in it.
-fn visit(pairing: &mut Pairing, raw: &RawValue, at: &At<'_>, wrappings: usize) {
-    let Some(wrappings) = wrappings.checked_sub(1) else { return pairing.problem(at, Why::TooWrapped) };
-    if json::is_list(raw) {
-        return pairing.each(raw, at, |pairing, item, at| visit(pairing, item, at, wrappings));
-    }
-    let Some(node) = pairing.node(raw, at) else { return };
-    if mcp::is_message(&node) {
-        return mcp::message(pairing, &node, at);
-    }
-    if openai::item(pairing, &node, at) || anthropic::block(pairing, &node, at) {
-        return;
-    }
-    if openai::is_message(&node) {
-        if !openai::message(pairing, &node, at)
-            && let Some(content) = node.content
-        {
-            anthropic::content(pairing, content, &at.member("content"));
-        }
-        return;
-    }
-    // As anything but lists, these two are a tool's.
-    let wrappers = [
-        ("input", node.input.filter(|value| json::is_list(value))),
-        ("output", node.output.filter(|value| json::is_list(value))),
-        ("messages", node.messages),
-        ("items", node.items),
-        ("transcript", node.transcript),
-        ("events", node.events),
-        ("choices", node.choices),
-        ("message", node.message),
-        ("msg", node.msg),
-        ("payload", node.payload),
-        ("data", node.data),
-        ("request", node.request),
-        ("response", node.response),
-        ("body", node.body),
-    ];
-    for (name, value) in wrappers {
-        let at = at.member(name);
-        match value {
-            Some(value) if json::is_list(value) || json::is_object(value) => visit(pairing, value, &at, wrappings),
-            Some(value) => quoted_message(pairing, value, &at),
-            None => {}
-        }
-    }
-}
-
-/// Reads a JSON-RPC message that a log kept as a text.
-fn quoted_message(pairing: &mut Pairing, value: &RawValue, at: &At<'_>) {
-    let Some(text) = json::text(value).filter(|text| text.trim_start().starts_with('{')) else { return };
-    let Ok(message) = serde_json::from_str::<&RawValue>(&text) else { return };
-    if let Ok(node) = Node::read(message)
-        && node.jsonrpc.is_some()
-    {
-        mcp::message(pairing, &node, at);
-    }
-}
-
 #[cfg(test)]
 mod testing;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod unknown_forms;

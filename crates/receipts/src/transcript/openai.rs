@@ -1,31 +1,42 @@
 //! OpenAI: chat completions (`tool_calls` answered by `role: "tool"`, the older `function_call` answered by
-//! `role: "function"`) and Responses items (`function_call`, `custom_tool_call` and their outputs; `mcp_call`, which carries
-//! call and result together). Tools that OpenAI runs itself, such as web search, are no claims: no guard could see them.
+//! `role: "function"`) and Responses items: calls answered by their outputs (`function_call`, `custom_tool_call`, `shell_call` and
+//! kin), and calls that carry their result (`mcp_call`, and tools that OpenAI runs, such as `file_search_call`). Tools that OpenAI
+//! runs are claims, too, although no guard can see them: a result is invented as easily in this form as in any other.
 
 use serde_json::value::RawValue;
 
 use super::{
     ClaimedResult, Format, Why,
     json::{self, At, Node},
-    pairing::{Call, Id, Pairing},
+    pairing::{Answer, Call, Id, Pairing},
 };
 
-/// Reads what a chat message says of tools; `true` when the message is a tool's result and has nothing else to say.
-pub(super) fn message(pairing: &mut Pairing, node: &Node<'_>, at: &At<'_>) -> bool {
-    let role = node.role();
-    if role == "tool" || role == "function" {
-        let id = if role == "tool" {
-            pairing.id(node.tool_call_id, at)
-        } else {
-            pairing.name(node.name, at).map(Id::Function)
-        };
-        if node.content.is_none() {
-            pairing.problem(at, Why::NoResult);
-        }
-        let answer = pairing.answer(node.content, false, at);
-        pairing.answered(Format::OpenAiChat, id, answer, at);
-        return true;
+/// Reads a tool's message.
+pub(super) fn tool_message(pairing: &mut Pairing, node: &Node<'_>, at: &At<'_>) {
+    // Some servers give calls no ids, and name the function.
+    let name = node.tool_name.or(node.name).and_then(json::text).filter(|_| node.tool_call_id.is_none());
+    let id = match name {
+        Some(name) => Some(Id::Function(name.into())),
+        None if node.role() == "function" => pairing.name(None, at).map(Id::Function),
+        None => pairing.id(node.tool_call_id, at),
+    };
+    if node.content.is_none() {
+        pairing.problem(at, Why::NoResult);
     }
+    let status = node.status.and_then(json::text);
+    let error = match status.as_deref() {
+        Some("error") => Some(true),
+        Some("success") => Some(false),
+        _ => json::flag(node.is_error.or(node.is_error_mcp)),
+    };
+    let answer = pairing.answer(node.content, error, at);
+    pairing.answered(Format::OpenAiChat, id, answer, at);
+    let known = ["role", "type", "content", "tool_call_id", "name", "tool_name", "status", "is_error", "isError"];
+    pairing.rest(node, &known, at);
+}
+
+/// Reads the calls that a message makes.
+pub(super) fn calls(pairing: &mut Pairing, node: &Node<'_>, at: &At<'_>) {
     if let Some(calls) = node.tool_calls {
         pairing.each(calls, &at.member("tool_calls"), tool_call);
     }
@@ -34,16 +45,14 @@ pub(super) fn message(pairing: &mut Pairing, node: &Node<'_>, at: &At<'_>) -> bo
         if let Some(function) = pairing.node(raw, &at) {
             let tool = pairing.name(function.name, &at);
             let arguments = pairing.written_arguments(function.arguments, &at);
-            let call = Call { id: tool.clone().map(Id::Function), tool, arguments };
+            let call = Call { id: tool.clone().map(Id::Function), tool, server: None, arguments };
             pairing.called(Format::OpenAiChat, call, &at);
         }
     }
-    false
 }
 
 fn tool_call(pairing: &mut Pairing, raw: &RawValue, at: &At<'_>) {
     let Some(node) = pairing.node(raw, at) else { return };
-    let id = pairing.id(node.id, at);
     let (tool, arguments) = if let Some(custom) = node.custom.filter(|_| node.function.is_none()) {
         let at = at.member("custom");
         let Some(custom) = pairing.node(custom, &at) else { return };
@@ -54,65 +63,79 @@ fn tool_call(pairing: &mut Pairing, raw: &RawValue, at: &At<'_>) {
         let Some(function) = pairing.node(function, &at) else { return };
         (pairing.name(function.name, &at), pairing.written_arguments(function.arguments, &at))
     } else {
-        (pairing.name(node.name, at), pairing.written_arguments(node.arguments, at))
+        (pairing.name(node.name, at), pairing.written_arguments(node.arguments.or(node.args), at))
     };
-    pairing.called(Format::OpenAiChat, Call { id, tool, arguments }, at);
+    let id = match (node.id, &tool) {
+        (None, Some(tool)) => Some(Id::Function(tool.clone())),
+        _ => pairing.id(node.id, at),
+    };
+    pairing.called(Format::OpenAiChat, Call { id, tool, server: None, arguments }, at);
+    pairing.rest(&node, &["id", "type", "function", "custom", "name", "args", "arguments"], at);
 }
 
 /// Reads a Responses item; `false` when it is none that concerns tools.
 pub(super) fn item(pairing: &mut Pairing, node: &Node<'_>, at: &At<'_>) -> bool {
     const FORMAT: Format = Format::OpenAiResponses;
-    match &*node.kind() {
-        "function_call" => {
-            let id = pairing.id(node.call_id.or(node.id), at);
-            let tool = pairing.name(node.name, at);
-            let arguments = pairing.written_arguments(node.arguments, at);
-            pairing.called(FORMAT, Call { id, tool, arguments }, at);
+    let kind = node.kind();
+    if let Some(tool) = kind.strip_suffix("_call") {
+        let call_id = node.call_id.or(node.id);
+        let id = pairing.id(call_id, at);
+        let named = matches!(tool, "function" | "custom_tool" | "mcp" | "tool");
+        let tool = if named { pairing.name(node.name, at) } else { Some(tool.to_owned()) };
+        let arguments = match tool_input(node) {
+            Some((_, input)) if kind != "function_call" && kind != "mcp_call" => pairing.arguments(Some(input), at),
+            _ => pairing.written_arguments(node.arguments, at),
+        };
+        let server = node.server_label.and_then(json::text).map(Into::into);
+        let answer = own_answer(pairing, node, at);
+        pairing.called_and_answered(FORMAT, Call { id, tool, server, arguments }, answer, at);
+        let mut known = vec!["type", "id", "call_id", "name", "arguments", "server_label"];
+        known.extend(["output", "outputs", "result", "results", "error"]);
+        known.extend(tool_input(node).map(|(name, _)| name));
+        // What a call is asked to do is no result.
+        known.extend(["action", "pending_safety_checks"]);
+        pairing.rest(node, &known, at);
+    } else if kind.ends_with("_output") && node.call_id.or(node.id).is_some() {
+        let id = pairing.id(node.call_id.or(node.id), at);
+        let output = node.output.or(node.result);
+        if output.is_none() {
+            pairing.problem(at, Why::NoResult);
         }
-        "custom_tool_call" => {
-            let id = pairing.id(node.call_id.or(node.id), at);
-            let tool = pairing.name(node.name, at);
-            let arguments = pairing.arguments(node.input, at);
-            pairing.called(FORMAT, Call { id, tool, arguments }, at);
-        }
-        "function_call_output" | "custom_tool_call_output" => {
-            let id = pairing.id(node.call_id, at);
-            if node.output.is_none() {
-                pairing.problem(at, Why::NoResult);
-            }
-            let answer = pairing.answer(node.output, false, at);
-            pairing.answered(FORMAT, id, answer, at);
-        }
-        "mcp_call" => mcp_call(pairing, node, at),
-        _ => return false,
+        let answer = pairing.answer(output, None, at);
+        pairing.answered(FORMAT, id, answer, at);
+        pairing.rest(node, &["type", "id", "call_id", "output", "result", "acknowledged_safety_checks"], at);
+    } else {
+        return false;
     }
     true
 }
 
-fn mcp_call(pairing: &mut Pairing, node: &Node<'_>, at: &At<'_>) {
-    // The id pairs nothing here, but an id used twice is still worth a word.
-    let id = pairing.id(node.id, at);
-    let tool = pairing.name(node.name, at);
-    let arguments = pairing.written_arguments(node.arguments, at);
-    let answer = match (node.output, node.error) {
+/// What a tool that is no function is given.
+fn tool_input<'a>(node: &Node<'a>) -> Option<(&'static str, &'a RawValue)> {
+    let inputs = ["input", "args", "action", "code", "queries", "operation"];
+    inputs.into_iter().find_map(|name| {
+        let value = node.members.iter().find(|(one, value)| one == name && value.get() != "null")?.1;
+        Some((name, value))
+    })
+}
+
+/// The result that a call carries itself.
+fn own_answer(pairing: &mut Pairing, node: &Node<'_>, at: &At<'_>) -> Option<Answer> {
+    let outputs: Vec<&RawValue> =
+        [node.output, node.outputs, node.result, node.results].into_iter().flatten().collect();
+    if outputs.len() > 1 {
+        pairing.unrecognised(outputs[1], at, "a second result in one call");
+    }
+    match (outputs.first(), node.error) {
         (Some(output), error) => {
             if error.is_some() {
                 pairing.problem(at, Why::ResultAndError);
             }
-            Some(pairing.answer(Some(output), error.is_some(), at))
+            Some(pairing.answer(Some(output), error.is_some().then_some(true), at))
         }
-        (None, Some(error)) => Some(pairing.whole(error, ClaimedResult::Error, true, at)),
+        (None, Some(error)) => Some(pairing.whole(error, ClaimedResult::Error, Some(true), at)),
         (None, None) => None,
-    };
-    pairing.called_and_answered(Format::OpenAiResponses, Call { id, tool, arguments }, answer, at);
-}
-
-/// Whether the node is a message of a conversation, OpenAI's or Anthropic's, rather than something around one.
-pub(super) fn is_message(node: &Node<'_>) -> bool {
-    node.tool_calls.is_some()
-        || node.function_call.is_some_and(json::is_object)
-        || node.content.is_some_and(|content| node.role.is_some() || json::is_list(content))
-        || matches!(&*node.role(), "tool" | "function")
+    }
 }
 
 #[cfg(test)]
@@ -182,8 +205,38 @@ mod tests {
                 r#"output[0] m1 roll {} = text 4"#,
                 r#"output[1] m2 roll {} = error {"code":-1} !"#,
                 r#"output[2] m3 roll {} = nothing"#,
+                r#"output[3] w1 web_search - = nothing"#,
             ]
         );
+    }
+
+    #[test]
+    fn every_kind_of_call_and_output_is_a_claim() {
+        let transcript = clean(
+            r#"[{"type":"file_search_call","id":"f1","queries":["q"],"status":"completed","results":[{"text":"x"}]},
+                {"type":"code_interpreter_call","id":"i1","code":"1","outputs":[{"type":"logs","logs":"2"}],"container_id":"c"},
+                {"type":"shell_call","id":"x","call_id":"s1","action":{"commands":["ls"]},"status":"completed"},
+                {"type":"shell_call_output","call_id":"s1","output":[{"stdout":"a","stderr":""}]},
+                {"type":"function_call","call_id":"c1","name":"f","arguments":"{}","output":"x"}]"#,
+        );
+        assert_eq!(
+            told(&transcript),
+            [
+                r#"[0] f1 file_search ["q"] = items {"text":"x"}"#,
+                r#"[1] i1 code_interpreter "1" = items {"type":"logs","logs":"2"}"#,
+                r#"[3] s1 shell {"commands":["ls"]} = items {"stdout":"a","stderr":""}"#,
+                "[4] c1 f {} = text x",
+            ]
+        );
+    }
+
+    #[test]
+    fn functions_of_servers_without_ids_are_answered_by_name() {
+        let transcript = clean(
+            r#"[{"role":"assistant","content":"","tool_calls":[{"function":{"name":"f","arguments":{"n":1}}},{"function":{"name":"f","arguments":{"n":2}}}]},
+                {"role":"tool","tool_name":"f","content":"one"},{"role":"tool","tool_name":"f","content":"two"}]"#,
+        );
+        assert_eq!(told(&transcript), [r#"[1] - f {"n":1} = text one"#, r#"[2] - f {"n":2} = text two"#]);
     }
 
     #[test]

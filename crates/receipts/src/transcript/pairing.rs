@@ -1,12 +1,16 @@
 //! Pairing: each result with its call as the transcript is read, once through.
 
-use std::{collections::HashMap, sync::Arc};
+use std::{
+    collections::{HashMap, VecDeque},
+    sync::Arc,
+};
 
+use credence_protocol::receipt::Exact;
 use serde_json::value::RawValue;
 
 use super::{
-    Claim, ClaimedResult, Error, Format, MAX_CLAIMS, MAX_DEPTH, MAX_ITEMS, MAX_NAME_BYTES, MAX_PROBLEMS, Problem,
-    Transcript, Why,
+    Claim, ClaimedResult, Error, Format, MAX_CLAIMS, MAX_DEPTH, MAX_ITEMS, MAX_NAME_BYTES, MAX_PROBLEMS, Order,
+    Problem, Transcript, Why,
     json::{self, At, Node},
 };
 
@@ -41,6 +45,8 @@ impl Id {
 pub(super) struct Call {
     pub(super) id: Option<Id>,
     pub(super) tool: Option<String>,
+    /// The server, where the call names it beside the tool.
+    pub(super) server: Option<String>,
     pub(super) arguments: Option<Arc<RawValue>>,
 }
 
@@ -48,7 +54,8 @@ pub(super) struct Call {
 pub(super) struct Answer {
     pub(super) said: ClaimedResult,
     pub(super) receipt: Option<String>,
-    pub(super) is_error: bool,
+    /// Whether the transcript calls it an error; `None` where it says neither.
+    pub(super) error: Option<bool>,
 }
 
 /// What the next response with some JSON-RPC id answers.
@@ -63,7 +70,7 @@ pub(super) enum Awaited {
 #[derive(Default)]
 struct Entry {
     /// Requests without a response, the latest last: the claim of a tool call, `None` for another request.
-    open: Vec<Option<usize>>,
+    open: VecDeque<Option<usize>>,
     /// How many of them are tool calls.
     open_calls: usize,
     /// The claim of the tool call answered last.
@@ -72,14 +79,66 @@ struct Entry {
 
 #[derive(Default)]
 pub(super) struct Pairing {
-    transcript: Transcript,
+    pub(super) transcript: Transcript,
+    /// Where what is unrecognised begins, as addresses.
+    pub(super) places: Vec<usize>,
+    /// Members that are no results, as the caller says.
+    pub(super) ignored_members: Vec<String>,
     entries: HashMap<Id, Entry>,
+    /// The claims of calls that run as tasks, by the task.
+    tasks: HashMap<String, usize>,
     overflow: bool,
+    conversation: usize,
+    /// Calls and results so far.
+    moment: usize,
+    message: usize,
+    /// The message of each claim's call.
+    messages: Vec<usize>,
+    /// The last message in which a model says something.
+    last_spoken: usize,
+    answers: usize,
+    last_answered: Option<usize>,
 }
 
 impl Pairing {
-    pub(super) fn close(self) -> Result<Transcript, Error> {
-        if self.overflow { Err(Error::TooManyCalls) } else { Ok(self.transcript) }
+    /// Members of these names are no results.
+    pub(super) fn without(ignored_members: &[String]) -> Self {
+        Self { ignored_members: ignored_members.to_vec(), ..Self::default() }
+    }
+
+    pub(super) fn close(mut self) -> Result<(Transcript, Vec<usize>), Error> {
+        for (claim, message) in self.transcript.claims.iter_mut().zip(&self.messages) {
+            claim.is_followed = matches!(claim.result, ClaimedResult::Nothing) && *message < self.last_spoken;
+        }
+        if self.overflow { Err(Error::TooManyCalls) } else { Ok((self.transcript, self.places)) }
+    }
+
+    /// A new message, or a part that stands for one.
+    pub(super) fn next_message(&mut self) {
+        self.message += 1;
+    }
+
+    /// A new conversation: its calls have no order with those of the one before.
+    pub(super) fn next_conversation(&mut self) {
+        self.conversation += 1;
+    }
+
+    /// The model says something in this message.
+    pub(super) fn spoke(&mut self) {
+        self.last_spoken = self.message;
+    }
+
+    /// Results so far.
+    pub(super) fn answers(&self) -> usize {
+        self.answers
+    }
+
+    /// Enters what a line tells of its result once more; `false` unless one result came since `answers_before`.
+    pub(super) fn answered_again(&mut self, answers_before: usize, raw: &RawValue) -> bool {
+        let Some(number) = self.last_answered.filter(|_| self.answers == answers_before + 1) else { return false };
+        let Answer { said, .. } = self.answer(Some(raw), None, &At::Document);
+        self.transcript.claims[number].again.push(said);
+        true
     }
 
     pub(super) fn problem(&mut self, at: &At<'_>, why: Why) {
@@ -160,9 +219,9 @@ impl Pairing {
     }
 
     /// A result as a conversation gives it: a text, a list of content items, or other JSON.
-    pub(super) fn answer(&mut self, raw: Option<&RawValue>, is_error: bool, at: &At<'_>) -> Answer {
+    pub(super) fn answer(&mut self, raw: Option<&RawValue>, error: Option<bool>, at: &At<'_>) -> Answer {
         let Some(raw) = raw else {
-            return Answer { said: ClaimedResult::Text(String::new()), receipt: None, is_error };
+            return Answer { said: ClaimedResult::Text(String::new()), receipt: None, error };
         };
         self.check_depth(raw, at);
         let said = if json::is_text(raw) {
@@ -181,7 +240,7 @@ impl Pairing {
             self.problem(at, why);
             ClaimedResult::Json(raw.to_owned())
         });
-        Answer { said, receipt: json::receipt(raw), is_error }
+        Answer { said, receipt: json::receipt(raw), error }
     }
 
     /// A result kept as one piece of JSON.
@@ -189,11 +248,11 @@ impl Pairing {
         &mut self,
         raw: &RawValue,
         said: fn(Box<RawValue>) -> ClaimedResult,
-        is_error: bool,
+        error: Option<bool>,
         at: &At<'_>,
     ) -> Answer {
         self.check_depth(raw, at);
-        Answer { said: said(raw.to_owned()), receipt: json::receipt(raw), is_error }
+        Answer { said: said(raw.to_owned()), receipt: json::receipt(raw), error }
     }
 
     fn check_depth(&mut self, raw: &RawValue, at: &At<'_>) {
@@ -210,18 +269,21 @@ impl Pairing {
     /// Enters a call together with its result, where one object has both.
     pub(super) fn called_and_answered(&mut self, format: Format, call: Call, answer: Option<Answer>, at: &At<'_>) {
         let waits = answer.is_none();
-        let Answer { said, receipt, is_error } =
-            answer.unwrap_or(Answer { said: ClaimedResult::Nothing, receipt: None, is_error: false });
-        let claim = Claim {
-            at: at.to_string(),
-            call: call.id.as_ref().and_then(Id::shown),
-            receipt,
-            tool: call.tool,
-            arguments: call.arguments,
-            result: said,
-            is_error,
-        };
+        if waits && self.is_told_again(&call) {
+            return;
+        }
+        let Answer { said, receipt, error } =
+            answer.unwrap_or(Answer { said: ClaimedResult::Nothing, receipt: None, error: None });
+        let mut claim = self.new_claim(call.id.as_ref(), said, receipt, error, at);
+        (claim.tool, claim.server, claim.arguments) = (call.tool, call.server, call.arguments);
+        claim.order.called = self.tick();
+        if !waits {
+            claim.order.answered = self.tick();
+        }
         let Some(number) = self.claim(format, claim) else { return };
+        if !waits {
+            self.note_answer(number);
+        }
         let Some(id) = call.id else { return };
         let shown = id.quoted();
         let entry = self.entries.entry(id.clone()).or_default();
@@ -232,7 +294,7 @@ impl Pairing {
             Id::Function(_) => false,
         };
         if waits {
-            entry.open.push(Some(number));
+            entry.open.push_back(Some(number));
             entry.open_calls += 1;
         } else {
             entry.answered = Some(number);
@@ -242,14 +304,29 @@ impl Pairing {
         }
     }
 
+    /// Whether a message shows the same call a second time, as some frameworks do: beside the content, and in it.
+    fn is_told_again(&self, call: &Call) -> bool {
+        let Some(Id::Conversation(_)) = call.id else { return false };
+        let entry = call.id.as_ref().and_then(|id| self.entries.get(id));
+        let Some(number) = entry.and_then(|entry| entry.open.back().copied().flatten()) else { return false };
+        let form = |arguments: &Option<Arc<RawValue>>| {
+            let exact = Exact::of(arguments.as_deref()?).ok()?;
+            Some(exact.canonical())
+        };
+        let first = &self.transcript.claims[number];
+        self.messages[number] == self.message
+            && first.tool == call.tool
+            && form(&first.arguments) == form(&call.arguments)
+    }
+
     /// Enters a request that is no tool call, so that its response is not taken for a result.
     pub(super) fn asked_otherwise(&mut self, id: Id) {
-        self.entries.entry(id).or_default().open.push(None);
+        self.entries.entry(id).or_default().open.push_back(None);
     }
 
     /// What a response with this id answers.
     pub(super) fn awaited(&self, id: &Id) -> Awaited {
-        match self.entries.get(id).map(|entry| (entry.open.last(), entry.answered)) {
+        match self.entries.get(id).map(|entry| (entry.open.back(), entry.answered)) {
             Some((Some(None), _)) => Awaited::Other,
             Some((Some(Some(_)), _) | (None, Some(_))) => Awaited::Tool,
             _ => Awaited::Nothing,
@@ -259,28 +336,42 @@ impl Pairing {
     /// Enters a response that is no result: to another request, or one that asks for more first.
     pub(super) fn answered_otherwise(&mut self, id: &Id) {
         if let Some(entry) = self.entries.get_mut(id)
-            && let Some(Some(number)) = entry.open.pop()
+            && let Some(Some(number)) = entry.open.pop_back()
         {
             entry.open_calls -= 1;
             entry.answered = Some(number);
         }
     }
 
-    /// Enters a result: of the latest call of this id that has none.
+    /// Enters a response by which a call goes on as a task.
+    pub(super) fn became_task(&mut self, id: &Id, task: &str) {
+        if let Some(entry) = self.entries.get_mut(id)
+            && let Some(Some(number)) = entry.open.pop_back()
+        {
+            entry.open_calls -= 1;
+            self.tasks.insert(task.to_owned(), number);
+        }
+    }
+
+    /// Enters a request for the result of a task; `false` where no call became that task.
+    pub(super) fn asked_for_task(&mut self, id: &Id, task: &str) -> bool {
+        let Some(number) = self.tasks.get(task) else { return false };
+        let entry = self.entries.entry(id.clone()).or_default();
+        entry.open.push_back(Some(*number));
+        entry.open_calls += 1;
+        true
+    }
+
+    /// Enters a result: of the latest call of this id that has none; of calls that are known by their function alone, of the first.
     pub(super) fn answered(&mut self, format: Format, id: Option<Id>, answer: Answer, at: &At<'_>) {
-        let Answer { said, receipt, is_error } = answer;
-        let mut claim = Claim {
-            at: at.to_string(),
-            call: id.as_ref().and_then(Id::shown),
-            receipt,
-            tool: None,
-            arguments: None,
-            result: said,
-            is_error,
-        };
+        let Answer { said, receipt, error } = answer;
+        let mut claim = self.new_claim(id.as_ref(), said, receipt, error, at);
+        let moment = self.tick();
+        (claim.order.called, claim.order.answered) = (moment, moment);
         let number = id.as_ref().and_then(|id| {
             let entry = self.entries.get_mut(id)?;
-            let open = entry.open.pop().flatten();
+            let first = matches!(id, Id::Function(_));
+            let open = if first { entry.open.pop_front() } else { entry.open.pop_back() }.flatten();
             entry.open_calls -= usize::from(open.is_some());
             entry.answered = open.or(entry.answered);
             entry.answered
@@ -289,18 +380,60 @@ impl Pairing {
             if let Some(id) = id {
                 self.problem(at, Why::UnknownCall(id.quoted()));
             }
-            self.claim(format, claim);
+            if let Some(number) = self.claim(format, claim) {
+                self.note_answer(number);
+            }
             return;
         };
         let called = &mut self.transcript.claims[number];
         claim.tool.clone_from(&called.tool);
+        claim.server.clone_from(&called.server);
         claim.arguments.clone_from(&called.arguments);
+        claim.order.called = called.order.called;
+        claim.order.conversation = called.order.conversation;
         if matches!(called.result, ClaimedResult::Nothing) {
             *called = claim;
+            self.note_answer(number);
             self.transcript.formats.insert(format);
         } else {
             self.problem(at, Why::AnsweredTwice);
-            self.claim(format, claim);
+            if let Some(number) = self.claim(format, claim) {
+                self.note_answer(number);
+            }
+        }
+    }
+
+    fn note_answer(&mut self, number: usize) {
+        self.answers += 1;
+        self.last_answered = Some(number);
+    }
+
+    fn tick(&mut self) -> usize {
+        self.moment += 1;
+        self.moment
+    }
+
+    fn new_claim(
+        &self,
+        id: Option<&Id>,
+        result: ClaimedResult,
+        receipt: Option<String>,
+        error: Option<bool>,
+        at: &At<'_>,
+    ) -> Claim {
+        Claim {
+            at: at.to_string(),
+            call: id.and_then(Id::shown),
+            receipt,
+            tool: None,
+            server: None,
+            arguments: None,
+            result,
+            again: Vec::new(),
+            is_error: error == Some(true),
+            is_success: error == Some(false),
+            order: Order { conversation: self.conversation, ..Order::default() },
+            is_followed: false,
         }
     }
 
@@ -311,6 +444,7 @@ impl Pairing {
         }
         self.transcript.formats.insert(format);
         self.transcript.claims.push(claim);
+        self.messages.push(self.message);
         Some(self.transcript.claims.len() - 1)
     }
 }

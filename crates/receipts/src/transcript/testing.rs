@@ -6,11 +6,16 @@ pub(super) fn read_text(text: &str) -> Transcript {
     read(text.as_bytes()).unwrap()
 }
 
-/// Reads a transcript that has no problems.
+/// Reads a transcript that has no problems, and nothing unrecognised in it.
 pub(super) fn clean(text: &str) -> Transcript {
     let transcript = read_text(text);
     assert_eq!(problems(&transcript), [""; 0]);
+    assert_eq!(unrecognised(&transcript), [""; 0]);
     transcript
+}
+
+pub(super) fn unrecognised(transcript: &Transcript) -> Vec<String> {
+    transcript.unrecognised.iter().map(ToString::to_string).collect()
 }
 
 pub(super) fn problems(transcript: &Transcript) -> Vec<String> {
@@ -30,6 +35,7 @@ pub(super) fn told(transcript: &Transcript) -> Vec<String> {
             ClaimedResult::Text(text) => format!("text {text}"),
             ClaimedResult::Items(items) => items.iter().fold("items".to_owned(), |line, item| line + " " + item.get()),
             ClaimedResult::Json(json) => format!("json {json}"),
+            ClaimedResult::Wrapped(json) => format!("wrapped {json}"),
             ClaimedResult::Error(json) => format!("error {json}"),
             ClaimedResult::Nothing => "nothing".to_owned(),
         };

@@ -43,10 +43,11 @@ fn payloads_are_not_searched_for_calls() {
     let inner = r#"{"messages":[{"role":"assistant","content":[{"type":"tool_use","id":"x","name":"y","input":{}}]}]}"#;
     let transcript = clean(&format!(
         r#"[{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{{"name":"f","arguments":{inner}}}}},
-            {{"jsonrpc":"2.0","id":1,"result":{inner}}},
-            {{"role":"user","content":"hi","data":{inner}}}]"#
+            {{"jsonrpc":"2.0","id":1,"result":{inner}}}]"#
     ));
     assert_eq!(told(&transcript), [format!("[1] 1 f {inner} = json {inner}")]);
+    let transcript = read_text(&format!(r#"{{"role":"user","content":"hi","data":{inner}}}"#));
+    assert_eq!(unrecognised(&transcript), ["line 1, /data: the member 'data' is not known, and can be a result"]);
 }
 
 #[test]
