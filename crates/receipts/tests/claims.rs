@@ -371,18 +371,15 @@ fn what_a_log_tells_twice_has_to_be_the_same_both_times() {
 }
 
 #[test]
-fn it_is_said_whether_others_could_have_written_the_receipts() {
-    for (own_first, words) in [(true, "a user of its own"), (false, "can write receipts in its name")] {
-        let mut house = House::new();
-        house.vantage = Some(Vantage::OwnUser);
-        house.text("s", "f", json!({ "n": 1 }), "the first result");
-        house.vantage = Some(if own_first { Vantage::OwnUser } else { Vantage::SameUser });
-        house.text("s", "f", json!({ "n": 2 }), "the second result");
-        let claims = [
-            told("a", "f", json!({ "n": 1 }), json!("the first result")),
-            told("b", "f", json!({ "n": 2 }), json!("the second result")),
-        ];
-        let report = house.check(&json!(claims.concat()));
+fn it_is_said_who_could_have_forged_the_receipts() {
+    for (vantage, words) in [
+        (Some(Vantage::OwnUser), "neither the agent nor the tool server could have forged them"),
+        (Some(Vantage::SameUser), "a program of that user could have forged them"),
+        (None, "take them as forgeable"),
+    ] {
+        let house = House { vantage, ..House::new() };
+        house.text("s", "f", json!({}), "the first result");
+        let report = house.check(&json!(told("a", "f", json!({}), json!("the first result"))));
         assert!(report.isolation.len() == 1 && report.isolation[0].contains(words), "{:?}", report.isolation);
     }
 }

@@ -103,6 +103,20 @@ fn a_guard_of_its_own_user_says_so_and_keeps_its_key_to_itself() {
     let all = place.receipts();
     assert_eq!((all.len(), &all[0]["vantage"]), (1, &json!("own_user")), "{all:?}");
 
+    // A transcript that rests on it says so.
+    let transcript = place.shell.path("transcript.json");
+    let claimed = json!([
+        { "role": "assistant", "tool_calls": [{ "id": "c", "type": "function",
+            "function": { "name": "t", "arguments": json!({ "lines": [line] }).to_string() } }] },
+        { "role": "tool", "tool_call_id": "c", "content": json!({ "x": 1 }).to_string() },
+    ]);
+    fs::write(&transcript, claimed.to_string()).unwrap();
+    let mut check = as_user(GUARD);
+    check.arg(&credence).args(["receipts", "check", "--state", &state]).arg(&transcript);
+    let checked = check.env("HOME", "/nonexistent").output().unwrap();
+    let said = String::from_utf8_lossy(&checked.stdout);
+    assert!(checked.status.success() && said.contains("s: 1 receipt by a guard with a user of its own"), "{said}");
+
     // Neither of the others can read the key, read or write the journal, or take the guard's place at the tool's socket.
     for user in [TOOL, CALLER] {
         for script in [

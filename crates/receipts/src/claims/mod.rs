@@ -6,21 +6,21 @@
 //!
 //! - `compare`: one claim against one receipt; `names`: how clients spell the name of a tool; `wording`: how they tell errors;
 //! - `matching`: which receipt backs which claim; `order`: whether calls came in the order that is told;
-//! - `differences`: which parts differ; `proving`: that the receipts are in their guards' logs; `isolation`: who could have
-//!   written them.
+//! - `differences`: which parts differ; `proving`: that the receipts are in their guards' logs.
 
 mod compare;
 mod differences;
-mod isolation;
 mod matching;
 mod names;
 mod order;
 mod proving;
 mod wording;
 
+use std::collections::BTreeMap;
+
 use credence_protocol::{
     Decision, EntityId, SecretKey, Timestamp, Uuid,
-    receipt::{CallOutcome, View},
+    receipt::{CallOutcome, Receipt, Vantage, View},
 };
 use serde::Serialize;
 
@@ -139,7 +139,7 @@ pub struct ClaimReport {
     pub ignored: usize,
     /// Claims that equal another in tool, arguments and result: their order among themselves cannot be checked.
     pub equal: usize,
-    /// Whether others than the guards could have written the receipts behind the claims, guard by guard, in words.
+    /// Who could have forged the receipts behind the claims, server by server, in words.
     pub isolation: Vec<String>,
     /// What the check took.
     #[serde(skip)]
@@ -245,7 +245,7 @@ pub fn check(
         problems,
         ignored,
         equal: equal_claims(&claims, &matches),
-        isolation: isolation::isolation(archive, &matcher.candidates),
+        isolation: Vec::new(),
         work: Work::default(),
     };
     let mut findings = Findings { archive, matcher, prover, incomplete, proofs: *proofs };
@@ -261,12 +261,36 @@ pub fn check(
     }
     let Findings { matcher, prover, .. } = findings;
     report.work = Work { comparisons: matcher.comparisons, segments: prover.opens };
+    let backing = matcher.candidates.iter().filter(|one| one.claimed);
+    report.isolation = isolation(backing.map(|one| &one.found.receipt));
     let unclaimed = matcher.candidates.iter().filter(|one| !one.claimed);
     if archive.sources.is_empty() {
         report.problems.push("no guard has written any receipts".to_owned());
     }
     report.unclaimed = unclaimed.map(|one| reference(archive, &one.found)).collect();
     Ok(report)
+}
+
+/// Who could have forged the receipts behind the claims, server by server.
+fn isolation<'r>(backing: impl Iterator<Item = &'r Receipt>) -> Vec<String> {
+    let mut counts: BTreeMap<(&str, Option<Vantage>), usize> = BTreeMap::new();
+    for receipt in backing {
+        *counts.entry((&receipt.server, receipt.vantage)).or_default() += 1;
+    }
+    let line = |((server, vantage), count): ((&str, Option<Vantage>), usize)| {
+        let who = match vantage {
+            Some(Vantage::OwnUser) => {
+                "by a guard with a user of its own: neither the agent nor the tool server could have forged them"
+            }
+            Some(Vantage::SameUser) => {
+                "by a guard that shares its user with the agent or the tool server: a program of that user could have forged them"
+            }
+            None => "by a guard that does not say which users it shares: take them as forgeable",
+        };
+        let receipts = if count == 1 { "receipt" } else { "receipts" };
+        format!("{server}: {count} {receipts} {who}")
+    };
+    counts.into_iter().map(line).collect()
 }
 
 impl Archive {
