@@ -3,10 +3,12 @@
 
 mod authority;
 mod evasion;
+mod http_escapes;
 mod misbehaviour;
 mod modes;
 mod peers;
 mod receipts;
+mod server_escapes;
 mod setup;
 
 use std::{

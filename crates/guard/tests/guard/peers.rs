@@ -225,7 +225,8 @@ fn bytes_are_the_same_apart_from_meta() {
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         String::from_utf8(output.stdout).unwrap()
     };
-    let direct = run(&[]);
+    // Some readers split lines at this character: it leaves as an escape.
+    let direct = run(&[]).replace('\u{2028}', "\\u2028");
     let guarded = run(&[binary(), "guard", "--mode", "observe", "--state", "state", "--name", "raw", "--"]);
     let mut cleaned = String::new();
     let mut rest = guarded.as_str();
