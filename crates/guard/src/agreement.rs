@@ -183,7 +183,8 @@ impl Number {
 /// The numbers in a text: digits, with commas between thousands, and a fraction.
 fn numbers(text: &str) -> Vec<Number> {
     let bytes = text.as_bytes();
-    let digits_at = |at: usize| bytes.get(at..).map_or(0, |rest| rest.iter().take_while(|b| b.is_ascii_digit()).count());
+    let digits_at =
+        |at: usize| bytes.get(at..).map_or(0, |rest| rest.iter().take_while(|b| b.is_ascii_digit()).count());
     let mut found = Vec::new();
     let mut at = 0;
     while let Some(start) = bytes.get(at..).and_then(|rest| rest.iter().position(u8::is_ascii_digit)) {
@@ -304,7 +305,9 @@ mod tests {
         ] {
             assert_eq!(differs(weather(), &[fine]), Some(false), "{fine}");
         }
-        for odd in ["45 degrees", "18.7 degrees", "61 %", "id 12345678901234567891", "{\"temperature\": 45}", "1,234,568"] {
+        for odd in
+            ["45 degrees", "18.7 degrees", "61 %", "id 12345678901234567891", "{\"temperature\": 45}", "1,234,568"]
+        {
             assert_eq!(differs(weather(), &[odd]), Some(true), "{odd}");
         }
         assert_eq!(differs(json!({"result": [1, 2]}), &["1"]), Some(false), "a part is not the whole");

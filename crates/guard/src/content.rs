@@ -157,11 +157,13 @@ mod tests {
 
     #[test]
     fn schemas_are_found_and_used_without_assumptions() {
-        let list =
-            json!({"tools": [{"name": "a", "outputSchema": {"type": "object", "required": ["t"]}}, {"name": "b"}, {"name": 7}, 8]});
+        let list = json!({"tools": [{"name": "a", "outputSchema": {"type": "object", "required": ["t"]}}, {"name": "b"}, {"name": 7}, 8]});
         let raw = serde_json::value::to_raw_value(&list).unwrap();
         let schemas = output_schemas(&raw);
-        assert_eq!(schemas.iter().map(|(name, schema)| (name.as_str(), schema.is_some())).collect::<Vec<_>>(), [("a", true), ("b", false)]);
+        assert_eq!(
+            schemas.iter().map(|(name, schema)| (name.as_str(), schema.is_some())).collect::<Vec<_>>(),
+            [("a", true), ("b", false)]
+        );
         let schema: Value = serde_json::from_str(schemas[0].1.unwrap().get()).unwrap();
         let engine = credence_verify::Engine::builder().build();
         engine.register("a", profile(schema).unwrap()).unwrap();

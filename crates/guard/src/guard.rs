@@ -125,7 +125,8 @@ impl Guard {
             key,
         });
         // Known before the server says anything.
-        let known: Vec<String> = guard.schemas.lock().unwrap_or_else(PoisonError::into_inner).known().tools.keys().cloned().collect();
+        let known: Vec<String> =
+            guard.schemas.lock().unwrap_or_else(PoisonError::into_inner).known().tools.keys().cloned().collect();
         guard.register_schemas(&known);
         Ok(guard)
     }

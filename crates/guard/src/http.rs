@@ -154,7 +154,8 @@ impl Proxy {
             _ => Arc::default(),
         };
         let streams = parts.method == Method::GET;
-        let mut exchange = Exchange { proxy: Arc::clone(self), requests, session: of_session, resumable: false, streams };
+        let mut exchange =
+            Exchange { proxy: Arc::clone(self), requests, session: of_session, resumable: false, streams };
         if let Ok(text) = std::str::from_utf8(&body) {
             if let Parsed::One(message) = parse(text) {
                 *id = message.id.map(|id| id.get().to_owned());
@@ -226,7 +227,8 @@ impl Proxy {
         let waits = lock(&exchange.requests).has_calls();
         let enforce = self.guard.settings.mode == GuardMode::Enforce;
         // Some clients read any answer to a GET as a stream, whatever it says it is.
-        let stream = kind == "text/event-stream" || exchange.streams && waits && status.is_success() && !kind.contains("json");
+        let stream =
+            kind == "text/event-stream" || exchange.streams && waits && status.is_success() && !kind.contains("json");
         let unreadable = match kind.as_str() {
             _ if encoded && (waits || stream || enforce && exchange.expects_answer()) => Some("its answer is encoded"),
             _ if stream || kind.contains("json") || !waits || status == StatusCode::ACCEPTED => None,

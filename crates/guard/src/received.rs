@@ -358,24 +358,38 @@ mod tests {
         let two = "{\"method\":\"n\"}\r{\"jsonrpc\":\"2.0\",\"id\":7,\"result\":{}}";
         assert_eq!(refused(two.as_bytes()).1, ["7"]);
         assert_eq!(refused(br#"{"id":1,"result":{"x":NaN}}"#).1, ["1"]);
-        assert_eq!(refused(br#"{"id":1,"result":{"a":{"b":1,"\u0062":2}}}"#), ("a member is there twice".into(), vec!["1".into()]));
+        assert_eq!(
+            refused(br#"{"id":1,"result":{"a":{"b":1,"\u0062":2}}}"#),
+            ("a member is there twice".into(), vec!["1".into()])
+        );
         assert_eq!(refused(br#"{"id":1,"result":{},"id":2}"#).1, ["2", "1"]);
         assert_eq!(refused(b"{\"id\":\"a\",\"result\":{\"x\":\"\xff\"}}").1, ["\"a\""]);
         assert_eq!(refused(b"Starting up...").1, Vec::<String>::new());
         let deep = format!("{{\"id\":3,\"result\":{}{}}}", "[".repeat(50_000), "]".repeat(50_000));
         assert_eq!(refused(deep.as_bytes()).0, "it is nested too deep");
         let many: String = (0..40).map(|n| format!("\"m{n}\":1,")).collect();
-        assert!(matches!(receive(format!("{{\"result\":{{{many}\"m3\":1}}}}").as_bytes(), false), Received::Unreadable { .. }));
-        assert!(matches!(receive(b"{\"id\":1,\"result\":\"\xff\"}", true), Received::Message(text) if text.contains('\u{fffd}')));
+        assert!(matches!(
+            receive(format!("{{\"result\":{{{many}\"m3\":1}}}}").as_bytes(), false),
+            Received::Unreadable { .. }
+        ));
+        assert!(
+            matches!(receive(b"{\"id\":1,\"result\":\"\xff\"}", true), Received::Message(text) if text.contains('\u{fffd}'))
+        );
     }
 
     #[test]
     fn only_a_guard_speaks_under_its_name() {
         for (text, expected) in [
-            (r#"{"id":1,"result":{"_meta":{"credence\/guard":{"a":[1]},"x":1}}}"#, r#"{"id":1,"result":{"_meta":{"x":1}}}"#),
+            (
+                r#"{"id":1,"result":{"_meta":{"credence\/guard":{"a":[1]},"x":1}}}"#,
+                r#"{"id":1,"result":{"_meta":{"x":1}}}"#,
+            ),
             (r#"{"id":1,"result":{"_meta":{"x":1, "credence/guard":{}}}}"#, r#"{"id":1,"result":{"_meta":{"x":1}}}"#),
             (r#"{"id":1,"error":{"data":{"\u0063redence/guard":"a\u2028"}}}"#, r#"{"id":1,"error":{"data":{}}}"#),
-            (r#"{"method":"n","params":{"a":[{"credence/guard" : 1 , "b":{"credence/guard":2}}]}}"#, r#"{"method":"n","params":{"a":[{ "b":{}}]}}"#),
+            (
+                r#"{"method":"n","params":{"a":[{"credence/guard" : 1 , "b":{"credence/guard":2}}]}}"#,
+                r#"{"method":"n","params":{"a":[{ "b":{}}]}}"#,
+            ),
             (r#"{"Result":1,"id":2,"x":"y","result":{"x":1},"z":{"id":1}}"#, r#"{"id":2,"result":{"x":1}}"#),
             (r#"[{"y":1,"id":2}]"#, r#"[{"id":2}]"#),
             (r#"{"a":1,"b":2}"#, "{}"),

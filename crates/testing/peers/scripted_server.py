@@ -2,7 +2,8 @@
 """A stdio server that answers with raw lines of the caller's choosing. Standard library only.
 
 The arguments of a call are {"lines": ["…", …], "latin1"?: true}: each is written as it is, in UTF-8 or Latin-1, with $ID in it replaced
-by the request's id as it came. Other requests have the same in their parameters. Over
+by the request's id as it came. Other requests have the same in their parameters; with {"next": […]} they say how calls without lines
+are answered from then on. Over
 HTTP (`--http`, prints `listening on PORT` on standard error) the arguments are {"type": …, "body": …, "encoding"?: …, "status"?: …},
 and the body is written as bytes given in Latin-1; those of a GET are in its header `x-say`.
 """
@@ -22,14 +23,17 @@ def write(line, encoding):
 
 
 def stdio():
+    following = []
     for line in sys.stdin:
         if not line.startswith("{"):
             continue
         message = json.loads(line)
         params = message.get("params") or {}
         said = params["arguments"] if message.get("method") == "tools/call" else params
-        if "lines" in said:
-            for out in said["lines"]:
+        following = said.get("next", following)
+        lines = said.get("lines", following if message.get("method") == "tools/call" else [])
+        if lines:
+            for out in lines:
                 write(out.replace("$ID", raw_id(line)), "latin-1" if said.get("latin1") else "utf-8")
         elif "id" in message:
             write(json.dumps({"jsonrpc": "2.0", "id": message["id"], "result": {}}), "utf-8")

@@ -108,7 +108,8 @@ impl Guard {
             Answer::Error(_) if !enforce => Delivery::AsItCame,
             Answer::Error(raw) => {
                 let noted = deliver::noted_error(raw.get(), &meta.text(), &error_note("server", receipt));
-                let refused = || deliver::error_object(&refusal_text(tool, "the server answered with an error of no known form"));
+                let refused =
+                    || deliver::error_object(&refusal_text(tool, "the server answered with an error of no known form"));
                 Delivery::Error(match no_receipt {
                     Some(why) => deliver::error_object(&refusal_text(tool, &why_not(why))),
                     None => noted.unwrap_or_else(refused),
@@ -119,7 +120,8 @@ impl Guard {
                 let marked = marked.and_then(|text| deliver::annotated(&text, &meta.text(), None));
                 marked.map(Delivery::Changed).unwrap_or_else(|| {
                     meta.failed = Some("closed");
-                    let why = no_receipt.map_or_else(|| "it asks for input in a way that is not known".to_owned(), why_not);
+                    let why =
+                        no_receipt.map_or_else(|| "it asks for input in a way that is not known".to_owned(), why_not);
                     Delivery::Changed(deliver::refusal(raw.get(), &meta.text(), &refusal_text(tool, &why)))
                 })
             }
@@ -128,7 +130,9 @@ impl Guard {
                     meta.removed = Some(removed);
                     deliver::annotated(&text, &meta.text(), None).map_or(Delivery::AsItCame, Delivery::Changed)
                 }
-                None => deliver::annotated(raw.get(), &meta.text(), None).map_or(Delivery::AsItCame, Delivery::Annotated),
+                None => {
+                    deliver::annotated(raw.get(), &meta.text(), None).map_or(Delivery::AsItCame, Delivery::Annotated)
+                }
             },
             Answer::Result(raw) => self.deliver_result(judged, raw, meta),
         }

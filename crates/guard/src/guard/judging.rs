@@ -169,7 +169,8 @@ impl Guard {
             let name = format!("{} (text)", started.tool);
             let judged = text.value.as_ref().map(|value| {
                 let call = Call::new(&name, value);
-                self.engine.verify(&arguments.as_ref().map_or_else(|| call.clone(), |arguments| call.clone().args(arguments)))
+                self.engine
+                    .verify(&arguments.as_ref().map_or_else(|| call.clone(), |arguments| call.clone().args(arguments)))
             });
             match judged {
                 Some(Ok(judged)) if judged.decision == Decision::Accept => {}

@@ -83,7 +83,9 @@ impl Exchange {
     /// What callers get in place of what a server says of a failure outside of the protocol. The calls have their receipts when the
     /// exchange ends.
     pub fn failed(&self, status: StatusCode) -> String {
-        let text = format!("[credence] the tool server answered with HTTP status {status}; what it says of it is not verified, and withheld");
+        let text = format!(
+            "[credence] the tool server answered with HTTP status {status}; what it says of it is not verified, and withheld"
+        );
         let ids = lock(&self.requests).awaited_calls();
         let answers: Vec<String> = ids.iter().map(|id| error_answer(id, &text)).collect();
         match answers.as_slice() {

@@ -86,7 +86,9 @@ impl Proxy {
 /// An event that is not UTF-8.
 fn invalid(data: &str) -> Received<'static> {
     match receive_text(&format!("{data}\u{0}")) {
-        Received::Unreadable { ids, shown, .. } => Received::Unreadable { why: "it is not UTF-8".to_owned(), ids, shown },
+        Received::Unreadable { ids, shown, .. } => {
+            Received::Unreadable { why: "it is not UTF-8".to_owned(), ids, shown }
+        }
         _ => Received::Nothing,
     }
 }

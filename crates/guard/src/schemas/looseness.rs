@@ -13,8 +13,19 @@ const MAX_STEPS: u32 = 20_000;
 const MAX_DEPTH: usize = 64;
 /// Keywords that say nothing about which values are valid.
 const ANNOTATIONS: [&str; 13] = [
-    "$schema", "$id", "$comment", "$defs", "definitions", "title", "description", "default", "examples", "deprecated",
-    "readOnly", "writeOnly", "$anchor",
+    "$schema",
+    "$id",
+    "$comment",
+    "$defs",
+    "definitions",
+    "title",
+    "description",
+    "default",
+    "examples",
+    "deprecated",
+    "readOnly",
+    "writeOnly",
+    "$anchor",
 ];
 /// Keywords whose number may only fall, and those whose number may only rise.
 const UPPER: [&str; 5] = ["maximum", "exclusiveMaximum", "maxLength", "maxItems", "maxProperties"];
@@ -68,7 +79,9 @@ impl<'a> Comparison<'a> {
             _ => false,
         };
         match keyword {
-            "type" => types(new).is_some_and(|new| types(old).is_some_and(|old| new.iter().all(|one| covers(&old, one)))),
+            "type" => {
+                types(new).is_some_and(|new| types(old).is_some_and(|old| new.iter().all(|one| covers(&old, one))))
+            }
             "required" => list(was).iter().all(|one| is.is_some_and(|is| list(is).contains(one))),
             "enum" => values(new).is_some_and(|new| new.iter().all(|one| list(was).contains(one))),
             "const" => values(new).is_some_and(|new| new.iter().all(|one| *one == was)),
@@ -200,7 +213,10 @@ mod tests {
         for new in [
             old.clone(),
             json!({"description": "new", "type": "object", "properties": old["properties"], "required": ["c", "t"]}),
-            object(json!({"t": {"type": "integer", "maximum": 50}, "c": {"const": "a"}, "d": {"type": "string"}}), json!(["t", "d"])),
+            object(
+                json!({"t": {"type": "integer", "maximum": 50}, "c": {"const": "a"}, "d": {"type": "string"}}),
+                json!(["t", "d"]),
+            ),
             json!({"type": "object", "properties": {"t": {"$ref": "#/$defs/T"}, "c": {"enum": ["b"]}}, "required": ["t"],
                    "$defs": {"T": {"type": "number", "maximum": 60}}}),
             json!(false),
@@ -218,24 +234,45 @@ mod tests {
 
     #[test]
     fn what_accepts_more_is_not() {
-        let old = object(json!({"t": {"type": "integer", "minimum": 0}, "c": {"enum": ["a", "b"]}, "l": {"type": "array", "items": {"type": "string"}}}), json!(["t"]));
+        let old = object(
+            json!({"t": {"type": "integer", "minimum": 0}, "c": {"enum": ["a", "b"]}, "l": {"type": "array", "items": {"type": "string"}}}),
+            json!(["t"]),
+        );
         for new in [
             json!({}),
             json!(true),
             json!({"type": "object"}),
             object(old["properties"].clone(), json!([])),
-            object(json!({"t": {"type": "number", "minimum": 0}, "c": {"enum": ["a", "b"]}, "l": old["properties"]["l"]}), json!(["t"])),
-            object(json!({"t": {"type": "integer", "minimum": -1}, "c": {"enum": ["a", "b"]}, "l": old["properties"]["l"]}), json!(["t"])),
-            object(json!({"t": {"type": "integer", "minimum": 0}, "c": {"enum": ["a", "b", "c"]}, "l": old["properties"]["l"]}), json!(["t"])),
-            object(json!({"t": {"type": "integer", "minimum": 0}, "c": {"enum": ["a", "b"]}, "l": {"type": "array"}}), json!(["t"])),
-            object(json!({"t": {"$ref": "#/$defs/missing"}, "c": {"enum": ["a"]}, "l": old["properties"]["l"]}), json!(["t"])),
+            object(
+                json!({"t": {"type": "number", "minimum": 0}, "c": {"enum": ["a", "b"]}, "l": old["properties"]["l"]}),
+                json!(["t"]),
+            ),
+            object(
+                json!({"t": {"type": "integer", "minimum": -1}, "c": {"enum": ["a", "b"]}, "l": old["properties"]["l"]}),
+                json!(["t"]),
+            ),
+            object(
+                json!({"t": {"type": "integer", "minimum": 0}, "c": {"enum": ["a", "b", "c"]}, "l": old["properties"]["l"]}),
+                json!(["t"]),
+            ),
+            object(
+                json!({"t": {"type": "integer", "minimum": 0}, "c": {"enum": ["a", "b"]}, "l": {"type": "array"}}),
+                json!(["t"]),
+            ),
+            object(
+                json!({"t": {"$ref": "#/$defs/missing"}, "c": {"enum": ["a"]}, "l": old["properties"]["l"]}),
+                json!(["t"]),
+            ),
             json!({"anyOf": [old, {}]}),
             json!(null),
         ] {
             assert!(!is_as_strict(&new, &old), "{new}");
         }
         let closed = json!({"type": "object", "properties": {"a": {}}, "additionalProperties": false});
-        assert!(!is_as_strict(&json!({"type": "object", "properties": {"a": {}, "b": {}}, "additionalProperties": false}), &closed));
+        assert!(!is_as_strict(
+            &json!({"type": "object", "properties": {"a": {}, "b": {}}, "additionalProperties": false}),
+            &closed
+        ));
         let patterned = json!({"type": "object", "properties": {"a": {}}, "patternProperties": {"": {}}, "additionalProperties": false});
         assert!(!is_as_strict(&patterned, &closed));
         let text = |length: u32| json!({"$defs": {"T": {"type": "string", "maxLength": length}}, "not": {"$ref": "#/$defs/T"}});

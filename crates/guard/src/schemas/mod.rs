@@ -97,8 +97,9 @@ impl Schemas {
     pub fn read(folder: &Path) -> Result<Self, Error> {
         let path = folder.join(FILE);
         match fs::read(&path) {
-            Ok(bytes) => serde_json::from_slice(&bytes)
-                .map_err(|e| Error::Content(format!("{}: {e}: restore it, or remove it to begin anew", path.display()))),
+            Ok(bytes) => serde_json::from_slice(&bytes).map_err(|e| {
+                Error::Content(format!("{}: {e}: restore it, or remove it to begin anew", path.display()))
+            }),
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(Self::default()),
             Err(e) => Err(Error::Io(path, e)),
         }
@@ -214,11 +215,19 @@ pub fn is_too_large(tool: &str, schema: &str) -> bool {
 }
 
 /// Accepts what a tool of the server `name` offers; gives the former schema and the new one, or nothing where nothing is offered.
-pub fn accept(state: &Path, name: &str, tool: &str, dry_run: bool) -> Result<Option<(Option<Value>, Option<Value>)>, Error> {
+pub fn accept(
+    state: &Path,
+    name: &str,
+    tool: &str,
+    dry_run: bool,
+) -> Result<Option<(Option<Value>, Option<Value>)>, Error> {
     check_name(name)?;
     let folder = state.join(name);
     if !folder.is_dir() {
-        return Err(Error::Content(format!("no guard of '{name}' has run yet: there is nothing in {}", folder.display())));
+        return Err(Error::Content(format!(
+            "no guard of '{name}' has run yet: there is nothing in {}",
+            folder.display()
+        )));
     }
     let _lock = lock(&folder)?;
     let mut schemas = Schemas::read(&folder)?;

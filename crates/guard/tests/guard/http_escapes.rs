@@ -23,7 +23,19 @@ impl Http {
             Some(format!("http://127.0.0.1:{}/mcp", line.split("listening on ").nth(1)?.trim()))
         });
         let state = text(shell.path("state"));
-        let flags = ["guard", "--state", &state, "--name", "s", "--mode", mode, "--listen", "127.0.0.1:0", "--upstream", &upstream.1];
+        let flags = [
+            "guard",
+            "--state",
+            &state,
+            "--name",
+            "s",
+            "--mode",
+            mode,
+            "--listen",
+            "127.0.0.1:0",
+            "--upstream",
+            &upstream.1,
+        ];
         let command: Vec<String> = [binary()].into_iter().chain(flags).map(str::to_owned).collect();
         let proxy = super::peers::listen(&command, super::peers::guard_address);
         let client = Client::builder().no_proxy().timeout(PATIENCE).build().unwrap();
@@ -54,16 +66,40 @@ fn no_reader_finds_another_message_in_what_is_delivered() {
     let inner = answer(EVIL).replace('"', "\\\"");
     let hidden = format!("fine{next_line}data: {inner}");
     let cases = [
-        ("a line break that some readers know", json!({ "type": EVENTS, "body": format!("data: {}\n\n", answer(&hidden)) })),
-        ("in the event's id", json!({ "type": EVENTS, "body": format!("id: 1{next_line}data: {}\ndata: {}\n\n", answer(EVIL), answer("fine")) })),
-        ("in a comment", json!({ "type": EVENTS, "body": format!(": x{next_line}data: {}\ndata: {}\n\n", answer(EVIL), answer("fine")) })),
-        ("in another field", json!({ "type": EVENTS, "body": format!("x: {next_line}data: {}\ndata: {}\n\n", answer(EVIL), answer("fine")) })),
-        ("a document of two", json!({ "type": "application/json", "body": format!("{}\n{}", answer("fine"), answer(EVIL)) })),
-        ("a member twice", json!({ "type": "application/json", "body": answer(EVIL).replacen('{', "{\"result\":{},", 1) })),
+        (
+            "a line break that some readers know",
+            json!({ "type": EVENTS, "body": format!("data: {}\n\n", answer(&hidden)) }),
+        ),
+        (
+            "in the event's id",
+            json!({ "type": EVENTS, "body": format!("id: 1{next_line}data: {}\ndata: {}\n\n", answer(EVIL), answer("fine")) }),
+        ),
+        (
+            "in a comment",
+            json!({ "type": EVENTS, "body": format!(": x{next_line}data: {}\ndata: {}\n\n", answer(EVIL), answer("fine")) }),
+        ),
+        (
+            "in another field",
+            json!({ "type": EVENTS, "body": format!("x: {next_line}data: {}\ndata: {}\n\n", answer(EVIL), answer("fine")) }),
+        ),
+        (
+            "a document of two",
+            json!({ "type": "application/json", "body": format!("{}\n{}", answer("fine"), answer(EVIL)) }),
+        ),
+        (
+            "a member twice",
+            json!({ "type": "application/json", "body": answer(EVIL).replacen('{', "{\"result\":{},", 1) }),
+        ),
         ("NaN", json!({ "type": "application/json", "body": answer(&format!("{EVIL}\",\"n\":NaN,\"m\":\"")) })),
-        ("NaN in an event", json!({ "type": EVENTS, "body": format!("data: {}\n\n", answer(&format!("{EVIL}\",\"n\":NaN,\"m\":\""))) })),
+        (
+            "NaN in an event",
+            json!({ "type": EVENTS, "body": format!("data: {}\n\n", answer(&format!("{EVIL}\",\"n\":NaN,\"m\":\""))) }),
+        ),
         ("compressed", json!({ "type": "application/json", "body": answer(EVIL), "encoding": "br" })),
-        ("a compressed stream", json!({ "type": EVENTS, "body": format!("data: {}\n\n", answer(EVIL)), "encoding": "br" })),
+        (
+            "a compressed stream",
+            json!({ "type": EVENTS, "body": format!("data: {}\n\n", answer(EVIL)), "encoding": "br" }),
+        ),
         ("another type", json!({ "type": "text/html", "body": answer(EVIL) })),
     ];
     for mode in ["observe", "enforce"] {
@@ -73,7 +109,8 @@ fn no_reader_finds_another_message_in_what_is_delivered() {
             let reply = http.call(said).send().unwrap();
             let body = reply.text().unwrap();
             for message in lenient_messages(&body).iter().chain([&body]) {
-                let found = serde_json::from_str::<Value>(message).is_ok_and(|one| one["result"].to_string().contains(EVIL));
+                let found =
+                    serde_json::from_str::<Value>(message).is_ok_and(|one| one["result"].to_string().contains(EVIL));
                 // Where the text is data of the one message that there is, it may be there.
                 assert!(!found || body.contains("\\u0085"), "{mode}, {how}: {body}");
             }
@@ -116,7 +153,8 @@ fn what_stands_on_an_error_page_does_not_pass_an_enforcing_guard() {
         let shell = Shell::new();
         let http = Http::start(&shell, mode);
         let plain = json!({ "type": "text/plain", "body": EVIL, "status": 500 });
-        let json_page = json!({ "type": "application/json", "body": format!("{{\"error\":\"{EVIL}\"}}"), "status": 401 });
+        let json_page =
+            json!({ "type": "application/json", "body": format!("{{\"error\":\"{EVIL}\"}}"), "status": 401 });
         for said in [&plain, &json_page] {
             let reply = http.call(said).send().unwrap();
             assert_eq!(reply.status().as_u16(), said["status"]);

@@ -29,7 +29,8 @@ pub fn run(out: &Output, args: &Args) -> Done {
     let shown =
         json!({ "server": args.name, "tool": args.tool, "former": former, "new": new, "accepted": !args.dry_run });
     out.show(&shown, || {
-        let text = |schema: &Option<Value>| schema.as_ref().map_or_else(|| "none".to_owned(), |schema| format!("{schema:#}"));
+        let text =
+            |schema: &Option<Value>| schema.as_ref().map_or_else(|| "none".to_owned(), |schema| format!("{schema:#}"));
         let end = match args.dry_run {
             true => "nothing was changed",
             false => "results are judged by the new one within half a minute",

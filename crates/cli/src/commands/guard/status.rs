@@ -190,12 +190,7 @@ struct OfferedSchema {
     at: Timestamp,
 }
 
-fn offered(
-    state: &Path,
-    server: Option<&str>,
-    guards: &[GuardLine],
-    problems: &mut Vec<String>,
-) -> Vec<OfferedSchema> {
+fn offered(state: &Path, server: Option<&str>, guards: &[GuardLine], problems: &mut Vec<String>) -> Vec<OfferedSchema> {
     let mut servers: Vec<&str> = guards.iter().map(|guard| guard.server.as_str()).collect();
     servers.dedup();
     let mut offered = Vec::new();
