@@ -56,6 +56,8 @@ pub(crate) struct Stdio {
     /// Where the name `"command"` starts.
     pub(crate) command_name: usize,
     pub(crate) args: Option<Args>,
+    /// Variables of its environment; those that are no text are left out.
+    pub(crate) env: Vec<(String, String)>,
 }
 
 /// The arguments of a server.
@@ -177,7 +179,11 @@ impl Reader<'_> {
             Ok(Args { name: self.skipped + property.start(), range: self.range(array), items })
         });
         let (command_name, command) = (self.skipped + command.start(), self.text(literal));
-        Ok(Kind::Stdio(Stdio { command, command_name, args: args.transpose()? }))
+        let env = object.get_object("env").into_iter().flat_map(|env| &env.properties).filter_map(|property| {
+            let value = property.value.as_string_lit()?.value.clone().into_owned();
+            Some((property.name.as_str().to_owned(), value))
+        });
+        Ok(Kind::Stdio(Stdio { command, command_name, args: args.transpose()?, env: env.collect() }))
     }
 
     fn text(&self, literal: &StringLit<'_>) -> Text {

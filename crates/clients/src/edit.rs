@@ -12,7 +12,10 @@
 
 use std::ops::Range;
 
-use crate::document::{Args, Stdio};
+use crate::{
+    ServerCommand,
+    document::{Args, Stdio},
+};
 
 /// The first argument of a guarded server.
 const GUARD: &str = "guard";
@@ -66,6 +69,12 @@ impl Stdio {
             joined => joined.strip_prefix('='),
         });
         Some(Guarded { slug, own: dashes + 1 })
+    }
+
+    /// How it is started.
+    pub(crate) fn started_by(&self) -> ServerCommand {
+        let args = self.args.iter().flat_map(|args| &args.items).map(|item| item.value.clone());
+        ServerCommand { words: [self.command.value.clone()].into_iter().chain(args).collect(), env: self.env.clone() }
     }
 
     /// Puts the server under a guard.

@@ -18,6 +18,7 @@ mod edit;
 mod error;
 mod file;
 mod slug;
+pub mod units;
 
 use std::{
     fs,
@@ -89,6 +90,17 @@ pub struct ServerChange {
     pub project: Option<String>,
     /// What happens to it.
     pub change: Change,
+    /// How it is started, where it comes under a guard.
+    pub command: Option<ServerCommand>,
+}
+
+/// How a server is started.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ServerCommand {
+    /// The program and its arguments.
+    pub words: Vec<String>,
+    /// Variables of its environment.
+    pub env: Vec<(String, String)>,
 }
 
 /// A change to a configuration that is worked out and not yet made.
@@ -169,7 +181,11 @@ fn changes(found: &[Server], mut stdio: impl FnMut(&str, &document::Stdio) -> Ch
             Kind::Remote { url } => Change::Remote { url: url.clone() },
             Kind::Unsupported(why) => Change::Unsupported(why),
         };
-        ServerChange { name: name.clone(), project: within.clone(), change }
+        let command = match (kind, &change) {
+            (Kind::Stdio(server), Change::Guarded { .. }) => Some(server.started_by()),
+            _ => None,
+        };
+        ServerChange { name: name.clone(), project: within.clone(), change, command }
     });
     changed.collect()
 }

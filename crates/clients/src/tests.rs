@@ -215,6 +215,7 @@ fn every_project_of_claude_code_is_guarded() {
         name: "fs".to_owned(),
         project,
         change: guarded.clone(),
+        command: Some(ServerCommand { words: vec!["npx".to_owned()], env: Vec::new() }),
     });
     assert_eq!(plan.servers, expected);
     assert_eq!(plan.after.matches(EXECUTABLE).count(), 2);

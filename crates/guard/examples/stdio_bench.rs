@@ -60,10 +60,13 @@ fn guard(state: &Path, takes: &str) {
         state: state.to_owned(),
         max_receipt_bytes: DEFAULT_RECEIPT_BYTES,
         max_message_bytes: DEFAULT_MESSAGE_BYTES,
+        explain_refusal: false,
+        vantage: credence_protocol::receipt::Vantage::SameUser,
     };
     let guard = Guard::start(settings, SecretKey::generate().unwrap()).unwrap();
     let me = std::env::current_exe().unwrap();
-    stdio::run(&guard, me.to_str().unwrap(), &["serve".to_owned(), takes.to_owned()]).unwrap();
+    let server = stdio::Upstream::Command(me.to_str().unwrap().to_owned(), vec!["serve".to_owned(), takes.to_owned()]);
+    stdio::run(&guard, server).unwrap();
     guard.close().unwrap();
 }
 

@@ -14,7 +14,7 @@ use std::{
 
 use credence_protocol::{EntityId, SecretKey, Uuid, receipt::Exact};
 use credence_receipts::{
-    BookSettings, PartDigests, ReceiptBook,
+    BookSettings, Intent, PartDigests, Private, ReceiptBook,
     folder::{self, Place},
     now,
     parts::fingerprint,
@@ -222,30 +222,34 @@ impl Guard {
 
     /// The call goes on as a task.
     pub fn became_task(&self, task: String, started: StartedCall) {
+        let mut forgotten = Vec::new();
         let mut tasks = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);
         if tasks.len() >= MAX_TASKS {
             warn(&format!("{MAX_TASKS} tasks are under way: one is forgotten"));
             let oldest = tasks.iter().min_by_key(|(_, one)| one.instant).map(|(task, _)| task.clone());
-            if let Some(forgotten) = oldest.and_then(|oldest| tasks.remove(&oldest)) {
-                self.record_unanswered(vec![forgotten]);
-            }
+            forgotten.extend(oldest.and_then(|oldest| tasks.remove(&oldest)));
         }
-        tasks.insert(task, started);
-    }
-
-    /// Writes receipts of calls that nothing will answer any more.
-    fn record_unanswered(&self, calls: Vec<StartedCall>) {
-        let judge = |started: StartedCall| {
-            let waited = started.instant.elapsed().as_secs_f64() * 1000.0;
-            (self.judge(started, Answer::Nothing, waited), Answer::Nothing)
-        };
-        let mut batch: Vec<_> = calls.into_iter().map(judge).collect();
-        self.record(&mut batch);
+        // A server that gives two calls one task: the former ends without an answer.
+        forgotten.extend(tasks.insert(task, started));
+        drop(tasks);
+        self.record_unanswered(forgotten);
     }
 
     /// The call that went on as this task.
     pub fn task(&self, task: &str) -> Option<StartedCall> {
         self.tasks.lock().unwrap_or_else(PoisonError::into_inner).remove(task)
+    }
+
+    /// Writes into the journal that these calls are about to be forwarded.
+    pub fn begin(&self, calls: &[&(Intent, Private)]) -> Result<(), Error> {
+        if calls.is_empty() {
+            return Ok(());
+        }
+        let Some(book) = &self.book else { return Err(Error::NoReceipts) };
+        if book.is_behind() {
+            self.flush_journal()?;
+        }
+        Ok(book.begin(calls.iter().map(|(intent, private)| (intent, private)))?)
     }
 
     /// Writes the receipts of `judged`; where that fails, what the clients get says so, or is withheld. Gives the reason.

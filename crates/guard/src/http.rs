@@ -1,11 +1,12 @@
 //! The proxy in front of a server that speaks streamable HTTP.
 //!
-//! Requests go on as they came; answers come back as [`received`](crate::received), whether as one JSON document or as a stream of
-//! events. A POST has its answer in its own response, or, where the server
+//! Requests go on once they were [read strictly](crate::strict); answers come back as [`received`](crate::received), whether as one JSON
+//! document or as a stream of events. A POST has its answer in its own response, or, where the server
 //! keeps sessions, on a stream that is resumed later: calls are remembered with their exchange, and by session beyond it.
 
 mod access;
 mod exchange;
+mod request;
 mod stream;
 
 use std::{
@@ -16,7 +17,7 @@ use std::{
 
 use axum::{
     Router,
-    body::Body,
+    body::{Body, Bytes},
     extract::{Request, State},
     http::{HeaderName, HeaderValue, Method, StatusCode, Uri, header},
     response::Response,
@@ -28,13 +29,12 @@ use url::Url;
 
 use crate::{
     Error, Guard,
-    answer::Answer,
     deliver::error_answer,
     events::without_mark,
     innermost_cause,
     message::{Parsed, parse},
     pending::PendingRequests,
-    proxy::{JudgedBatch, from_server, judge, render, take_in},
+    proxy::{JudgedBatch, from_server, render, take_in},
     received::Received,
     settings::GuardMode,
     warn,
@@ -42,9 +42,10 @@ use crate::{
 use access::caller;
 pub use access::{is_local, without_secrets};
 use exchange::Exchange;
+use request::{Carries, clean_headers};
 
 /// Headers that belong to one connection, and those the guard sets itself.
-const OWN_HEADERS: [HeaderName; 9] = [
+const OWN_HEADERS: [HeaderName; 11] = [
     header::CONNECTION,
     header::TRANSFER_ENCODING,
     header::UPGRADE,
@@ -54,7 +55,12 @@ const OWN_HEADERS: [HeaderName; 9] = [
     header::PROXY_AUTHENTICATE,
     header::CONTENT_LENGTH,
     header::HOST,
+    // They send a client to another address, past the guard.
+    header::ALT_SVC,
+    header::REFRESH,
 ];
+const JSON: HeaderValue = HeaderValue::from_static("application/json");
+const EVENT_STREAM: HeaderValue = HeaderValue::from_static("text/event-stream");
 /// Sessions whose calls are remembered beyond their exchange.
 const MAX_SESSIONS: usize = 1_000;
 /// How long streams may go on once the proxy is asked to end.
@@ -91,7 +97,7 @@ pub async fn serve(
     if !matches!(settings.upstream.scheme(), "http" | "https") || settings.upstream.host().is_none() {
         return Err(failed("an http or https URL is needed".to_owned()));
     }
-    // Redirects are the client's business, and so is how long an answer may take.
+    // Redirects are not followed. How long an answer may take is the client's business.
     let client = reqwest::Client::builder().redirect(reqwest::redirect::Policy::none()).build();
     let client = client.map_err(|e| failed(e.to_string()))?;
     let local = listener.local_addr().is_ok_and(|address| is_local(&address));
@@ -121,13 +127,16 @@ async fn handle(State(proxy): State<Arc<Proxy>>, request: Request) -> Response {
         Ok(response) => response,
         Err((status, text)) => {
             warn(&text);
-            let body = error_answer(id.as_deref().unwrap_or("null"), &format!("[credence] {text}"));
-            let mut response = Response::new(Body::from(body));
-            *response.status_mut() = status;
-            response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
-            response
+            json_response(status, error_answer(id.as_deref().unwrap_or("null"), &format!("[credence] {text}")))
         }
     }
+}
+
+fn json_response(status: StatusCode, body: String) -> Response {
+    let mut response = Response::new(Body::from(body));
+    *response.status_mut() = status;
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response
 }
 
 type Refused = (StatusCode, String);
@@ -146,6 +155,7 @@ impl Proxy {
             }
             Err(error) => return Err((StatusCode::BAD_REQUEST, format!("the request ended early: {error}"))),
         };
+        let carries = self.settings.check_request(&parts, &body)?;
         let session = parts.headers.get(SESSION).and_then(|value| value.to_str().ok()).map(str::to_owned);
         let of_session = session.as_deref().map(|session| self.session(session));
         // A stream that a client asks for carries what its session waits for; everything else answers what it carries.
@@ -156,15 +166,28 @@ impl Proxy {
         let streams = parts.method == Method::GET;
         let mut exchange =
             Exchange { proxy: Arc::clone(self), requests, session: of_session, resumable: false, streams };
-        if let Ok(text) = std::str::from_utf8(&body) {
-            if let Parsed::One(message) = parse(text) {
-                *id = message.id.map(|id| id.get().to_owned());
-            }
+        let mut body = body;
+        if carries == Carries::Message {
             let caller = self.guard.settings.caller.clone().or(&caller(&parts.headers));
             let named = session.as_deref().map(|session| self.guard.session_name(session));
-            exchange.remember(text, &caller, named.as_deref().unwrap_or(&self.guard.settings.session));
+            let named = named.unwrap_or_else(|| self.guard.settings.session.clone());
+            let begun = tokio::task::spawn_blocking(move || {
+                let begun = exchange.begin(&body, &caller, &named);
+                (exchange, begun)
+            });
+            let failed = |e: tokio::task::JoinError| (StatusCode::INTERNAL_SERVER_ERROR, e.to_string());
+            let (kept, begun) = begun.await.map_err(failed)?;
+            exchange = kept;
+            body = match begun {
+                Ok(text) => Bytes::from(text),
+                Err(refused) => return Ok(json_response(StatusCode::BAD_REQUEST, refused.answer)),
+            };
+            if let Ok(Parsed::One(message)) = std::str::from_utf8(&body).map(parse) {
+                *id = message.id.map(|id| id.get().to_owned());
+            }
         }
         let mut headers = parts.headers;
+        clean_headers(&mut headers, &carries);
         for own in &OWN_HEADERS {
             headers.remove(own);
         }
@@ -176,13 +199,22 @@ impl Proxy {
             let text = format!("the tool server cannot be reached: {}", innermost_cause(&error.without_url()));
             (StatusCode::BAD_GATEWAY, text)
         })?;
+        // A client that followed would speak to the server without the guard.
+        if let Some(to) = upstream.headers().get(header::LOCATION)
+            && self.settings.is_own_path(parts.uri.path())
+        {
+            let to = to.to_str().ok().and_then(|to| self.settings.upstream.join(to).ok());
+            let to = to.map(|to| without_secrets(&to)).unwrap_or_default();
+            let text = format!("the tool server sends its clients elsewhere: start the guard with --upstream {to}");
+            return Err((StatusCode::BAD_GATEWAY, text));
+        }
         self.respond(upstream, exchange).await
     }
 
     fn url(&self, uri: &Uri) -> Url {
         let mut url = self.settings.upstream.clone();
         // A path of the client's own is one of the server's, such as its metadata for authorization.
-        if uri.path() != "/" && uri.path() != url.path() {
+        if !self.settings.is_own_path(uri.path()) {
             url.set_path(uri.path());
         }
         if let Some(query) = uri.query() {
@@ -222,6 +254,14 @@ impl Proxy {
         let text = |name: &HeaderName| headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
         let kind = text(&header::CONTENT_TYPE).split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
         let encoded = !matches!(text(&header::CONTENT_ENCODING), "" | "identity");
+        // It was read as UTF-8, and must not be read otherwise.
+        if headers.get(header::CONTENT_TYPE).is_some_and(|value| value.as_bytes().contains(&b';')) && !encoded {
+            match kind.as_str() {
+                "text/event-stream" => drop(headers.insert(header::CONTENT_TYPE, EVENT_STREAM)),
+                "application/json" => drop(headers.insert(header::CONTENT_TYPE, JSON)),
+                _ => {}
+            }
+        }
         // Only an answer that is still to come may come by another stream.
         exchange.resumable = status == StatusCode::ACCEPTED || (status.is_success() && kind == "text/event-stream");
         let waits = lock(&exchange.requests).has_calls();
@@ -327,14 +367,8 @@ impl Proxy {
     /// Receipts of calls that nothing will answer any more.
     fn unanswered(&self, requests: &Mutex<PendingRequests>) {
         let calls = lock(requests).unanswered();
-        let mut batch: JudgedBatch<'_> = Vec::new();
-        for started in calls {
-            judge(&self.guard, started, Answer::Nothing, Instant::now(), &mut batch);
-        }
-        if self.guard.record(&mut batch).is_none() {
-            self.guard.after_delivery(&batch);
-            flush_journal_soon(&self.guard);
-        }
+        self.guard.record_unanswered(calls);
+        flush_journal_soon(&self.guard);
     }
 
     /// What is left when the proxy ends.

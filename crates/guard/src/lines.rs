@@ -35,11 +35,6 @@ pub(crate) enum Line<'a> {
 }
 
 impl<'a> Chunk<'a> {
-    /// All complete lines, as they came.
-    pub(crate) fn bytes(&self) -> &'a [u8] {
-        self.bytes
-    }
-
     /// Each line, without its end.
     pub(crate) fn lines(&self) -> impl Iterator<Item = Line<'a>> + use<'a> {
         let dropped = self.dropped.iter().map(|(head, tail, bytes)| Line::TooLarge { head, tail, bytes: *bytes });

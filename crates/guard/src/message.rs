@@ -69,6 +69,12 @@ impl Message<'_> {
     }
 }
 
+/// The id of a message that cannot be read otherwise, the last where there are several.
+pub fn id_of_ambiguous(line: &str) -> Option<String> {
+    let value: serde_json::Value = serde_json::from_str(line.trim()).ok()?;
+    value.get("id").filter(|id| !id.is_null()).map(ToString::to_string)
+}
+
 /// The id in the first or the last bytes of a message too large to keep: it stands before or after everything else.
 pub fn id_at_the_edges(head: &[u8], tail: &[u8]) -> Option<String> {
     let id_after = |text: &str, from: usize| {
@@ -167,6 +173,7 @@ mod tests {
         for bad in ["", "hello", "{", "[1", "\"x\"", "{\"id\":}"] {
             assert!(matches!(parse(bad), Parsed::NotJson(_)), "{bad}");
         }
+        assert_eq!(id_of_ambiguous(r#"{"id":1,"result":{},"id":2}"#), Some("2".to_owned()));
     }
 
     #[test]

@@ -64,6 +64,13 @@ pub struct PreparedArguments {
     pub print: [u8; 16],
 }
 
+impl PreparedArguments {
+    /// The fingerprint as receipts keep it.
+    pub fn print_text(&self) -> String {
+        data_encoding::BASE64URL_NOPAD.encode(&self.print)
+    }
+}
+
 /// What a request asked for.
 #[derive(Debug)]
 pub enum PendingRequest {
@@ -82,6 +89,8 @@ pub enum PendingRequest {
 pub struct PendingRequests {
     pending: HashMap<String, VecDeque<PendingRequest>>,
     count: usize,
+    /// Calls that were forgotten and have no receipt yet.
+    forgotten: Vec<StartedCall>,
     client: Option<String>,
 }
 
@@ -235,7 +244,24 @@ impl PendingRequests {
             .map(|(_, id)| id.clone());
         if let Some(id) = oldest {
             warn(&format!("{MAX_PENDING} requests are unanswered: one is forgotten"));
-            self.answered(&id);
+            if let Some(PendingRequest::Call(started)) = self.answered(&id) {
+                self.forgotten.push(*started);
+            }
+        }
+    }
+
+    /// Calls that are not waited for any more, because there were too many: each needs a receipt.
+    pub fn take_forgotten(&mut self) -> Vec<StartedCall> {
+        std::mem::take(&mut self.forgotten)
+    }
+
+    /// The newest request with this id does not go on after all.
+    pub fn retract(&mut self, id: &str) {
+        let id = id_key(id);
+        let Some(queue) = self.pending.get_mut(&id) else { return };
+        self.count -= usize::from(queue.pop_back().is_some());
+        if queue.is_empty() {
+            self.pending.remove(&id);
         }
     }
 
@@ -276,6 +302,7 @@ impl PendingRequests {
 
     /// Takes over what another connection leaves unanswered.
     pub fn take_over(&mut self, other: &mut PendingRequests) {
+        self.forgotten.append(&mut other.forgotten);
         for (id, queue) in other.pending.drain() {
             self.count += queue.len();
             self.pending.entry(id).or_default().extend(queue);
@@ -316,7 +343,7 @@ impl PendingRequests {
             PendingRequest::Call(started) => Some(*started),
             _ => None,
         });
-        let mut calls: Vec<StartedCall> = calls.collect();
+        let mut calls: Vec<StartedCall> = self.forgotten.drain(..).chain(calls).collect();
         calls.sort_by_key(|started| started.call);
         calls
     }
@@ -383,5 +410,17 @@ mod tests {
         }
         assert_eq!(requests.pending.len(), MAX_PENDING);
         assert!(!requests.awaits("0"));
+        assert_eq!(requests.take_forgotten().len(), 10, "each still gets its receipt");
+    }
+
+    #[test]
+    fn a_request_that_does_not_go_on_is_not_waited_for() {
+        let mut requests = PendingRequests::default();
+        for tool in ["a", "b"] {
+            request(&mut requests, &format!(r#"{{"id":1,"method":"tools/call","params":{{"name":"{tool}"}}}}"#));
+        }
+        requests.retract("1");
+        assert!(matches!(requests.answered("1"), Some(PendingRequest::Call(started)) if started.tool == "a"));
+        assert!(!requests.awaits("1") && requests.count == 0);
     }
 }

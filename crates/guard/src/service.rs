@@ -15,16 +15,15 @@ const SAVE_EVERY: Duration = Duration::from_secs(30);
 /// How long streams that clients keep open may keep the process.
 const SHUTDOWN_PATIENCE: Duration = Duration::from_secs(2);
 
-/// Runs `command` behind the guard, on this process's standard input and output. Gives the exit code to end with. A thread may
+/// Stands in front of `upstream`, on this process's standard input and output. Gives the exit code to end with. A thread may
 /// still wait for a client that does not come back: end the process with [`std::process::exit`].
 pub fn run_stdio(
     guard: &Arc<Guard>,
     courier: Option<CourierSettings>,
-    command: &str,
-    args: &[String],
+    upstream: stdio::Upstream,
 ) -> Result<i32, Error> {
     let background = Background::start(guard, courier)?;
-    let code = stdio::run(guard, command, args)?;
+    let code = stdio::run(guard, upstream)?;
     background.finish(guard)?;
     Ok(code)
 }

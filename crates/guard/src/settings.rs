@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, path::PathBuf};
 
-use credence_protocol::EntityId;
+use credence_protocol::{EntityId, receipt::Vantage};
 use credence_verify::{Calibration, Mode, ProfileBuilder, Stake};
 
 /// What is done about a result that is not believed.
@@ -77,8 +77,12 @@ pub struct Settings {
     pub state: PathBuf,
     /// Bytes of receipts kept, over all segments.
     pub max_receipt_bytes: u64,
+    /// Who else could write receipts in this guard's name: [`crate::isolation::vantage`] tells.
+    pub vantage: Vantage,
     /// Bytes of one message.
     pub max_message_bytes: usize,
+    /// Whether a client whose message is not forwarded is shown which byte it was refused for, and the text around it.
+    pub explain_refusal: bool,
 }
 
 /// Bytes of receipts kept.

@@ -4,41 +4,38 @@
 //! Nothing is written that would make it wait, so neither side can hold up the other. What comes from the server is taken as it
 //! is available: a batch is judged, its receipts share one commit, and it leaves in one write.
 
+mod outgoing;
+mod upstream;
+
 use std::{
     fs::File,
     io::{self, PipeReader, Read, Write},
-    os::{
-        fd::{AsFd, BorrowedFd, OwnedFd},
-        unix::process::{CommandExt, ExitStatusExt},
-    },
-    process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio},
+    os::fd::{AsFd, OwnedFd},
     sync::Arc,
     time::{Duration, Instant},
 };
 
-use rustix::{
-    event::{PollFd, PollFlags, Timespec, poll},
-    process::{Pid, Signal, kill_process_group},
-};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::{
     Error, Guard,
     answer::Answer,
     deliver::error_answer,
+    forward::{self, Sender},
     lines::{Line, Lines},
-    message::{Parsed, id_at_the_edges, parse},
+    message::id_at_the_edges,
     pending::PendingRequests,
     proxy::{JudgedBatch, Piece, from_server, judge, render, take_in, too_large},
     received::Received,
+    strict::Framing,
     warn,
 };
+use outgoing::Outgoing;
+use upstream::Server;
+pub use upstream::Upstream;
 
-/// The guard's own secrets in the environment. A tool server that had them could sign receipts of its own.
-const SECRET_VARIABLES: [&str; 2] = ["CREDENCE_GUARD_KEY", "CREDENCE_GUARD_TOKEN"];
 /// Messages of one batch.
 const MAX_BATCH: usize = 256;
-/// Bytes that a writable pipe or socket takes without blocking.
-const WRITABLE_BYTES: usize = 4096;
 /// How long to spin before blocking in `poll`: less than what being woken can cost.
 const SPIN: Duration = Duration::from_micros(60);
 /// After this long without a message the journal is flushed.
@@ -51,26 +48,9 @@ const GRACE: Duration = Duration::from_secs(5);
 /// How long between asking a server to end and ending it.
 const GRACE_TERM: Duration = Duration::from_secs(2);
 
-/// Runs `command` and stands between it and this process's standard input and output. Gives the exit code to end with.
-pub fn run(guard: &Arc<Guard>, command: &str, args: &[String]) -> Result<i32, Error> {
-    let mut server = Command::new(command);
-    for secret in SECRET_VARIABLES {
-        server.env_remove(secret);
-    }
-    let spawned = server
-        .args(args)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        // A group of its own, so that what the server starts ends with it.
-        .process_group(0)
-        .spawn();
-    let mut child = spawned.map_err(|why| Error::Spawn { command: command.to_owned(), why })?;
-    let (Some(to_server), Some(server_lines)) = (child.stdin.take(), child.stdout.take()) else {
-        return Err(Error::Spawn {
-            command: command.to_owned(),
-            why: io::Error::other("it has no standard input or output"),
-        });
-    };
+/// Stands between `upstream` and this process's standard input and output. Gives the exit code to end with.
+pub fn run(guard: &Arc<Guard>, upstream: Upstream) -> Result<i32, Error> {
+    let (server, server_lines, to_server) = Server::open(upstream)?;
     // Not through std's buffers: a message leaves when it is written.
     let file =
         |fd: io::Result<OwnedFd>| fd.map(File::from).map_err(|e| Error::Io("standard input or output".into(), e));
@@ -87,10 +67,10 @@ pub fn run(guard: &Arc<Guard>, command: &str, args: &[String]) -> Result<i32, Er
         asked_to_end: false,
         spin_until: Instant::now(),
     };
-    proxy.go(&child)?;
-    let status = ended(&mut child);
-    proxy.answer_unanswered(&status);
-    Ok(status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or_default()))
+    proxy.go(&server)?;
+    let (how, code) = server.ended();
+    proxy.answer_unanswered(&how);
+    Ok(code)
 }
 
 /// A pipe that has something in it when the process is asked to end.
@@ -125,9 +105,9 @@ struct StdioProxy<'g> {
     requests: PendingRequests,
     /// `None` when it has ended.
     client_lines: Option<Lines<File>>,
-    server_lines: Option<Lines<ChildStdout>>,
+    server_lines: Option<Lines<File>>,
     to_client: Outgoing<File>,
-    to_server: Outgoing<ChildStdin>,
+    to_server: Outgoing<File>,
     signalled: PipeReader,
     /// When the server is asked to end, or ended.
     deadline: Option<Instant>,
@@ -138,16 +118,16 @@ struct StdioProxy<'g> {
 
 impl StdioProxy<'_> {
     /// Until the server sends nothing more.
-    fn go(&mut self, child: &Child) -> Result<(), Error> {
+    fn go(&mut self, server: &Server) -> Result<(), Error> {
         while self.server_lines.is_some() {
             let ready = self.wait().map_err(|e| Error::Io("waiting for messages".into(), e))?;
             if ready.signalled {
                 let mut byte = [0];
                 let _ = self.signalled.read(&mut byte);
-                self.end_server(child);
+                self.end_server(server);
             }
             if self.deadline.is_some_and(|at| at <= Instant::now()) {
-                self.end_server(child);
+                self.end_server(server);
             }
             if ready.to_server {
                 self.to_server.push(&[]);
@@ -180,8 +160,8 @@ impl StdioProxy<'_> {
         Ok(())
     }
 
-    fn end_server(&mut self, child: &Child) {
-        signal_group(child, if self.asked_to_end { Signal::KILL } else { Signal::TERM });
+    fn end_server(&mut self, server: &Server) {
+        server.end(self.asked_to_end);
         self.asked_to_end = true;
         self.deadline = Some(Instant::now() + GRACE_TERM);
     }
@@ -230,22 +210,29 @@ impl StdioProxy<'_> {
         let Some(lines) = &mut self.client_lines else { return };
         let ended = match lines.read() {
             Ok((chunk, ended)) => {
-                // On their way first: no answer is looked at before this is done.
                 let sent = Instant::now();
-                self.to_server.push(chunk.bytes());
+                let settings = &self.guard.settings;
+                let from = Sender { caller: &settings.caller, session: &settings.session, framing: Framing::Line };
+                let (mut admitted, mut refused) = (Vec::new(), Vec::new());
                 for line in chunk.lines() {
                     match line {
-                        Line::Whole(bytes) => {
-                            if let Ok(text) = std::str::from_utf8(bytes) {
-                                remember(self.guard, &mut self.requests, text, sent);
-                            }
-                        }
+                        Line::Whole(bytes) => match forward::admit(self.guard, &mut self.requests, bytes, from, sent) {
+                            Some(Ok(message)) => admitted.push(message),
+                            Some(Err(one)) => refused.push(one),
+                            None => {}
+                        },
                         Line::TooLarge { head, tail, bytes } => {
                             refuse(self.guard, &mut self.to_client, head, tail, bytes);
                         }
                     }
                 }
-                self.spin_until = sent + SPIN;
+                refused.extend(forward::begin(self.guard, &mut self.requests, &mut admitted));
+                let to_server: Vec<&[u8]> = admitted.iter().flat_map(|one| [one.text.as_bytes(), b"\n"]).collect();
+                self.to_server.push(&to_server.concat());
+                for one in refused {
+                    self.to_client.push((one.answer + "\n").as_bytes());
+                }
+                self.spin_until = Instant::now() + SPIN;
                 ended
             }
             Err(error) => {
@@ -282,7 +269,7 @@ impl StdioProxy<'_> {
     }
 
     /// What is left when the server has ended: receipts of calls that have no answer, and the answer that they have none.
-    fn answer_unanswered(&mut self, status: &ExitStatus) {
+    fn answer_unanswered(&mut self, how: &str) {
         let others = self.requests.unanswered_requests();
         let calls = self.requests.unanswered();
         // Nobody waits for what was given up, and some clients stumble over answers to it.
@@ -292,7 +279,7 @@ impl StdioProxy<'_> {
         for started in calls {
             judge(self.guard, started, Answer::Nothing, Instant::now(), &mut batch);
         }
-        let ended = format!("the tool server ended ({status}) before it answered");
+        let ended = format!("{how} before it answered");
         if waited > 0 || !others.is_empty() {
             warn(&format!("{ended}: {waited} calls and {} other requests are unanswered", others.len()));
         }
@@ -363,29 +350,6 @@ fn pass_on(
     }
 }
 
-fn signal_group(child: &Child, signal: Signal) {
-    if let Some(group) = i32::try_from(child.id()).ok().and_then(Pid::from_raw) {
-        // Already gone: nothing to do.
-        let _ = kill_process_group(group, signal);
-    }
-}
-
-/// Sees to it that a server that closed its output has ended.
-fn ended(child: &mut Child) -> ExitStatus {
-    let until = Instant::now() + GRACE_TERM;
-    loop {
-        match child.try_wait() {
-            Ok(Some(status)) => return status,
-            Ok(None) if Instant::now() < until => std::thread::sleep(Duration::from_millis(2)),
-            _ => break,
-        }
-    }
-    signal_group(child, Signal::TERM);
-    std::thread::sleep(Duration::from_millis(50));
-    signal_group(child, Signal::KILL);
-    child.wait().unwrap_or_default()
-}
-
 /// Tells the client that its message was too large to be passed on.
 fn refuse(guard: &Guard, to_client: &mut Outgoing<File>, head: &[u8], tail: &[u8], bytes: usize) {
     let most = guard.settings.max_message_bytes;
@@ -394,79 +358,5 @@ fn refuse(guard: &Guard, to_client: &mut Outgoing<File>, head: &[u8], tail: &[u8
     warn(&text);
     if let Some(id) = id_at_the_edges(head, tail) {
         to_client.push((error_answer(&id, &text) + "\n").as_bytes());
-    }
-}
-
-/// Remembers what a line from the client asks for.
-fn remember(guard: &Guard, requests: &mut PendingRequests, line: &str, sent: Instant) {
-    match parse(line) {
-        Parsed::One(message) => {
-            if let Some(started) = requests.request(&message, &guard.settings.caller, &guard.settings.session, sent) {
-                started.prepared = guard.prepare(started.arguments.as_deref());
-            }
-        }
-        // A list in a list is no message.
-        Parsed::Batch(items) => {
-            let messages = items.iter().filter(|item| !item.get().starts_with('['));
-            messages.for_each(|item| remember(guard, requests, item.get(), sent));
-        }
-        Parsed::Ambiguous(_) | Parsed::NotJson(_) => {}
-    }
-}
-
-/// What goes to one side: as much as it takes, the rest when it takes more.
-struct Outgoing<W> {
-    who: &'static str,
-    /// `None` when it has left.
-    to: Option<W>,
-    waiting: Vec<u8>,
-}
-
-impl<W: Write + AsFd> Outgoing<W> {
-    fn new(who: &'static str, to: W) -> Self {
-        Self { who, to: Some(to), waiting: Vec::new() }
-    }
-
-    #[allow(clippy::expect_used, reason = "asked only while something waits, and nothing waits for one who has left")]
-    fn fd(&self) -> BorrowedFd<'_> {
-        self.to.as_ref().expect("still there").as_fd()
-    }
-
-    /// Writes what waits, then `bytes`, as far as that goes without waiting.
-    fn push(&mut self, bytes: &[u8]) {
-        let mut all = std::mem::take(&mut self.waiting);
-        let mut left: &[u8] = if all.is_empty() {
-            bytes
-        } else {
-            all.extend_from_slice(bytes);
-            &all
-        };
-        let Some(to) = &mut self.to else { return };
-        while !left.is_empty() {
-            let mut fds = [PollFd::from_borrowed_fd(to.as_fd(), PollFlags::OUT)];
-            match poll(&mut fds, Some(&timespec(Duration::ZERO))) {
-                Ok(0) | Err(rustix::io::Errno::INTR) => break,
-                _ => {}
-            }
-            match to.write(&left[..left.len().min(WRITABLE_BYTES)]) {
-                Ok(written) => left = &left[written..],
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
-                Err(error) => {
-                    // A client that left mid-call: the call still gets its receipt. A server that left: its end tells.
-                    if self.who == "client" || error.kind() != io::ErrorKind::BrokenPipe {
-                        warn(&format!("the {} has left: {error}", self.who));
-                    }
-                    self.close();
-                    return;
-                }
-            }
-        }
-        self.waiting = left.to_vec();
-    }
-
-    fn close(&mut self) {
-        self.to = None;
-        self.waiting = Vec::new();
     }
 }

@@ -4,7 +4,7 @@
 //! `NaN`, invalid UTF-8 or a member called `Method`. A message that one reader takes for a notification and another for a tool call
 //! would be executed without a receipt. So [`read`] refuses:
 //!
-//! - bytes that are not UTF-8, a byte order mark, raw control characters; in a line also every line break
+//! - bytes that are not UTF-8, a byte order mark, raw control characters, half of a surrogate pair; in a line also every line break
 //! - text that is not exactly one JSON value (RFC 8259), or nested more than [`MAX_DEPTH`] deep
 //! - an object with two members of one name, at any depth
 //!
@@ -30,8 +30,6 @@ const SHOWN: usize = 24;
 const MEMBERS: [&str; 6] = ["jsonrpc", "id", "method", "params", "result", "error"];
 /// The members of a tool call's parameters that mean something.
 const CALL_MEMBERS: [&str; 5] = ["name", "arguments", "_meta", "task", "inputResponses"];
-/// The largest integer that every reader reads exactly.
-const MAX_SAFE_ID: u64 = (1 << 53) - 1;
 
 /// How messages are separated from each other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -54,7 +52,7 @@ pub struct Refusal {
 }
 
 impl Refusal {
-    fn new(at: usize, why: impl Into<String>) -> Self {
+    pub(crate) fn new(at: usize, why: impl Into<String>) -> Self {
         Self { why: why.into(), at, unparsable: false }
     }
 
@@ -68,7 +66,7 @@ impl Refusal {
     }
 
     /// The same of a part that begins at byte `start`.
-    fn shifted(mut self, start: usize) -> Self {
+    pub(crate) fn shifted(mut self, start: usize) -> Self {
         self.at += start;
         self
     }
@@ -97,7 +95,28 @@ pub fn read(bytes: &[u8], framing: Framing) -> Result<Cow<'_, str>, Refusal> {
     }
     let raw: &RawValue = serde_json::from_str(text).map_err(|e| unparsable(text, &e))?;
     check_members(text, raw, 0)?;
+    check_escapes(text)?;
     Ok(unsplittable(text))
+}
+
+/// Refuses half of a surrogate pair: readers drop it, replace it, keep it, or refuse the text that it stands in.
+fn check_escapes(text: &str) -> Result<(), Refusal> {
+    let bytes = text.as_bytes();
+    let unit = |at: usize| {
+        let digits = text.get(at..at + 6)?.strip_prefix("\\u")?;
+        u16::from_str_radix(digits, 16).ok()
+    };
+    let mut at = 0;
+    // In valid JSON a backslash begins an escape, wherever it stands.
+    while let Some(next) = bytes[at..].iter().position(|byte| *byte == b'\\') {
+        at += next;
+        at += match (unit(at), unit(at + 6)) {
+            (Some(0xd800..=0xdbff), Some(0xdc00..=0xdfff)) => 12,
+            (Some(0xd800..=0xdfff), _) => return Err(Refusal::unparsable(at, "it holds half of a surrogate pair")),
+            _ => 2,
+        };
+    }
+    Ok(())
 }
 
 /// Replaces what some readers split lines at: in strings by an escape, between tokens by a space.
@@ -218,7 +237,7 @@ impl Envelope {
         }
         let id = get("id");
         if let Some(id) = id.filter(|id| !is_id(id)) {
-            return Err(refused(id, "an id is a text or an integer up to 2^53 - 1"));
+            return Err(refused(id, "an id is a text or an integer of 64 bits"));
         }
         let (result, error) = (get("result"), get("error"));
         let Some(method) = get("method") else {
@@ -290,7 +309,7 @@ pub(crate) fn folded(name: &str) -> String {
 }
 
 fn is_id(id: &str) -> bool {
-    id.starts_with('"') || id.strip_prefix('-').unwrap_or(id).parse::<u64>().is_ok_and(|number| number <= MAX_SAFE_ID)
+    id.starts_with('"') || id.parse::<i64>().is_ok()
 }
 
 #[cfg(test)]
@@ -318,6 +337,9 @@ mod tests {
             (b"{\"a\":01}", 6, "not JSON"),
             (b"{\"a\":1,}", 7, "not JSON"),
             (b"/*x*/{}", 0, "not JSON"),
+            (br#"{"a":"\\\ud83d\ude00 \ud83d"}"#, 22, "surrogate"),
+            (br#"{"\udc00":1}"#, 2, "surrogate"),
+            (br#"{"a":"\ud83d\ud83d"}"#, 6, "surrogate"),
         ] {
             let refusal = read(bytes, Framing::Line).unwrap_err();
             assert!(refusal.why.contains(why), "{refusal:?}");
@@ -363,7 +385,7 @@ mod tests {
             r#"{"jsonrpc":"2.0","method":"tools/call","params":{"name":"t"}}"#,
             r#"{"jsonrpc":"2.0","id":null,"method":"tools/call","params":{"name":"t"}}"#,
             r#"{"jsonrpc":"2.0","id":1.0,"method":"ping"}"#,
-            r#"{"jsonrpc":"2.0","id":9007199254740992,"method":"ping"}"#,
+            r#"{"jsonrpc":"2.0","id":9223372036854775808,"method":"ping"}"#,
             r#"{"jsonrpc":"2.0","id":{},"method":"ping"}"#,
             r#"{"jsonrpc":"2.0","id":1,"method":"Tools/Call","params":{"name":"t"}}"#,
             r#"{"jsonrpc":"2.0","id":1,"method":" tools/call","params":{"name":"t"}}"#,

@@ -11,14 +11,14 @@ use credence_ledger::{
     Checkpoint, Kind, LogVerifier,
     proof::{self, InclusionProof},
 };
-use credence_protocol::{EntityId, PublicKey, Timestamp, Uuid, receipt::Receipt};
+use credence_protocol::{EntityId, PublicKey, SecretKey, Timestamp, Uuid, receipt::Receipt};
 
 use crate::{
     Error,
     export::ExportedReceipt,
     folder,
-    journal::{self, JournalContents},
-    records::{CanaryRecord, NewReceipt, PartDigests, Private},
+    journal::{self, JournalContents, JournalKey},
+    records::{CanaryRecord, NewReceipt, PartDigests, Private, unanswered},
     segments::{PARTS, PRIVATE, SegmentLog, SegmentRemains, open_segment, origin, read_remains, segments, visit},
 };
 
@@ -40,6 +40,7 @@ pub struct Source {
     pub running: Option<String>,
     pub(crate) origin: String,
     pub(crate) key: PublicKey,
+    pub(crate) journal_key: JournalKey,
 }
 
 /// Which receipts.
@@ -104,14 +105,18 @@ impl Filter {
 
 impl Archive {
     /// The guards in `state` whose receipts `provider` signs with `key`.
-    pub fn open(state: &Path, provider: &EntityId, key: &PublicKey) -> Result<Self, Error> {
-        let sources = folder::all_places(state)?.into_iter().map(|(server, place, folder)| Source {
-            running: folder::running_process(&folder),
-            origin: origin(provider, &server, place),
-            folder: folder.join("receipts"),
-            key: *key,
-            server,
-            place,
+    pub fn open(state: &Path, provider: &EntityId, key: &SecretKey) -> Result<Self, Error> {
+        let sources = folder::all_places(state)?.into_iter().map(|(server, place, folder)| {
+            let origin = origin(provider, &server, place);
+            Source {
+                running: folder::running_process(&folder),
+                journal_key: JournalKey::new(key, &origin),
+                origin,
+                folder: folder.join("receipts"),
+                key: key.public(),
+                server,
+                place,
+            }
         });
         Ok(Self::of(sources.collect()))
     }
@@ -361,13 +366,26 @@ impl Source {
 
     /// The receipts in the journal, by call; some of them may be in the ledger, too.
     pub(crate) fn in_journal(&self, problem: &mut dyn FnMut(String)) -> Result<HashMap<Uuid, NewReceipt>, Error> {
-        let JournalContents { receipts, unreadable, .. } = journal::read(&self.folder)?;
+        let JournalContents { intents, mut receipts, unreadable, forged, .. } =
+            journal::read(&self.folder, &self.journal_key)?;
         if unreadable > 0 {
             problem(format!("{}: {unreadable} receipts in the journal cannot be read", self.name()));
         }
+        if forged > 0 {
+            problem(format!(
+                "{}: {forged} lines in the journal were not written by the guard, or were changed: they count for nothing",
+                self.name()
+            ));
+        }
+        let why = match self.running {
+            Some(_) => "no answer has come yet",
+            None => "the guard ended before an answer came",
+        };
+        receipts.extend(unanswered(intents, &receipts, why));
         for path in journal::damaged(&self.folder) {
             problem(format!(
-                "{}: there are receipts in {} that cannot be read; without that file they count as never written",
+                "{}: there are lines in {} that cannot be read or that the guard did not write; without that file they count as never \
+                 written",
                 self.name(),
                 path.display()
             ));

@@ -24,9 +24,9 @@ use crate::{
     archive::Source,
     export::ExportedReceipt,
     folder::{self, Place},
-    journal::{self, Journal, JournalContents},
+    journal::{self, Journal, JournalContents, JournalKey},
     now,
-    records::{CanaryRecord, CountedCall, NewReceipt, PartDigests},
+    records::{CanaryRecord, CountedCall, Intent, NewReceipt, PartDigests, Private, unanswered},
     segments::{CANARIES, PARTS, PRIVATE, SegmentLog, SegmentWriter, origin, segments, visit},
 };
 use pending::{CanaryRow, PendingRows, ReceiptRow, Rows};
@@ -133,6 +133,7 @@ impl ReceiptBook {
             running: Some(std::process::id().to_string()),
             origin: origin.clone(),
             key: key.public(),
+            journal_key: JournalKey::new(&key, &origin),
         };
         let sealing = if volatile { Sealing::Volatile } else { Sealing::Batched };
         let writer = SegmentWriter { folder: folder.clone(), origin, key, subject: provider, clock, sealing };
@@ -145,14 +146,21 @@ impl ReceiptBook {
 
     /// Takes what a guard that was killed has left in the journal.
     fn recover(&self) -> Result<(), Error> {
-        let JournalContents { receipts, canaries, unreadable, .. } = journal::read(&self.writer.folder)?;
-        if unreadable > 0 {
-            let aside = self.pending().journal.put_aside()?;
-            self.warn(&format!(
-                "{unreadable} receipts in the journal cannot be read: it is put aside as {}",
-                aside.display()
-            ));
+        let JournalContents { intents, mut receipts, canaries, unreadable, forged } =
+            journal::read(&self.writer.folder, self.journal_key())?;
+        if unreadable + forged > 0 {
+            let aside = self.pending().journal.put_aside()?.display().to_string();
+            if unreadable > 0 {
+                self.warn(&format!("{unreadable} receipts in the journal cannot be read: it is put aside as {aside}"));
+            }
+            if forged > 0 {
+                self.warn(&format!(
+                    "{forged} lines in the journal were not written by this guard, or were changed: they are not signed; the \
+                     journal is put aside as {aside}"
+                ));
+            }
         }
+        receipts.extend(unanswered(intents, &receipts, "the guard ended before an answer came"));
         let mut rows = Rows {
             receipts: receipts.iter().map(|new| self.receipt_row(new)).collect::<Result<_, _>>()?,
             canaries: canaries.into_iter().map(|canary| self.canary_row(canary)).collect::<Result<_, _>>()?,
@@ -203,7 +211,13 @@ impl ReceiptBook {
         let subject = self.subject(receipt.agent.as_ref());
         let entry = NewEntry { kind: Kind::Receipt, subject, body: receipt.canonical()?, weight: None };
         let private = serde_json::to_string(private)?;
-        Ok(ReceiptRow { entry, call: receipt.call.to_string(), private, counted: CountedCall::of(receipt) })
+        Ok(ReceiptRow {
+            entry,
+            id: receipt.call,
+            call: receipt.call.to_string(),
+            private,
+            counted: CountedCall::of(receipt),
+        })
     }
 
     fn canary_row(&self, canary: CanaryRecord) -> Result<CanaryRow, Error> {
@@ -212,21 +226,52 @@ impl ReceiptBook {
         Ok(CanaryRow { entry, call: canary.call.to_string(), canary })
     }
 
+    fn journal_key(&self) -> &JournalKey {
+        &self.source.journal_key
+    }
+
+    /// Writes into the journal that these calls are about to be forwarded. When it returns, each of them ends with a receipt: the
+    /// one that is [recorded](Self::record) later, or one that says that no answer came.
+    pub fn begin<'a>(&self, calls: impl Iterator<Item = (&'a Intent, &'a Private)>) -> Result<(), Error> {
+        let (mut lines, mut under_way) = (Vec::new(), Vec::new());
+        for (intent, private) in calls {
+            let begins = lines.len();
+            let (written, private) = (serde_json::to_vec(intent)?, serde_json::to_vec(private)?);
+            self.journal_key().push_intent(&mut lines, &written, &private);
+            under_way.push((intent.call, lines[begins..].to_vec()));
+        }
+        let mut pending = self.pending();
+        pending.journal.append(&lines)?;
+        pending.under_way.extend(under_way);
+        Ok(())
+    }
+
+    /// Calls that were forwarded and have no receipt yet.
+    pub fn under_way(&self) -> usize {
+        self.pending().under_way.len()
+    }
+
     /// Writes receipts into the journal. When it returns they outlive this process.
     pub fn record<'a>(&self, receipts: impl ExactSizeIterator<Item = &'a NewReceipt>) -> Result<(), Error> {
         let rows = receipts.map(|new| self.receipt_row(new)).collect::<Result<Vec<_>, Error>>()?;
         let mut lines = Vec::with_capacity(1024 * rows.len());
         for row in &rows {
-            journal::push_receipt(&mut lines, row.entry.body.as_bytes(), row.private.as_bytes());
+            self.journal_key().push_receipt(&mut lines, row.entry.body.as_bytes(), row.private.as_bytes());
         }
-        self.pending().append(&lines, |pending| pending.receipts.extend(rows))
+        let mut pending = self.pending();
+        let calls: Vec<Uuid> = rows.iter().map(|row| row.id).collect();
+        pending.append(&lines, |pending| pending.receipts.extend(rows))?;
+        for call in calls {
+            pending.under_way.remove(&call);
+        }
+        Ok(())
     }
 
     /// Writes canaries into the journal.
     pub fn record_canaries(&self, canaries: &[CanaryRecord]) -> Result<(), Error> {
         let rows = canaries.iter().map(|canary| self.canary_row(canary.clone())).collect::<Result<Vec<_>, Error>>()?;
         let mut lines = Vec::with_capacity(256 * rows.len());
-        rows.iter().for_each(|row| journal::push_canary(&mut lines, row.entry.body.as_bytes()));
+        rows.iter().for_each(|row| self.journal_key().push_canary(&mut lines, row.entry.body.as_bytes()));
         self.pending().append(&lines, |pending| pending.canaries.extend(rows))
     }
 
@@ -274,7 +319,7 @@ impl ReceiptBook {
         written?;
         self.current().bytes += bytes;
         // Left as it is, what is in the ledger already is not taken from it again.
-        if let Err(error) = pending.journal.clear() {
+        if let Err(error) = pending.clear_journal() {
             self.warn(&format!("the journal cannot be emptied: {error}"));
         }
         pending.hold(Rows::default());

@@ -1,19 +1,20 @@
 //! The journal: records on their way into the ledger.
 //!
 //! A database transaction for each call would cost more than everything else that the guard does with it. So a record is first
-//! appended to a file, in one write; then the result goes on. When there is a moment without messages, the records move into the
+//! appended to a file, in one write; then the message goes on. When there is a moment without messages, the records move into the
 //! ledger in one transaction and the file is emptied. A guard that was killed in between leaves them in the file: the next one
 //! takes them from there, and readers of receipts read the journal, too.
 //!
-//! One JSON object a line, told apart by `kind`:
+//! One record a line: a MAC, a space, and a JSON object told apart by `kind`:
 //!
 //! ```text
-//! {"kind":"intent","intent":{…},"private":{…}}     a call about to be forwarded
-//! {"kind":"receipt","receipt":{…},"private":{…}}   a call that was answered, or never will be
-//! {"kind":"canary","canary":{…}}                   a made-up result that was judged
+//! MAC {"kind":"intent","intent":{…},"private":{…}}     a call about to be forwarded
+//! MAC {"kind":"receipt","receipt":{…},"private":{…}}   a call that was answered, or never will be
+//! MAC {"kind":"canary","canary":{…}}                   a made-up result that was judged
 //! ```
 //!
-//! No guard writes intents yet. [`read`] returns them, so that a guard that does needs no other format.
+//! The MAC is HMAC-SHA256 of the object under a [`JournalKey`]. A line that another process has appended has none that fits, and is
+//! not signed. Any process that can read the guard's key can make one: see `docs/security.md`.
 
 use std::{
     fs::{self, File, OpenOptions},
@@ -22,8 +23,12 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use credence_protocol::receipt::Receipt;
+use credence_protocol::{SecretKey, receipt::Receipt};
+use data_encoding::BASE64URL_NOPAD;
+use hmac::{Hmac, KeyInit, Mac};
 use serde::Deserialize;
+use sha2::Sha256;
+use zeroize::Zeroizing;
 
 use crate::{
     Error,
@@ -36,6 +41,12 @@ const FILE: &str = "journal";
 const DAMAGED: &str = "damaged";
 /// A guard that writes may empty the file while it is read: then it is read again, at most this often.
 const READINGS: usize = 3;
+/// Characters of a line's MAC.
+const MAC_CHARS: usize = 43;
+
+/// The key of the MACs in one guard's journal: made of the guard's private key and the log's name.
+#[derive(Clone)]
+pub struct JournalKey(Zeroizing<[u8; 32]>);
 
 /// The file, open for writing.
 pub struct Journal {
@@ -55,8 +66,10 @@ pub struct JournalContents {
     pub receipts: Vec<NewReceipt>,
     /// Canaries.
     pub canaries: Vec<CanaryRecord>,
-    /// Lines that cannot be read, apart from an unfinished last one: its result has not gone on.
+    /// Lines that cannot be read, apart from an unfinished last one: its message has not gone on.
     pub unreadable: usize,
+    /// Lines whose MAC is missing or does not fit: this guard did not write them.
+    pub forged: usize,
 }
 
 /// One line.
@@ -103,6 +116,20 @@ impl Journal {
         Ok(())
     }
 
+    /// Keeps only `lines`, in place of everything that is in it. A process killed meanwhile leaves the old file or the new one.
+    pub fn replace(&mut self, lines: &[u8]) -> Result<(), Error> {
+        crate::folder::replace_file(&self.path, lines)?;
+        let opened = OpenOptions::new().append(true).open(&self.path);
+        self.file = opened.map_err(|e| Error::Io(self.path.clone(), e))?;
+        (self.bytes, self.torn) = (lines.len() as u64, false);
+        Ok(())
+    }
+
+    /// How many bytes are in it.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
     /// Copies the file for people to look at. While the copy exists, a claim without a receipt is *unknown*, not invented.
     pub fn put_aside(&self) -> Result<PathBuf, Error> {
         let aside = self.path.with_extension(format!("{}.{DAMAGED}", crate::now().micros()));
@@ -111,23 +138,56 @@ impl Journal {
     }
 }
 
-/// Adds the line of an intent to `out`; both parts are JSON.
-pub fn push_intent(out: &mut Vec<u8>, intent: &[u8], private: &[u8]) {
-    push(out, &[b"{\"kind\":\"intent\",\"intent\":", intent, b",\"private\":", private, b"}\n"]);
+impl JournalKey {
+    /// The key for the journal of the log `name`, whose guard signs with `key`.
+    pub fn new(key: &SecretKey, name: &str) -> Self {
+        let mut mac = keyed(&*key.seed());
+        mac.update(b"credence/guard/journal\0");
+        mac.update(name.as_bytes());
+        Self(Zeroizing::new(mac.finalize().into_bytes().into()))
+    }
+
+    fn mac(&self, record: &[&[u8]]) -> Hmac<Sha256> {
+        let mut mac = keyed(&*self.0);
+        record.iter().for_each(|part| mac.update(part));
+        mac
+    }
+
+    /// Adds the line of an intent to `out`; both parts are JSON.
+    pub fn push_intent(&self, out: &mut Vec<u8>, intent: &[u8], private: &[u8]) {
+        self.push(out, &[b"{\"kind\":\"intent\",\"intent\":", intent, b",\"private\":", private, b"}"]);
+    }
+
+    /// Adds the line of a receipt to `out`. `receipt` is the canonical form that goes into the ledger, `private` JSON.
+    pub fn push_receipt(&self, out: &mut Vec<u8>, receipt: &[u8], private: &[u8]) {
+        self.push(out, &[b"{\"kind\":\"receipt\",\"receipt\":", receipt, b",\"private\":", private, b"}"]);
+    }
+
+    /// Adds the line of a canary to `out`, given as JSON.
+    pub fn push_canary(&self, out: &mut Vec<u8>, canary: &[u8]) {
+        self.push(out, &[b"{\"kind\":\"canary\",\"canary\":", canary, b"}"]);
+    }
+
+    fn push(&self, out: &mut Vec<u8>, record: &[&[u8]]) {
+        let mac = self.mac(record).finalize().into_bytes();
+        out.extend_from_slice(BASE64URL_NOPAD.encode(&mac).as_bytes());
+        out.push(b' ');
+        record.iter().for_each(|part| out.extend_from_slice(part));
+        out.push(b'\n');
+    }
+
+    /// The record of a line; `None` where its MAC does not fit.
+    fn open<'l>(&self, line: &'l [u8]) -> Option<&'l [u8]> {
+        let (mac, rest) = line.split_at_checked(MAC_CHARS)?;
+        let record = rest.strip_prefix(b" ")?;
+        let mac = BASE64URL_NOPAD.decode(mac).ok()?;
+        self.mac(&[record]).verify_slice(&mac).ok().map(|()| record)
+    }
 }
 
-/// Adds the line of a receipt to `out`. `receipt` is the canonical form that goes into the ledger, `private` JSON.
-pub fn push_receipt(out: &mut Vec<u8>, receipt: &[u8], private: &[u8]) {
-    push(out, &[b"{\"kind\":\"receipt\",\"receipt\":", receipt, b",\"private\":", private, b"}\n"]);
-}
-
-/// Adds the line of a canary to `out`, given as JSON.
-pub fn push_canary(out: &mut Vec<u8>, canary: &[u8]) {
-    push(out, &[b"{\"kind\":\"canary\",\"canary\":", canary, b"}\n"]);
-}
-
-fn push(out: &mut Vec<u8>, parts: &[&[u8]]) {
-    parts.iter().for_each(|part| out.extend_from_slice(part));
+#[allow(clippy::expect_used, reason = "HMAC takes keys of any length")]
+fn keyed(key: &[u8]) -> Hmac<Sha256> {
+    Hmac::<Sha256>::new_from_slice(key).expect("a key of any length")
 }
 
 /// The copies in `folder` in which there are lines that cannot be read.
@@ -144,18 +204,18 @@ pub fn damaged(folder: &Path) -> Vec<PathBuf> {
 }
 
 /// What is in the journal of `folder`, whose guard may be running.
-pub fn read(folder: &Path) -> Result<JournalContents, Error> {
-    let mut contents = read_once(folder)?;
+pub fn read(folder: &Path, key: &JournalKey) -> Result<JournalContents, Error> {
+    let mut contents = read_once(folder, key)?;
     for _ in 1..READINGS {
-        if contents.unreadable == 0 {
+        if contents.unreadable == 0 && contents.forged == 0 {
             break;
         }
-        contents = read_once(folder)?;
+        contents = read_once(folder, key)?;
     }
     Ok(contents)
 }
 
-fn read_once(folder: &Path) -> Result<JournalContents, Error> {
+fn read_once(folder: &Path, key: &JournalKey) -> Result<JournalContents, Error> {
     let path = folder.join(FILE);
     // No further than it reached when it was opened.
     let whole = File::open(&path).and_then(|file| {
@@ -171,7 +231,11 @@ fn read_once(folder: &Path) -> Result<JournalContents, Error> {
     let mut contents = JournalContents::default();
     let whole = bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
     for line in bytes[..whole].split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
-        match serde_json::from_slice(line) {
+        let Some(record) = key.open(line) else {
+            contents.forged += 1;
+            continue;
+        };
+        match serde_json::from_slice(record) {
             Ok(Line::Intent { intent, private }) => contents.intents.push((*intent, private)),
             Ok(Line::Receipt { receipt, private }) => {
                 contents.receipts.push(NewReceipt { receipt: *receipt, private });
@@ -184,189 +248,4 @@ fn read_once(folder: &Path) -> Result<JournalContents, Error> {
 }
 
 #[cfg(test)]
-mod tests {
-    use credence_protocol::{
-        EntityId, SecretKey, Uuid,
-        receipt::{CallOutcome, Salts},
-    };
-
-    use super::*;
-    use crate::{Archive, BookSettings, Filter, FoundReceipt, ReceiptBook, now};
-
-    struct Place {
-        state: tempfile::TempDir,
-        provider: EntityId,
-        key: SecretKey,
-    }
-
-    impl Place {
-        fn new() -> Self {
-            let (state, provider) = (tempfile::tempdir().unwrap(), EntityId::new("lab").unwrap());
-            Self { state, provider, key: SecretKey::generate().unwrap() }
-        }
-
-        fn folder(&self) -> PathBuf {
-            self.state.path().join("fs/1/receipts")
-        }
-
-        fn book(&self) -> ReceiptBook {
-            let place = crate::folder::take_place(self.state.path(), "fs").unwrap();
-            let settings = BookSettings::new(&place, "fs", self.provider.clone(), self.key.clone());
-            ReceiptBook::open(BookSettings { max_bytes: 1 << 24, ..settings }).unwrap()
-        }
-
-        fn found(&self) -> (Vec<FoundReceipt>, Vec<String>) {
-            let archive = Archive::open(self.state.path(), &self.provider, &self.key.public()).unwrap();
-            let (mut all, mut problems) = (Vec::new(), Vec::new());
-            let each = &mut |found: FoundReceipt, private: Option<Private>| {
-                assert!(private.is_some());
-                all.push(found);
-                Ok(())
-            };
-            archive.visit(&Filter::default(), each, &mut |problem| problems.push(problem)).unwrap();
-            (all, problems)
-        }
-    }
-
-    fn intent(tool: &str, salts: &Salts) -> Intent {
-        Intent {
-            agent: None,
-            arguments: salts.arguments(None),
-            call: Uuid::now_v7(),
-            client: None,
-            request: Some("1".to_owned()),
-            server: "fs".to_owned(),
-            session: Some("a \"session\"\n".to_owned()),
-            stake: None,
-            started_at: now(),
-            tool: tool.to_owned(),
-        }
-    }
-
-    fn new(tool: &str) -> NewReceipt {
-        let salts = Salts::generate().unwrap();
-        let mut receipt = intent(tool, &salts).into_receipt(CallOutcome::Result);
-        receipt.execution_ms = Some(1.5);
-        receipt.posterior = Some(0.25);
-        NewReceipt { receipt, private: Private { salts, print: String::new() } }
-    }
-
-    fn canary(of: &NewReceipt) -> CanaryRecord {
-        CanaryRecord { call: of.receipt.call, agent: None, fabrication: "swap".to_owned(), caught: true }
-    }
-
-    #[test]
-    fn lines_are_told_apart_by_their_kind() {
-        let folder = tempfile::tempdir().unwrap();
-        let new = new("one");
-        let (intent, private) = (intent("two", &new.private.salts), serde_json::to_vec(&new.private).unwrap());
-        let mut lines = Vec::new();
-        push_intent(&mut lines, &serde_json::to_vec(&intent).unwrap(), &private);
-        push_receipt(&mut lines, new.receipt.canonical().unwrap().as_bytes(), &private);
-        push_canary(&mut lines, &serde_json::to_vec(&canary(&new)).unwrap());
-        lines.extend_from_slice(b"{\"kind\":\"other\"}\n{\"receipt\":{}}\n");
-        Journal::open(folder.path()).unwrap().append(&lines).unwrap();
-        let read = read(folder.path()).unwrap();
-        assert_eq!(read.intents, [(intent, new.private.clone())]);
-        assert_eq!((&read.receipts[0].receipt, &read.receipts[0].private), (&new.receipt, &new.private));
-        assert_eq!((read.canaries, read.unreadable), (vec![canary(&new)], 2));
-    }
-
-    #[test]
-    fn canaries_of_a_killed_guard_are_taken_once() {
-        let place = Place::new();
-        let killed = place.book();
-        let one = new("one");
-        killed.record([one.clone()].iter()).unwrap();
-        killed.record_canaries(&[canary(&one)]).unwrap();
-        let left = fs::read(place.folder().join(FILE)).unwrap();
-        drop(killed);
-        let caught = || {
-            let archive = Archive::open(place.state.path(), &place.provider, &place.key.public()).unwrap();
-            archive.canaries(&archive.sources[0]).unwrap().get("swap").copied()
-        };
-        assert_eq!(caught(), None);
-        assert_eq!(place.book().position().unwrap().1, 3);
-        assert_eq!(caught(), Some((1, 1)));
-        fs::write(place.folder().join(FILE), left).unwrap();
-        assert_eq!(place.book().position().unwrap().1, 3);
-        assert_eq!(caught(), Some((1, 1)));
-    }
-
-    #[test]
-    fn what_a_killed_guard_left_is_read_and_taken_once() {
-        let place = Place::new();
-        let killed = place.book();
-        let all = [new("one"), new("two"), new("three")];
-        killed.record(all[..1].iter()).unwrap();
-        assert_eq!(killed.flush_journal(Vec::new()).unwrap().calls.len(), 0, "of nobody");
-        killed.record(all[1..].iter()).unwrap();
-        let left = fs::read(place.folder().join(FILE)).unwrap();
-        drop(killed);
-        // Without a guard that runs.
-        let (found, problems) = place.found();
-        assert_eq!(found.iter().map(|one| one.at.is_some()).collect::<Vec<_>>(), [true, false, false]);
-        assert_eq!(found.iter().map(|one| &one.receipt).collect::<Vec<_>>(), all.each_ref().map(|one| &one.receipt));
-        assert_eq!(problems, [""; 0]);
-        let archive = Archive::open(place.state.path(), &place.provider, &place.key.public()).unwrap();
-        assert!(archive.find(all[2].receipt.call).unwrap().is_some_and(|(found, _)| found.at.is_none()));
-        assert_eq!(archive.sources[0].audit(None).unwrap(), (3, Vec::new()));
-        let why = archive.proof(&found[1]).err().map(|error| error.to_string());
-        assert!(why.is_some_and(|why| why.contains("when a guard starts again")));
-
-        let next = place.book();
-        assert_eq!((next.in_journal(), next.position().unwrap().1), (0, 4));
-        assert_eq!(fs::metadata(place.folder().join(FILE)).unwrap().len(), 0);
-        next.seal().unwrap();
-        assert!(archive.proof(&found[1]).is_ok(), "it was found in the journal, and is in the log now");
-        drop(next);
-        // Killed after they had moved, and before the journal was emptied.
-        fs::write(place.folder().join(FILE), left).unwrap();
-        assert_eq!(place.found().0.len(), 3);
-        let again = place.book();
-        assert_eq!(again.position().unwrap().1, 4);
-    }
-
-    #[test]
-    fn a_line_that_was_never_finished_is_none_and_a_damaged_one_is_told() {
-        let place = Place::new();
-        place.book().record([new("one"), new("two")].iter()).unwrap();
-        let path = place.folder().join(FILE);
-        let whole = fs::read(&path).unwrap();
-        fs::write(&path, &whole[..whole.len() - 10]).unwrap();
-        let read = read(&place.folder()).unwrap();
-        assert_eq!((read.receipts.len(), read.unreadable), (1, 0));
-        let mut damaged = whole.clone();
-        damaged[20] = b'!';
-        fs::write(&path, &damaged).unwrap();
-        let (found, problems) = place.found();
-        assert_eq!((found.len(), problems.len()), (1, 1), "{problems:?}");
-        let next = place.book();
-        assert_eq!(next.position().unwrap().1, 2);
-        // It is still known that there was one.
-        let aside = super::damaged(&place.folder());
-        assert_eq!(fs::read(&aside[0]).unwrap(), damaged);
-        let (found, problems) = place.found();
-        assert_eq!((found.len(), problems.len()), (1, 1), "{problems:?}");
-        let archive = Archive::open(place.state.path(), &place.provider, &place.key.public()).unwrap();
-        assert_eq!(archive.sources[0].audit(None).unwrap().1.len(), 1);
-    }
-
-    #[test]
-    fn what_finds_no_room_leaves_no_trace() {
-        let folder = tempfile::tempdir().unwrap();
-        let mut journal = Journal::open(folder.path()).unwrap();
-        journal.append(b"{}\n").unwrap();
-        // As on a full disk: a file that cannot be written to.
-        journal.file = File::open(folder.path().join(FILE)).unwrap();
-        assert!(journal.append(b"{}\n").is_err());
-        assert_eq!(fs::read(folder.path().join(FILE)).unwrap(), b"{}\n");
-        // A part of a line that could not be taken away, either, does not spoil the next.
-        fs::write(folder.path().join(FILE), b"{}\n{\"rec").unwrap();
-        let mut journal = Journal::open(folder.path()).unwrap();
-        journal.append(b"{}\n").unwrap();
-        journal.append(b"{}\n").unwrap();
-        assert_eq!(fs::read(folder.path().join(FILE)).unwrap(), b"{}\n{\"rec\n{}\n{}\n");
-        assert_eq!(journal.bytes, 15);
-    }
-}
+mod tests;

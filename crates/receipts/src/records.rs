@@ -1,15 +1,17 @@
 //! What is written about a call: the intent before it, the receipt after it, and what stays private with the guard.
 
+use std::collections::HashSet;
+
 use credence_protocol::{
     Decision, EntityId, Stake, Timestamp, Uuid,
-    receipt::{CallOutcome, Commitment, Receipt, Salts},
+    receipt::{CallOutcome, Commitment, Receipt, Salts, Vantage},
 };
 use serde::{Deserialize, Serialize};
 
 /// A call that is about to be forwarded: everything about its receipt that is known before there is an answer.
 ///
-/// [`Intent::into_receipt`] makes the receipt. The [journal](crate::journal) has a kind of line for intents, so that a call whose
-/// guard is killed before the answer can still be told.
+/// [`Intent::into_receipt`] makes the receipt. An intent is in the [journal](crate::journal) before the call goes on, so that a call
+/// whose guard is killed before the answer is still known.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Intent {
@@ -38,6 +40,9 @@ pub struct Intent {
     pub started_at: Timestamp,
     /// The tool.
     pub tool: String,
+    /// Who else could have written the receipt.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub vantage: Option<Vantage>,
 }
 
 impl Intent {
@@ -62,9 +67,21 @@ impl Intent {
             started_at: self.started_at,
             tool: self.tool,
             unjudged: None,
+            vantage: self.vantage,
             verdict: None,
         }
     }
+}
+
+/// The receipts of calls that were forwarded and are not among `answered`; `why` says why there is no answer.
+pub(crate) fn unanswered(intents: Vec<(Intent, Private)>, answered: &[NewReceipt], why: &str) -> Vec<NewReceipt> {
+    let answered: HashSet<Uuid> = answered.iter().map(|new| new.receipt.call).collect();
+    let open = intents.into_iter().filter(|(intent, _)| !answered.contains(&intent.call));
+    let receipt = |intent: Intent| {
+        let receipt = intent.into_receipt(CallOutcome::Unanswered);
+        Receipt { unjudged: Some(why.to_owned()), ..receipt }
+    };
+    open.map(|(intent, private)| NewReceipt { receipt: receipt(intent), private }).collect()
 }
 
 /// What a guard keeps to itself of a call.

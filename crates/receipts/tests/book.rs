@@ -57,6 +57,7 @@ impl Tools {
             stake: None,
             started_at: now(),
             tool: tool.to_owned(),
+            vantage: None,
         };
         let mut receipt = intent.into_receipt(CallOutcome::Result);
         receipt.result = Views::commit(&salts.result, &forms_of_result(&Exact::parse(&result).unwrap()));

@@ -33,6 +33,7 @@ fn receipts() {
         stake: Some(Stake::High),
         started_at: at(),
         tool: "get_weather".into(),
+        vantage: None,
     };
     let mut receipt = intent.into_receipt(CallOutcome::Result);
     let result = Exact::parse(r#"{"content":[{"type":"text","text":"{\"temp\": 3.50}"}]}"#).unwrap();

@@ -129,7 +129,7 @@ impl Which {
 
 fn open(keeping: &StateArgs) -> anyhow::Result<(Archive, SecretKey)> {
     let key = keeping.secret(false)?;
-    Ok((Archive::open(&keeping.folder()?, &keeping.provider, &key.public())?, key))
+    Ok((Archive::open(&keeping.folder()?, &keeping.provider, &key)?, key))
 }
 
 pub fn run(out: &Output, command: Command) -> Done {

@@ -58,7 +58,7 @@ pub(super) struct Assessment {
 }
 
 impl Guard {
-    /// Precomputes the argument part of the receipt while the tool runs.
+    /// Computes the argument part of a receipt.
     pub fn prepare(&self, arguments: Option<&RawValue>) -> Option<PreparedArguments> {
         let salts = Salts::generate().ok()?;
         // Arguments that two readers may read differently: no claim will match them.
@@ -74,10 +74,11 @@ impl Guard {
     pub fn judge(&self, started: StartedCall, answer: Answer<'_>, execution_ms: f64) -> JudgedCall {
         let mut unjudged: Option<String> = None;
         let prepared = started.prepared.or_else(|| self.prepare(started.arguments.as_deref()));
-        let PreparedArguments { salts, arguments, print } = prepared.unwrap_or_else(|| {
+        let prepared = prepared.unwrap_or_else(|| {
             unjudged = Some("the system gives no randomness".to_owned());
             without_commitment()
         });
+        let PreparedArguments { salts, arguments, .. } = prepared;
         let parsed_arguments = started.arguments.as_deref().and_then(|raw| Exact::of(raw).ok());
         let parts = AnswerParts::parse(answer, parsed_arguments.as_ref(), &mut unjudged);
         let mut assessment = None;
@@ -92,7 +93,7 @@ impl Guard {
         let scan = self.settings.content_injection && !parts.texts.is_empty();
         let injection = scan.then(|| injection::scan(parts.texts.iter().map(String::as_str)));
         let result = Views::commit(&salts.result, &parts.forms);
-        let private = Private { salts, print: data_encoding::BASE64URL_NOPAD.encode(&print) };
+        let private = Private { salts, print: prepared.print_text() };
         let mut receipt = self.intent(&started, arguments).into_receipt(parts.outcome);
         receipt.execution_ms = (parts.outcome != CallOutcome::Unanswered).then_some(execution_ms);
         receipt.result = result;
@@ -169,8 +170,7 @@ impl Guard {
             let name = format!("{} (text)", started.tool);
             let judged = text.value.as_ref().map(|value| {
                 let call = Call::new(&name, value);
-                self.engine
-                    .verify(&arguments.as_ref().map_or_else(|| call.clone(), |arguments| call.clone().args(arguments)))
+                self.engine.verify(&arguments.as_ref().map_or(call, |arguments| call.args(arguments)))
             });
             match judged {
                 Some(Ok(judged)) if judged.decision == Decision::Accept => {}
@@ -190,7 +190,7 @@ impl Guard {
     }
 
     /// What is known of a call before there is an answer.
-    fn intent(&self, started: &StartedCall, arguments: Commitment) -> Intent {
+    pub(crate) fn intent(&self, started: &StartedCall, arguments: Commitment) -> Intent {
         Intent {
             agent: started.caller.agent.clone(),
             arguments,
@@ -202,6 +202,7 @@ impl Guard {
             stake: started.caller.stake,
             started_at: started.at,
             tool: cut_name(&started.tool),
+            vantage: Some(self.settings.vantage),
         }
     }
 

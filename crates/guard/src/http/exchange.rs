@@ -12,9 +12,10 @@ use crate::{
     Caller,
     answer::Answer,
     deliver::error_answer,
-    message::{Parsed, parse},
+    forward::{self, Sender},
     pending::PendingRequests,
     proxy::{JudgedBatch, Piece, judge, render},
+    strict::Framing,
     warn,
 };
 
@@ -31,24 +32,22 @@ pub(super) struct Exchange {
 }
 
 impl Exchange {
-    /// Remembers what a request asks for.
-    pub fn remember(&mut self, text: &str, caller: &Caller, session: &str) {
-        let sent = Instant::now();
+    /// Reads a message, remembers what it asks for, and has its calls written down. Gives what the server gets.
+    pub fn begin(&self, body: &[u8], caller: &Caller, session: &str) -> Result<String, forward::Refused> {
+        let guard = &self.proxy.guard;
         let client = self.session.as_ref().and_then(|of| lock(of).client().map(str::to_owned));
         let mut requests = lock(&self.requests);
         if let Some(client) = client {
             requests.set_client(&client);
         }
-        let mut one = |text: &str| {
-            if let Parsed::One(message) = parse(text)
-                && let Some(started) = requests.request(&message, caller, session, sent)
-            {
-                started.prepared = self.proxy.guard.prepare(started.arguments.as_deref());
-            }
+        let from = Sender { caller, session, framing: Framing::Document };
+        let Some(admitted) = forward::admit(guard, &mut requests, body, from, Instant::now()) else {
+            return Ok(String::new());
         };
-        match parse(text) {
-            Parsed::Batch(items) => items.iter().for_each(|item| one(item.get())),
-            _ => one(text),
+        let mut admitted = vec![admitted?];
+        match forward::begin(guard, &mut requests, &mut admitted).pop() {
+            Some(refused) => Err(refused),
+            None => Ok(admitted.pop().map(|one| one.text.into_owned()).unwrap_or_default()),
         }
     }
 

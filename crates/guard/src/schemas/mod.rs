@@ -64,6 +64,15 @@ pub struct Offer {
     pub at: Timestamp,
 }
 
+/// What a person accepted.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Acceptance {
+    /// The schema that held before.
+    pub former: Option<Value>,
+    /// The one that holds now.
+    pub new: Option<Value>,
+}
+
 /// Something that happened to a schema.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Change {
@@ -135,13 +144,13 @@ impl Schemas {
         Some(self.record(tool, What::Loosened, declared))
     }
 
-    /// A person accepts what a tool offers; gives the former schema and the new one.
-    fn accept(&mut self, tool: &str) -> Option<(Option<Value>, Option<Value>)> {
+    /// A person accepts what a tool offers.
+    fn accept(&mut self, tool: &str) -> Option<Acceptance> {
         let known = self.tools.get_mut(tool)?;
         let offer = known.offered.take()?;
         let former = std::mem::replace(&mut known.accepted, offer.schema.clone());
         self.record(tool, What::Accepted, offer.schema.as_ref());
-        Some((former, offer.schema))
+        Some(Acceptance { former, new: offer.schema })
     }
 
     fn record(&mut self, tool: &str, what: What, schema: Option<&Value>) -> What {
@@ -214,13 +223,8 @@ pub fn is_too_large(tool: &str, schema: &str) -> bool {
     schema.len() > MAX_SCHEMA || tool.len() > credence_protocol::receipt::MAX_NAME_BYTES
 }
 
-/// Accepts what a tool of the server `name` offers; gives the former schema and the new one, or nothing where nothing is offered.
-pub fn accept(
-    state: &Path,
-    name: &str,
-    tool: &str,
-    dry_run: bool,
-) -> Result<Option<(Option<Value>, Option<Value>)>, Error> {
+/// Accepts what a tool of the server `name` offers; `None` where it offers nothing.
+pub fn accept(state: &Path, name: &str, tool: &str, dry_run: bool) -> Result<Option<Acceptance>, Error> {
     check_name(name)?;
     let folder = state.join(name);
     if !folder.is_dir() {
@@ -284,7 +288,7 @@ mod tests {
         assert_eq!(declare(&mut two, Some(strict.clone())), [], "also after a restart");
         let accept = |dry_run| accept(state.path(), "s", "t", dry_run).unwrap();
         assert_eq!(accept(true), accept(true), "a dry run changes nothing");
-        assert_eq!(accept(false), Some((Some(stricter), Some(strict.clone()))));
+        assert_eq!(accept(false), Some(Acceptance { former: Some(stricter), new: Some(strict.clone()) }));
         assert_eq!(accept(false), None);
         assert_eq!(two.refresh().unwrap(), ["t"]);
         assert_eq!(two.known().tools["t"], ToolSchema { accepted: Some(strict.clone()), offered: None });

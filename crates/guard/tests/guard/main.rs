@@ -3,7 +3,10 @@
 
 mod authority;
 mod evasion;
+mod forwarding;
+mod hostile;
 mod http_escapes;
+mod isolation;
 mod misbehaviour;
 mod modes;
 mod peers;
@@ -65,8 +68,12 @@ impl Session {
     }
 
     pub fn send_raw(&mut self, line: &str) {
+        self.send_bytes(line.as_bytes());
+    }
+
+    pub fn send_bytes(&mut self, line: &[u8]) {
         let input = self.input.as_mut().unwrap();
-        input.write_all(line.as_bytes()).and_then(|()| input.write_all(b"\n")).unwrap();
+        input.write_all(line).and_then(|()| input.write_all(b"\n")).unwrap();
     }
 
     /// Sends a call; gives its id.

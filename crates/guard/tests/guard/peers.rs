@@ -74,6 +74,19 @@ fn through_stdio(folder: &Path, client: &str, server: &str) {
 /// A server or a guard that listens, ended with the test.
 pub struct Listening(Child, pub String);
 
+impl Listening {
+    /// Its process.
+    pub fn id(&self) -> u32 {
+        self.0.id()
+    }
+
+    /// Asks it to end, and waits until it has.
+    pub fn terminate(&mut self) {
+        crate::hostile::signal(&self.0, rustix::process::Signal::TERM);
+        self.0.wait().unwrap();
+    }
+}
+
 impl Drop for Listening {
     fn drop(&mut self) {
         let _ = self.0.kill();

@@ -106,6 +106,17 @@ pub enum CallOutcome {
     Unanswered,
 }
 
+/// Who else could have written a receipt, by the users that processes ran as.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Vantage {
+    /// The guard ran as the user of the agent or of the tool server: a program of that user can read the guard's key and write
+    /// receipts in its name.
+    SameUser,
+    /// The guard ran as a user of its own: neither the agent nor the tool server could read its key or write its journal.
+    OwnUser,
+}
+
 /// One call that happened. What is absent was not known. Members are in the order of their names in JSON, as in the canonical form.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -158,6 +169,9 @@ pub struct Receipt {
     /// Why there is no verdict.
     #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
     pub unjudged: Option<String>,
+    /// Who else could have written it.
+    #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
+    pub vantage: Option<Vantage>,
     /// What the engine decided on the result.
     #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
     pub verdict: Option<Decision>,
@@ -271,7 +285,7 @@ mod tests {
                 request: Some("\"1\"".to_owned()), result: Views::commit(&salts.result, &forms), server: "s".to_owned(), session,
                 checks: vec!["a".to_owned()],
                 stake: Some(Stake::High), started_at: "2026-11-16T09:00:00.123456Z".parse().unwrap(), tool,
-                unjudged: None, verdict: Some(Decision::Flag),
+                unjudged: None, vantage: None, verdict: Some(Decision::Flag),
             };
             let quick = receipt.canonical().unwrap();
             proptest::prop_assert_eq!(&quick, &Canonical::of(&receipt).unwrap());

@@ -1,8 +1,9 @@
 //! Records that are in the journal, held until they are in the ledger.
 
-use std::{sync::Arc, time::Instant};
+use std::{collections::BTreeMap, sync::Arc, time::Instant};
 
 use credence_ledger::NewEntry;
+use credence_protocol::Uuid;
 
 use crate::{
     Error,
@@ -10,9 +11,14 @@ use crate::{
     records::{CanaryRecord, CountedCall},
 };
 
+/// Bytes of the journal beyond which what has moved is taken out of it although calls are under way.
+const COMPACT_BYTES: u64 = 1024 * 1024;
+
 /// Records that are in the journal and not in the ledger yet.
 pub(super) struct PendingRows {
     pub journal: Journal,
+    /// The lines of calls that were forwarded and have no receipt yet.
+    pub under_way: BTreeMap<Uuid, Vec<u8>>,
     pub rows: Arc<Rows>,
     /// Since when there are any.
     pub since: Instant,
@@ -30,6 +36,8 @@ pub(super) struct Rows {
 /// A receipt, as it is written.
 pub(super) struct ReceiptRow {
     pub entry: NewEntry,
+    pub id: Uuid,
+    /// The same as text, by which it is found.
     pub call: String,
     pub private: String,
     pub counted: Option<CountedCall>,
@@ -58,7 +66,7 @@ impl Rows {
 impl PendingRows {
     /// With nothing in it.
     pub fn new(journal: Journal) -> Self {
-        Self { journal, rows: Arc::default(), since: Instant::now(), behind: false }
+        Self { journal, under_way: BTreeMap::new(), rows: Arc::default(), since: Instant::now(), behind: false }
     }
 
     /// Adds rows whose lines are `lines`, once these are in the journal.
@@ -71,6 +79,18 @@ impl PendingRows {
         }
         add(rows);
         Ok(())
+    }
+
+    /// Takes out of the journal what is in the ledger; calls under way stay.
+    pub fn clear_journal(&mut self) -> Result<(), Error> {
+        if self.under_way.is_empty() {
+            return self.journal.clear();
+        }
+        let bytes: usize = self.under_way.values().map(Vec::len).sum();
+        if self.journal.bytes() < COMPACT_BYTES.max(2 * bytes as u64) {
+            return Ok(());
+        }
+        self.journal.replace(&self.under_way.values().flatten().copied().collect::<Vec<u8>>())
     }
 
     /// Holds these in place of what it held.

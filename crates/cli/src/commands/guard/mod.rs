@@ -2,7 +2,7 @@ mod schema;
 mod setup;
 mod status;
 
-use std::{path::PathBuf, process::ExitCode, time::Duration};
+use std::{os::fd::AsFd, path::PathBuf, process::ExitCode, time::Duration};
 
 use anyhow::{Context, bail, ensure};
 use clap::{
@@ -13,10 +13,11 @@ use credence_guard::{
     Caller, Guard, GuardMode, Settings,
     courier::CourierSettings,
     http::HttpSettings,
-    server_name, service,
+    isolation, server_name, service,
     settings::{DEFAULT_CANARIES, DEFAULT_MESSAGE_BYTES, DEFAULT_RECEIPT_BYTES},
+    stdio::Upstream,
 };
-use credence_protocol::{EntityId, SecretKey};
+use credence_protocol::{EntityId, SecretKey, receipt::Vantage};
 use credence_receipts::folder;
 use credence_verify::{Calibrations, Stake};
 
@@ -87,6 +88,19 @@ pub struct RunArgs {
     /// The largest message that is passed on, in MiB
     #[arg(long, value_name = "MIB", default_value_t = DEFAULT_MESSAGE_BYTES as u64 / MIB, value_parser = clap::value_parser!(u64).range(1..=4096))]
     max_message: u64,
+    /// Where a message of the client is not forwarded, show which byte it was refused for and the text around it, which may
+    /// be secret
+    #[arg(long)]
+    explain_refusal: bool,
+    /// Hand everything to the guard of this name that runs as a user of its own (`guard install --isolated`)
+    #[arg(long, requires = "name", conflicts_with_all = ["upstream", "connect"])]
+    attached: bool,
+    /// Stand in front of a server that listens at this Unix socket, usually as another user
+    #[arg(long, value_name = "SOCKET", requires = "name", conflicts_with_all = ["command", "upstream"])]
+    connect: Option<PathBuf>,
+    /// Where the sockets of guards with users of their own are
+    #[arg(long, value_name = "DIR", default_value = isolation::RUN_FOLDER)]
+    run_folder: PathBuf,
     /// Stand in front of a server that speaks streamable HTTP, at this URL
     #[arg(long, value_name = "URL", requires = "listen", conflicts_with = "command")]
     upstream: Option<url::Url>,
@@ -185,7 +199,15 @@ pub fn run(out: &Output, args: Args) -> Done {
         None => {}
     }
     let run = args.run;
-    let settings = run.settings()?;
+    if let (true, Some(name)) = (run.attached, &run.name) {
+        folder::check_name(name)?;
+        isolation::attach(&isolation::guard_socket(&run.run_folder, name))?;
+        // A thread still waits for the client.
+        std::process::exit(0);
+    }
+    let server = run.connect.as_deref().map(isolation::connect).transpose()?;
+    let settings =
+        Settings { vantage: isolation::vantage(std::io::stdin().as_fd(), server.as_ref()), ..run.settings()? };
     let key = run.keeping.secret(true)?;
     let courier = run.courier()?;
     if let (Some(upstream), Some(listen)) = (&run.upstream, &run.listen) {
@@ -193,12 +215,15 @@ pub fn run(out: &Output, args: Args) -> Done {
         service::run_http(&Guard::start(settings, key)?, courier, http, listen)?;
         return Ok(ExitCode::SUCCESS);
     }
-    let Some((command, rest)) = run.command.split_first() else {
-        bail!(
-            "what should be guarded? `credence guard -- COMMAND ARGS…` runs a server, --upstream URL --listen ADDRESS proxies one"
-        );
+    let upstream = match (server, run.command.split_first()) {
+        (Some(server), _) => Upstream::Socket(server),
+        (None, Some((command, rest))) => Upstream::Command(command.clone(), rest.to_vec()),
+        (None, None) => bail!(
+            "what should be guarded? `credence guard -- COMMAND ARGS…` runs a server, --upstream URL --listen ADDRESS proxies one, \
+             --connect SOCKET --name NAME stands in front of one that runs elsewhere"
+        ),
     };
-    let code = service::run_stdio(&Guard::start(settings, key)?, courier, command, rest)?;
+    let code = service::run_stdio(&Guard::start(settings, key)?, courier, upstream)?;
     // A thread may still wait for a client that does not come back.
     std::process::exit(code);
 }
@@ -269,6 +294,8 @@ impl RunArgs {
             state: self.keeping.folder()?,
             max_receipt_bytes: self.max_receipts.saturating_mul(MIB),
             max_message_bytes: usize::try_from(self.max_message * MIB)?,
+            explain_refusal: self.explain_refusal,
+            vantage: Vantage::SameUser,
         })
     }
 }

@@ -23,7 +23,7 @@ pub struct Args {
 /// A person accepts an output schema that accepts more than the former one.
 pub fn run(out: &Output, args: &Args) -> Done {
     let accepted = schemas::accept(&args.keeping.folder()?, &args.name, &args.tool, args.dry_run)?;
-    let Some((former, new)) = accepted else {
+    let Some(schemas::Acceptance { former, new }) = accepted else {
         bail!("'{}' of '{}' offers no other output schema than the one that holds", args.tool, args.name);
     };
     let shown =

@@ -1,3 +1,5 @@
+mod isolated;
+
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
@@ -17,6 +19,18 @@ pub struct InstallArgs {
     /// Only show what would change
     #[arg(long)]
     dry_run: bool,
+    /// Have guards run as a user of their own: write systemd units for them and their servers, and connect the client to those
+    #[arg(long)]
+    isolated: bool,
+    /// Where the units are written, for you to look at and install
+    #[arg(long, value_name = "DIR", default_value = "credence-units", requires = "isolated")]
+    units: PathBuf,
+    /// The user of the guards
+    #[arg(long, value_name = "USER", default_value = "credence-guard", requires = "isolated")]
+    guard_user: String,
+    /// The user of the tool servers [default: you]
+    #[arg(long, value_name = "USER", requires = "isolated")]
+    tool_user: Option<String>,
     /// Flags of the guards, such as --mode enforce --agent my-agent
     #[arg(last = true, value_name = "FLAGS")]
     flags: Vec<String>,
@@ -67,9 +81,13 @@ impl Which {
 pub fn install(out: &Output, args: InstallArgs) -> Done {
     let executable = std::env::current_exe().context("where this program is cannot be told")?;
     check_flags(&args.flags)?;
-    let guarding = Guarding::new(&executable, args.flags)?;
     let client = args.which.client()?;
+    let flags = if args.isolated { vec!["--attached".to_owned()] } else { args.flags.clone() };
+    let guarding = Guarding::new(&executable, flags)?;
     let plan = |file: &Path| Ok(plan_install(file, client.servers_at(), &guarding)?);
+    if args.isolated {
+        isolated::write_units(&executable, &args, &plan)?;
+    }
     go(out, &args.which, args.dry_run, &plan)
 }
 

@@ -89,7 +89,7 @@ impl Tool {
 
 pub fn run(out: &Output, args: Args) -> Done {
     let state = args.keeping.folder()?;
-    let key = args.keeping.secret(false)?.public();
+    let key = args.keeping.secret(false)?;
     let archive = Archive::open(&state, &args.keeping.provider, &key)?;
     let filter =
         Filter { server: args.server.clone(), tool: args.tool.clone(), since: args.since, ..Filter::default() };
