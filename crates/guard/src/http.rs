@@ -163,7 +163,8 @@ impl Proxy {
             Some(of_session) if parts.method == Method::GET => Arc::clone(of_session),
             _ => Arc::default(),
         };
-        let streams = parts.method == Method::GET;
+        let accepts = parts.headers.get(header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
+        let streams = parts.method == Method::GET && (session.is_some() || accepts.contains("text/event-stream"));
         let mut exchange =
             Exchange { proxy: Arc::clone(self), requests, session: of_session, resumable: false, streams };
         let mut body = body;
@@ -267,8 +268,7 @@ impl Proxy {
         let waits = lock(&exchange.requests).has_calls();
         let enforce = self.guard.settings.mode == GuardMode::Enforce;
         // Some clients read any answer to a GET as a stream, whatever it says it is.
-        let stream =
-            kind == "text/event-stream" || exchange.streams && waits && status.is_success() && !kind.contains("json");
+        let stream = kind == "text/event-stream" || exchange.streams && status.is_success() && !kind.contains("json");
         let unreadable = match kind.as_str() {
             _ if encoded && (waits || stream || enforce && exchange.expects_answer()) => Some("its answer is encoded"),
             _ if stream || kind.contains("json") || !waits || status == StatusCode::ACCEPTED => None,

@@ -133,8 +133,11 @@ fn a_stream_is_a_stream_whatever_it_says_it_is() {
         ("compressed", json!({ "type": EVENTS, "body": body, "encoding": "br" })),
     ] {
         let shell = Shell::new();
-        std::fs::write(shell.path("profiles.toml"), "").unwrap();
         let http = Http::start(&shell, "enforce");
+        // Before there is a call, too: it may stay open until there is one.
+        let early = http.client.get(&http.proxy.1).header("accept", EVENTS).header("x-say", said.to_string());
+        let got = early.send().unwrap().text().unwrap();
+        assert!(!got.contains(EVIL), "{how}: {got}");
         let later = json!({ "type": "text/plain", "body": "", "status": 202 });
         assert_eq!(http.call(&later).header("mcp-session-id", "s").send().unwrap().status().as_u16(), 202);
         let stream = http.client.get(&http.proxy.1).header("mcp-session-id", "s").header("accept", EVENTS);
