@@ -67,7 +67,7 @@ pub fn noted_error(error: &str, guard_meta: &str, note: &str) -> Option<String> 
     let data = match get("data") {
         None | Some("null") => ours,
         Some(data) if data.starts_with('{') => apply(data, vec![insert_member(data, 0, META_KEY, guard_meta)]),
-        Some(other) => other.to_owned(),
+        Some(other) => format!("{{\"{META_KEY}\":{guard_meta},\"data\":{other}}}"),
     };
     Some(format!("{{\"code\":{code},\"message\":{},\"data\":{data}}}", json!(format!("{message} {note}"))))
 }
@@ -139,7 +139,7 @@ mod tests {
         for (error, data) in [
             (r#"{"code":-1,"message":"m"}"#, json!({"credence/guard": {}})),
             (r#"{"code":-1,"message":"m","data":{"x":1},"more":"words"}"#, json!({"credence/guard": {}, "x": 1})),
-            (r#"{"code":-1,"message":"m","data":[1]}"#, json!([1])),
+            (r#"{"code":-1,"message":"m","data":[1]}"#, json!({"credence/guard": {}, "data": [1]})),
         ] {
             let noted: Value = serde_json::from_str(&noted_error(error, "{}", "note").unwrap()).unwrap();
             assert_eq!(noted, json!({"code": -1, "message": "m note", "data": data}));

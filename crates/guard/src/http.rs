@@ -263,6 +263,10 @@ impl Proxy {
                 _ => {}
             }
         }
+        if status.is_redirection() && (exchange.streams || exchange.expects_answer()) {
+            let text = "the tool server sends its clients to another address, where nobody would guard them: start the guard with it";
+            return Err((StatusCode::BAD_GATEWAY, format!("{text} (--upstream)")));
+        }
         // Only an answer that is still to come may come by another stream.
         exchange.resumable = status == StatusCode::ACCEPTED || (status.is_success() && kind == "text/event-stream");
         let waits = lock(&exchange.requests).has_calls();
@@ -276,22 +280,24 @@ impl Proxy {
             _ => None,
         };
         let body = match unreadable {
-            Some(why) => Passed::Instead(exchange.unreadable(why)?),
-            None if stream => Passed::Body(self.events(upstream, exchange)),
+            Some(why) => Passed::json(exchange.unreadable(why)?),
+            None if stream => Passed::Messages(EVENT_STREAM, self.events(upstream, exchange)),
             None if kind.contains("json") => self.document(upstream, exchange, status).await?,
             // Nobody needs a body here, and some client might read one.
             None if enforce && status == StatusCode::ACCEPTED => Passed::Body(Body::empty()),
-            None if enforce && waits => Passed::Instead(exchange.failed(status)),
+            None if enforce && waits => Passed::json(exchange.failed(status)),
             None => Passed::Body(Body::from_stream(upstream.bytes_stream())),
         };
-        let body = match body {
-            Passed::Body(body) => body,
-            Passed::Instead(text) => {
-                headers.remove(header::CONTENT_ENCODING);
-                headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
-                Body::from(text)
-            }
+        let (kind, body) = match body {
+            Passed::Body(body) => (None, body),
+            Passed::Messages(kind, body) => (Some(kind), body),
         };
+        // What the guard has read is what it says it is, to every client.
+        if let Some(kind) = kind {
+            headers.remove(header::CONTENT_ENCODING);
+            headers.remove(header::LOCATION);
+            headers.insert(header::CONTENT_TYPE, kind);
+        }
         let mut response = Response::new(body);
         *response.status_mut() = status;
         *response.headers_mut() = headers;
@@ -331,8 +337,8 @@ impl Proxy {
         // Metadata and error pages are none of the guard's business.
         if !is_message(bytes, exchange) {
             return match waits {
-                true if status.is_success() => Ok(Passed::Instead(exchange.unreadable("its answer is no JSON")?)),
-                true if enforce => Ok(Passed::Instead(exchange.failed(status))),
+                true if status.is_success() => Ok(Passed::json(exchange.unreadable("its answer is no JSON")?)),
+                true if enforce => Ok(Passed::json(exchange.failed(status))),
                 _ => Ok(Passed::Body(Body::from(whole))),
             };
         }
@@ -340,8 +346,8 @@ impl Proxy {
         let unreadable = matches!(received, Received::Unreadable { .. });
         let passed = self.messages(&exchange.requests, &[received]).into_iter().next().flatten();
         match passed {
-            Some(text) => Ok(Passed::Body(Body::from(text))),
-            None if unreadable && waits => Ok(Passed::Instead(exchange.unreadable("its answer is no JSON")?)),
+            Some(text) => Ok(Passed::json(text)),
+            None if unreadable && waits => Ok(Passed::json(exchange.unreadable("its answer is no JSON")?)),
             None if unreadable => Err((StatusCode::BAD_GATEWAY, "the tool server's answer cannot be read".to_owned())),
             None => Ok(Passed::Body(Body::empty())),
         }
@@ -382,8 +388,14 @@ impl Proxy {
 enum Passed {
     /// As the server's headers describe it.
     Body(Body),
-    /// A message of the guard's own.
-    Instead(String),
+    /// Messages that the guard has read or written, and their media type.
+    Messages(HeaderValue, Body),
+}
+
+impl Passed {
+    fn json(text: String) -> Self {
+        Passed::Messages(JSON, Body::from(text))
+    }
 }
 
 /// Whether a document is a message of the protocol, for some reader.

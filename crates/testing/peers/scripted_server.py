@@ -53,6 +53,8 @@ class Handler(BaseHTTPRequestHandler):
         self.send_response(said.get("status", 200))
         self.send_header("Content-Type", said["type"])
         self.send_header("Content-Length", str(len(body)))
+        if "location" in said:
+            self.send_header("Location", said["location"])
         if "encoding" in said:
             self.send_header("Content-Encoding", said["encoding"])
         self.end_headers()

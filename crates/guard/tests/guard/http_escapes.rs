@@ -38,7 +38,8 @@ impl Http {
         ];
         let command: Vec<String> = [binary()].into_iter().chain(flags).map(str::to_owned).collect();
         let proxy = super::peers::listen(&command, super::peers::guard_address);
-        let client = Client::builder().no_proxy().timeout(PATIENCE).build().unwrap();
+        let client =
+            Client::builder().redirect(reqwest::redirect::Policy::none()).no_proxy().timeout(PATIENCE).build().unwrap();
         Self { client, proxy, _upstream: upstream }
     }
 
@@ -164,7 +165,12 @@ fn what_stands_on_an_error_page_does_not_pass_an_enforcing_guard() {
             let body = reply.text().unwrap();
             assert_eq!(body.contains(EVIL), mode == "flag", "{mode}: {body}");
         }
+        // Another address, where nobody guards, is told to nobody.
+        let elsewhere = json!({ "type": "text/plain", "body": EVIL, "status": 307, "location": "http://127.0.0.1:9/" });
+        let reply = http.call(&elsewhere).send().unwrap();
+        assert_eq!((reply.status().as_u16(), reply.headers().get("location")), (502, None), "{mode}");
+        assert!(!reply.text().unwrap().contains(EVIL), "{mode}");
         drop(http.proxy);
-        assert_eq!(receipts(&shell).values().filter(|one| one["outcome"] == "unanswered").count(), 2, "{mode}");
+        assert_eq!(receipts(&shell).values().filter(|one| one["outcome"] == "unanswered").count(), 3, "{mode}");
     }
 }
