@@ -263,10 +263,6 @@ impl Proxy {
                 _ => {}
             }
         }
-        if status.is_redirection() && (exchange.streams || exchange.expects_answer()) {
-            let text = "the tool server sends its clients to another address, where nobody would guard them: start the guard with it";
-            return Err((StatusCode::BAD_GATEWAY, format!("{text} (--upstream)")));
-        }
         // Only an answer that is still to come may come by another stream.
         exchange.resumable = status == StatusCode::ACCEPTED || (status.is_success() && kind == "text/event-stream");
         let waits = lock(&exchange.requests).has_calls();
