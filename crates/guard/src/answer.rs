@@ -5,7 +5,10 @@ use credence_protocol::receipt::{CallOutcome, Exact, Form, View, forms_of_error,
 use credence_receipts::parts::{judged_part, leaves};
 use serde_json::{Value, value::RawValue};
 
-use crate::content;
+use crate::{
+    agreement::{Agreement, compare},
+    content, vetting,
+};
 
 /// Bytes of an answer beyond which no parts are looked at.
 const MAX_PARTS_BYTES: usize = 256 * 1024;
@@ -17,6 +20,8 @@ const MAX_JUDGED_BYTES: usize = 16 * 1024 * 1024;
 pub enum Answer<'a> {
     /// A result.
     Result(&'a RawValue),
+    /// A result by which the tool asks for input before it goes on.
+    NeedsInput(&'a RawValue),
     /// An error of the protocol.
     Error(&'a RawValue),
     /// An answer that two readers may read differently.
@@ -36,8 +41,22 @@ pub(crate) struct AnswerParts {
     pub texts: Vec<String>,
     /// There is nothing in it.
     pub empty: bool,
+    /// Some of its members are not the protocol's.
+    pub foreign: bool,
+    /// It has structured content.
+    pub structured: bool,
+    /// What its content says, where that is not what its structure says.
+    pub differing: Option<DifferingText>,
     /// Parts with their forms.
     pub leaves: Vec<(String, String)>,
+}
+
+/// Content that says something else than the structure beside it.
+pub(crate) struct DifferingText {
+    /// What it says, as the engine judges it; `None` where that cannot be judged.
+    pub value: Option<Value>,
+    /// It holds a number that neither the structure nor the arguments hold.
+    pub odd_numbers: bool,
 }
 
 impl AnswerParts {
@@ -52,13 +71,16 @@ impl AnswerParts {
     }
 
     /// Takes an answer apart; what keeps it from being judged is told in `unjudged`.
-    pub fn parse(answer: Answer<'_>, unjudged: &mut Option<String>) -> Self {
+    pub fn parse(answer: Answer<'_>, arguments: Option<&Exact<'_>>, unjudged: &mut Option<String>) -> Self {
         let mut parts = Self {
             outcome: CallOutcome::Unanswered,
             forms: Vec::new(),
             value: None,
             texts: Vec::new(),
             empty: false,
+            foreign: false,
+            structured: false,
+            differing: None,
             leaves: Vec::new(),
         };
         match answer {
@@ -72,6 +94,14 @@ impl AnswerParts {
                 parts.outcome = CallOutcome::Result;
                 *unjudged = Some(format!("the answer can be read in two ways: {why}"));
                 parts.forms = vec![(View::Whole, "ambiguous".to_owned())];
+            }
+            Answer::NeedsInput(raw) => {
+                parts.outcome = CallOutcome::Result;
+                *unjudged = Some("the tool asks for input before it goes on".to_owned());
+                parts.forms = match Exact::of(raw) {
+                    Ok(exact) => forms_of_result(&exact),
+                    Err(_) => vec![(View::Whole, raw.get().to_owned())],
+                };
             }
             Answer::Error(raw) => {
                 parts.outcome = CallOutcome::ProtocolError;
@@ -96,7 +126,9 @@ impl AnswerParts {
                 }
                 parts.forms = forms_of_result(&exact);
                 parts.texts = content::texts(&exact);
-                parts.empty = content::is_empty(&exact);
+                parts.foreign = vetting::has_foreign_members(&exact);
+                parts.empty = !parts.foreign && content::is_empty(&exact);
+                parts.structured = exact.get("structuredContent").is_some_and(|structured| !structured.is_null());
                 if raw.get().len() > MAX_JUDGED_BYTES {
                     *unjudged =
                         Some(format!("a result of {} bytes; up to {MAX_JUDGED_BYTES} are judged", raw.get().len()));
@@ -105,6 +137,9 @@ impl AnswerParts {
                 let judged = judged_part(&exact);
                 if raw.get().len() <= MAX_PARTS_BYTES {
                     parts.leaves = leaves(&judged);
+                }
+                if let Agreement::Differs { content, odd_numbers } = compare(&exact, arguments) {
+                    parts.differing = Some(DifferingText { value: content, odd_numbers });
                 }
                 match content::value(&judged) {
                     Ok(value) => parts.value = Some(value),

@@ -92,6 +92,65 @@ pub(crate) fn split_events(text: &str) -> Vec<&str> {
     events
 }
 
+/// One event, taken apart.
+#[derive(Default)]
+pub(crate) struct Event<'a> {
+    /// Its data, lines joined; `None` where it has none.
+    pub(crate) data: Option<String>,
+    /// The other fields that every reader knows, as they came.
+    fields: Vec<(&'a str, &'a str)>,
+    /// It holds a comment, as servers send to keep a connection open.
+    comment: bool,
+}
+
+impl<'a> Event<'a> {
+    /// Takes the text of one event apart.
+    pub(crate) fn parse(text: &'a str) -> Self {
+        let mut event = Self::default();
+        for (line, _) in lines_of(text) {
+            let (field, value) = line.split_once(':').unwrap_or((line, ""));
+            let value = value.strip_prefix(' ').unwrap_or(value);
+            match field {
+                "data" => match &mut event.data {
+                    Some(data) => {
+                        data.push('\n');
+                        data.push_str(value);
+                    }
+                    None => event.data = Some(value.to_owned()),
+                },
+                // Some readers split lines at characters that the format does not know.
+                "event" | "id" | "retry" if !value.contains(splits) => event.fields.push((field, value)),
+                "" if !line.is_empty() => event.comment = true,
+                _ => {}
+            }
+        }
+        event
+    }
+
+    /// Writes it with this data, which holds no line break.
+    pub(crate) fn write(&self, data: Option<&str>, out: &mut String) {
+        if data.is_none() && self.fields.is_empty() && !self.comment {
+            return;
+        }
+        if self.comment {
+            out.push_str(":\n");
+        }
+        for (field, value) in &self.fields {
+            out.push_str(&format!("{field}: {value}\n"));
+        }
+        if let Some(data) = data {
+            out.push_str("data: ");
+            out.push_str(data);
+            out.push('\n');
+        }
+        out.push('\n');
+    }
+}
+
+fn splits(c: char) -> bool {
+    c.is_control() || matches!(c, '\u{2028}' | '\u{2029}')
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -114,6 +173,17 @@ mod tests {
         assert_eq!(cut(&["\u{feff}data: 1\n\n"]).0, text(&["data: 1\n\n"]));
         assert_eq!(cut(&["data: 1\n"]).0, Vec::<String>::new());
         assert_eq!(split_events("id: 1\ndata: a\n\n: ping\r\rrest"), ["id: 1\ndata: a\n\n", ": ping\r\r", "rest"]);
+        let written = |text: &str, data: Option<&str>| {
+            let mut out = String::new();
+            Event::parse(text).write(data, &mut out);
+            out
+        };
+        let event = "event: message\rid: 1\r: words\ndata:a\ndata\ndata: b\nother: x\n\n";
+        assert_eq!(Event::parse(event).data.as_deref(), Some("a\n\nb"));
+        assert_eq!(written(event, Some("c")), ":\nevent: message\nid: 1\ndata: c\n\n");
+        assert_eq!(written("id: 1\u{2028}data: x\n\n", None), "");
+        assert_eq!(written(": ping\n\n", None), ":\n\n");
+        assert_eq!(written("id: 7\ndata:\n\n", Some("")), "id: 7\ndata: \n\n");
         let lines: Vec<_> = lines_of("data: a\r: x\n\n").collect();
         assert_eq!(lines, [("data: a", "\r"), (": x", "\n"), ("", "\n")]);
     }

@@ -1,9 +1,10 @@
 //! The guard: has the answer to a call judged (`judging`), writes the receipt, and keeps what was learned and counted.
 
+mod delivering;
 mod judging;
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::HashMap,
     sync::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicU64, Ordering::Relaxed},
@@ -19,17 +20,20 @@ use credence_receipts::{
     parts::fingerprint,
 };
 use credence_verify::Engine;
-use serde_json::value::RawValue;
+use serde_json::{Value, value::RawValue};
 
 use crate::{
     Error,
+    agreement::Habits,
     answer::Answer,
     content,
     pending::StartedCall,
     rollup::Tally,
+    schemas::{SchemaBook, What, is_too_large},
     settings::{GuardMode, Settings},
     warn,
 };
+pub use delivering::Delivery;
 pub use judging::JudgedCall;
 
 /// Tasks under way that are remembered.
@@ -38,6 +42,8 @@ const MAX_TASKS: usize = 10_000;
 const MAX_IN_JOURNAL: usize = 256;
 /// What the engine has learned, in the guard's place.
 const ENGINE_FILE: &str = "engine.state";
+/// What the texts of each tool usually do, beside it.
+const HABITS_FILE: &str = "texts.json";
 
 /// One guard, shared by the threads that move its messages.
 pub struct Guard {
@@ -49,8 +55,10 @@ pub struct Guard {
     /// The receipts; `None` where they could not be opened.
     book: Option<ReceiptBook>,
     pub(crate) tally: Mutex<Tally>,
-    /// Tools whose declared output schema was registered, by its text.
-    declared: Mutex<BTreeMap<String, String>>,
+    /// What tools declare of their output.
+    schemas: Mutex<SchemaBook>,
+    /// What the texts of each tool usually do.
+    habits: Mutex<Habits>,
     /// Digests of parts that go into the ledger with the next flush of the journal.
     part_digests: Mutex<Vec<(Uuid, PartDigests)>>,
     canaries_owed: Mutex<f64>,
@@ -93,19 +101,34 @@ impl Guard {
             }
         };
         let tally = Tally::open(&place.folder, book.as_ref())?;
-        Ok(Arc::new(Self {
+        let schemas = match SchemaBook::open(&settings.state, &settings.name) {
+            Err(error) if settings.mode != GuardMode::Enforce => {
+                warn(&format!("what tools declared before is not known: {error}"));
+                SchemaBook::empty(&settings.state, &settings.name)
+            }
+            opened => opened?,
+        };
+        let habits = std::fs::read(place.folder.join(HABITS_FILE)).ok();
+        let habits = habits.and_then(|bytes| serde_json::from_slice(&bytes).ok()).unwrap_or_default();
+        let guard = Arc::new(Self {
             settings,
             place,
             engine,
             book,
             tally: Mutex::new(tally),
-            declared: Mutex::default(),
+            schemas: Mutex::new(schemas),
+            habits: Mutex::new(habits),
             part_digests: Mutex::default(),
             canaries_owed: Mutex::new(0.0),
             tasks: Mutex::default(),
             counts: Counts::default(),
             key,
-        }))
+        });
+        // Known before the server says anything.
+        let known: Vec<String> =
+            guard.schemas.lock().unwrap_or_else(PoisonError::into_inner).known().tools.keys().cloned().collect();
+        guard.register_schemas(&known);
+        Ok(guard)
     }
 
     /// The key that signs receipts and summaries.
@@ -123,21 +146,77 @@ impl Guard {
         self.counts.calls.load(Relaxed)
     }
 
-    /// Registers what the tools of a `tools/list` result declare of their output.
+    /// Takes in what the tools of a `tools/list` result declare of their output. A schema that loosens does not hold until a person
+    /// accepts it.
     pub fn learn_tools(&self, result: &RawValue) {
-        for (tool, schema) in content::output_schemas(result) {
-            if self.settings.profiles.contains_key(&tool) {
-                continue;
+        let declared = content::output_schemas(result).into_iter().filter(|(tool, schema)| {
+            let large = is_too_large(tool, schema.map_or("", RawValue::get));
+            if large {
+                warn("a tool's output schema, or its name, is too large to be used");
             }
-            let mut declared = self.declared.lock().unwrap_or_else(PoisonError::into_inner);
-            if declared.get(&tool).is_some_and(|known| known == schema.get()) {
-                continue;
+            !large && !self.settings.profiles.contains_key(tool)
+        });
+        // One that cannot be used is as good as none.
+        let usable = |tool: &str, schema: &RawValue| {
+            let schema: Value = serde_json::from_str(schema.get()).ok()?;
+            match content::profile(schema.clone()) {
+                Ok(_) => Some(schema),
+                Err(error) => {
+                    warn(&format!("the output schema of '{tool}' cannot be used: {error}"));
+                    None
+                }
             }
-            declared.insert(tool.clone(), schema.get().to_owned());
-            drop(declared);
-            if let Err(error) = content::profile(schema).and_then(|profile| Ok(self.engine.register(&tool, profile)?)) {
+        };
+        let mut schemas = self.schemas.lock().unwrap_or_else(PoisonError::into_inner);
+        // Compiled only where it is not known already: lists come often.
+        let known = |tool: &str| schemas.known().tools.get(tool).and_then(|one| one.accepted.clone());
+        let declared: Vec<(String, Option<Value>)> = declared
+            .map(|(tool, schema)| {
+                let same = known(&tool).filter(|known| schema.is_some_and(|raw| is_same(raw, known)));
+                let schema = same.or_else(|| schema.and_then(|schema| usable(&tool, schema)));
+                (tool, schema)
+            })
+            .collect();
+        let changed = schemas.refresh().and_then(|mut changed| {
+            let changes = schemas.declare(&declared)?;
+            for (tool, what) in &changes {
+                if *what == What::Loosened {
+                    warn(&format!(
+                        "'{tool}' declares an output schema that accepts more than before, or none: results are judged by the former \
+                         one until `credence guard accept-schema {} {tool}`",
+                        self.settings.name
+                    ));
+                }
+            }
+            changed.extend(changes.into_iter().filter(|(_, what)| *what != What::Loosened).map(|(tool, _)| tool));
+            Ok(changed)
+        });
+        drop(schemas);
+        match changed {
+            Ok(changed) => self.register_schemas(&changed),
+            Err(error) => warn(&format!("what tools declare could not be kept: {error}")),
+        }
+    }
+
+    /// Has the engine judge these tools by their accepted schemas.
+    fn register_schemas(&self, tools: &[String]) {
+        for tool in tools.iter().filter(|tool| !self.settings.profiles.contains_key(*tool)) {
+            let schemas = self.schemas.lock().unwrap_or_else(PoisonError::into_inner);
+            let accepted = schemas.known().tools.get(tool).and_then(|one| one.accepted.clone());
+            drop(schemas);
+            let profile = content::profile(accepted.unwrap_or(Value::Bool(true)));
+            if let Err(error) = profile.and_then(|profile| Ok(self.engine.register(tool, profile)?)) {
                 warn(&format!("the output schema of '{tool}' cannot be used: {error}"));
             }
+        }
+    }
+
+    /// Takes in what a person has accepted meanwhile.
+    fn refresh_schemas(&self) {
+        let changed = self.schemas.lock().unwrap_or_else(PoisonError::into_inner).refresh();
+        match changed {
+            Ok(changed) => self.register_schemas(&changed),
+            Err(error) => warn(&format!("what tools declare cannot be read: {error}")),
         }
     }
 
@@ -250,18 +329,24 @@ impl Guard {
     /// Keeps what was learned and counted, if there was anything since the last time.
     pub fn save(&self) -> Result<(), Error> {
         let flushed = self.flush_journal();
+        self.refresh_schemas();
         if self.counts.since_saved.swap(0, Relaxed) == 0 {
             return flushed;
         }
         let kept = self.engine.snapshot().map_err(Error::from);
         kept.and_then(|snapshot| Ok(folder::replace_file(&self.place.folder.join(ENGINE_FILE), &snapshot)?))?;
+        let habits = serde_json::to_vec(&*self.habits.lock().unwrap_or_else(PoisonError::into_inner));
+        let habits = habits.map_err(|e| Error::Content(e.to_string()))?;
+        folder::replace_file(&self.place.folder.join(HABITS_FILE), &habits)?;
         let (book, tally) = (self.book.as_ref(), self.tally.lock().unwrap_or_else(PoisonError::into_inner));
         tally.save(&self.place.folder, book)?;
         flushed
     }
 
-    /// Signs a checkpoint over all receipts, and keeps everything else.
+    /// Signs a checkpoint over all receipts, those of tasks whose results nobody asked for included, and keeps everything else.
     pub fn close(&self) -> Result<(), Error> {
+        let tasks = std::mem::take(&mut *self.tasks.lock().unwrap_or_else(PoisonError::into_inner));
+        self.record_unanswered(tasks.into_values().collect());
         let saved = self.save();
         let sealed = self.book.as_ref().map_or(Ok(()), ReceiptBook::seal);
         saved.and(sealed.map_err(Error::from))
@@ -277,6 +362,10 @@ impl Guard {
     pub fn provider(&self) -> &EntityId {
         &self.settings.provider
     }
+}
+
+fn is_same(raw: &RawValue, known: &Value) -> bool {
+    serde_json::from_str::<Value>(raw.get()).is_ok_and(|value| value == *known)
 }
 
 fn engine(settings: &Settings, place: &Place) -> Result<Engine, Error> {

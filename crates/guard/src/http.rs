@@ -1,7 +1,7 @@
 //! The proxy in front of a server that speaks streamable HTTP.
 //!
-//! Requests go on once they were [read strictly](crate::strict); answers come back as they came, whether as one JSON document or as a
-//! stream of events. In either only the message that answers a tool call is touched. A POST has its answer in its own response, or, where the server
+//! Requests go on once they were [read strictly](crate::strict); answers come back as [`received`](crate::received), whether as one JSON
+//! document or as a stream of events. A POST has its answer in its own response, or, where the server
 //! keeps sessions, on a stream that is resumed later: calls are remembered with their exchange, and by session beyond it.
 
 mod access;
@@ -34,7 +34,9 @@ use crate::{
     innermost_cause,
     message::{Parsed, parse},
     pending::PendingRequests,
-    proxy::{JudgedBatch, from_server, render},
+    proxy::{JudgedBatch, from_server, render, take_in},
+    received::Received,
+    settings::GuardMode,
     warn,
 };
 use access::caller;
@@ -161,7 +163,10 @@ impl Proxy {
             Some(of_session) if parts.method == Method::GET => Arc::clone(of_session),
             _ => Arc::default(),
         };
-        let mut exchange = Exchange { proxy: Arc::clone(self), requests, session: of_session, resumable: false };
+        let accepts = parts.headers.get(header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
+        let streams = parts.method == Method::GET && (session.is_some() || accepts.contains("text/event-stream"));
+        let mut exchange =
+            Exchange { proxy: Arc::clone(self), requests, session: of_session, resumable: false, streams };
         let mut body = body;
         if carries == Carries::Message {
             let caller = self.guard.settings.caller.clone().or(&caller(&parts.headers));
@@ -261,26 +266,46 @@ impl Proxy {
         // Only an answer that is still to come may come by another stream.
         exchange.resumable = status == StatusCode::ACCEPTED || (status.is_success() && kind == "text/event-stream");
         let waits = lock(&exchange.requests).has_calls();
-        let body = match kind.as_str() {
-            _ if encoded && waits => {
-                exchange.unreadable("its answer is encoded")?;
-                Body::from_stream(upstream.bytes_stream())
-            }
-            "text/event-stream" => self.events(upstream, exchange),
-            kind if kind.contains("json") => Body::from(self.document(upstream, exchange).await?),
-            _ if waits && status != StatusCode::ACCEPTED && status.is_success() => {
-                exchange.unreadable("its answer is neither JSON nor a stream of events")?;
-                Body::from_stream(upstream.bytes_stream())
-            }
-            _ => Body::from_stream(upstream.bytes_stream()),
+        let enforce = self.guard.settings.mode == GuardMode::Enforce;
+        // Some clients read any answer to a GET as a stream, whatever it says it is.
+        let stream = kind == "text/event-stream" || exchange.streams && status.is_success() && !kind.contains("json");
+        let unreadable = match kind.as_str() {
+            _ if encoded && (waits || stream || enforce && exchange.expects_answer()) => Some("its answer is encoded"),
+            _ if stream || kind.contains("json") || !waits || status == StatusCode::ACCEPTED => None,
+            _ if status.is_success() => Some("its answer is neither JSON nor a stream of events"),
+            _ => None,
         };
+        let body = match unreadable {
+            Some(why) => Passed::json(exchange.unreadable(why)?),
+            None if stream => Passed::Messages(EVENT_STREAM, self.events(upstream, exchange)),
+            None if kind.contains("json") => self.document(upstream, exchange, status).await?,
+            // Nobody needs a body here, and some client might read one.
+            None if enforce && status == StatusCode::ACCEPTED => Passed::Body(Body::empty()),
+            None if enforce && waits => Passed::json(exchange.failed(status)),
+            None => Passed::Body(Body::from_stream(upstream.bytes_stream())),
+        };
+        let (kind, body) = match body {
+            Passed::Body(body) => (None, body),
+            Passed::Messages(kind, body) => (Some(kind), body),
+        };
+        // What the guard has read is what it says it is, to every client.
+        if let Some(kind) = kind {
+            headers.remove(header::CONTENT_ENCODING);
+            headers.remove(header::LOCATION);
+            headers.insert(header::CONTENT_TYPE, kind);
+        }
         let mut response = Response::new(body);
         *response.status_mut() = status;
         *response.headers_mut() = headers;
         Ok(response)
     }
 
-    async fn document(self: &Arc<Self>, upstream: reqwest::Response, exchange: Exchange) -> Result<Bytes, Refused> {
+    async fn document(
+        self: &Arc<Self>,
+        upstream: reqwest::Response,
+        exchange: Exchange,
+        status: StatusCode,
+    ) -> Result<Passed, Refused> {
         let most = self.guard.settings.max_message_bytes;
         let mut stream = upstream.bytes_stream();
         let mut whole: Vec<u8> = Vec::new();
@@ -296,29 +321,41 @@ impl Proxy {
             whole.extend_from_slice(&part);
         }
         let proxy = Arc::clone(self);
-        let passed = tokio::task::spawn_blocking(move || {
-            let text = String::from_utf8_lossy(without_mark(&whole)).into_owned();
-            let is_message = !matches!(parse(&text), Parsed::NotJson(_));
-            if !is_message && lock(&exchange.requests).has_calls() {
-                exchange.unreadable("its answer is no JSON")?;
-            }
-            // A body that is no message (metadata, an error page) is none of the guard's business.
-            if !is_message {
-                return Ok(Bytes::from(whole));
-            }
-            let passed = proxy.messages(&exchange.requests, &[&text]);
-            Ok(passed.into_iter().next().flatten().map(Bytes::from).unwrap_or_default())
-        });
+        let passed = tokio::task::spawn_blocking(move || proxy.pass_document(whole, &exchange, status));
         passed.await.unwrap_or_else(|e| Err((StatusCode::INTERNAL_SERVER_ERROR, e.to_string())))
     }
 
+    /// A whole document: one message, several, or something else.
+    fn pass_document(&self, whole: Vec<u8>, exchange: &Exchange, status: StatusCode) -> Result<Passed, Refused> {
+        let enforce = self.guard.settings.mode == GuardMode::Enforce;
+        let waits = lock(&exchange.requests).has_calls();
+        let bytes = without_mark(&whole);
+        // Metadata and error pages are none of the guard's business.
+        if !is_message(bytes, exchange) {
+            return match waits {
+                true if status.is_success() => Ok(Passed::json(exchange.unreadable("its answer is no JSON")?)),
+                true if enforce => Ok(Passed::json(exchange.failed(status))),
+                _ => Ok(Passed::Body(Body::from(whole))),
+            };
+        }
+        let received = take_in(&self.guard, bytes);
+        let unreadable = matches!(received, Received::Unreadable { .. });
+        let passed = self.messages(&exchange.requests, &[received]).into_iter().next().flatten();
+        match passed {
+            Some(text) => Ok(Passed::json(text)),
+            None if unreadable && waits => Ok(Passed::json(exchange.unreadable("its answer is no JSON")?)),
+            None if unreadable => Err((StatusCode::BAD_GATEWAY, "the tool server's answer cannot be read".to_owned())),
+            None => Ok(Passed::Body(Body::empty())),
+        }
+    }
+
     /// Judges messages and writes their receipts; gives what the client gets of each.
-    fn messages(&self, requests: &Mutex<PendingRequests>, texts: &[&str]) -> Vec<Option<String>> {
+    fn messages(&self, requests: &Mutex<PendingRequests>, received: &[Received<'_>]) -> Vec<Option<String>> {
         let read = Instant::now();
         let mut batch: JudgedBatch<'_> = Vec::new();
         let pieces: Vec<_> = {
             let mut requests = lock(requests);
-            texts.iter().map(|text| from_server(&self.guard, &mut requests, text, read, &mut batch)).collect()
+            received.iter().map(|one| from_server(&self.guard, &mut requests, one, read, &mut batch)).collect()
         };
         let failed = self.guard.record(&mut batch).is_some();
         let given = pieces.iter().map(|piece| render(piece, &batch)).collect();
@@ -340,6 +377,31 @@ impl Proxy {
     fn end(&self) {
         let sessions = std::mem::take(&mut *self.sessions.lock().unwrap_or_else(PoisonError::into_inner));
         sessions.values().for_each(|requests| self.unanswered(requests));
+    }
+}
+
+/// What a client gets as the body of a response.
+enum Passed {
+    /// As the server's headers describe it.
+    Body(Body),
+    /// Messages that the guard has read or written, and their media type.
+    Messages(HeaderValue, Body),
+}
+
+impl Passed {
+    fn json(text: String) -> Self {
+        Passed::Messages(JSON, Body::from(text))
+    }
+}
+
+/// Whether a document is a message of the protocol, for some reader.
+fn is_message(bytes: &[u8], exchange: &Exchange) -> bool {
+    let text = String::from_utf8_lossy(bytes);
+    let names_itself = || text.contains("\"jsonrpc\"");
+    match parse(&text) {
+        Parsed::One(message) => message.is_answer() || message.method.is_some() || names_itself(),
+        Parsed::Batch(_) | Parsed::Ambiguous(_) => true,
+        Parsed::NotJson(_) => exchange.expects_answer() && text.trim_start().starts_with(['{', '[']) || names_itself(),
     }
 }
 

@@ -4,14 +4,18 @@
 //! - [`service`]: runs a guard until its server ends or it is told to stop;
 //! - [`stdio`], [`http`]: the proxies. They move messages of the Model Context Protocol as the bytes they are, and change
 //!   only what they must; [`proxy`] is what both do with a message;
+//! - [`received`]: what comes from the server, made safe to hand on; [`strict`]: what comes from the client;
 //! - [`pending`]: which calls are under way, and which message answers them;
 //! - [`guard`]: has an answer judged ([`answer`] takes it apart), writes the receipt, decides what the client gets; [`deliver`] makes it;
+//! - [`vetting`]: which members of a result pass; [`agreement`]: whether its text says what its structure says;
+//! - [`schemas`]: what tools declare of their output, and what of it holds;
 //! - [`rollup`], [`courier`]: what the authority is told;
 //! - [`injection`]: whether a result's text tries to instruct the model, a signal of its own;
 //! - [`server_name`]: the name of a server, from the command that runs it.
 //!
 //! Receipts themselves, and everything that is done with them later, are the crate `credence-receipts`.
 
+pub mod agreement;
 pub mod answer;
 pub mod content;
 pub mod courier;
@@ -27,12 +31,15 @@ mod lines;
 pub mod message;
 pub mod pending;
 pub mod proxy;
+pub mod received;
 pub mod rollup;
+pub mod schemas;
 pub mod server_name;
 pub mod service;
 pub mod settings;
 pub mod stdio;
 pub mod strict;
+pub mod vetting;
 
 pub use error::Error;
 pub use guard::Guard;

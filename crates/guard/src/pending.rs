@@ -327,6 +327,15 @@ impl PendingRequests {
         others.collect()
     }
 
+    /// The ids of calls that have no answer.
+    pub fn awaited_calls(&self) -> Vec<String> {
+        let calls = self.pending.values().flatten().filter_map(|pending| match pending {
+            PendingRequest::Call(started) => Some(started.id.clone()),
+            _ => None,
+        });
+        calls.collect()
+    }
+
     /// Every call that has no answer; none of them is under way any more.
     pub fn unanswered(&mut self) -> Vec<StartedCall> {
         self.count = 0;

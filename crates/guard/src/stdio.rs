@@ -25,7 +25,8 @@ use crate::{
     lines::{Line, Lines},
     message::id_at_the_edges,
     pending::PendingRequests,
-    proxy::{JudgedBatch, Piece, from_server, judge, render, too_large},
+    proxy::{JudgedBatch, Piece, from_server, judge, render, take_in, too_large},
+    received::Received,
     strict::Framing,
     warn,
 };
@@ -318,18 +319,17 @@ fn pass_on(
     read: Instant,
     to_client: &mut Outgoing<File>,
 ) {
-    let texts: Vec<Option<std::borrow::Cow<'_, str>>> = some
+    let received: Vec<Received<'_>> = some
         .iter()
         .map(|line| match line {
-            Line::Whole(bytes) => Some(String::from_utf8_lossy(bytes)),
-            Line::TooLarge { .. } => None,
+            Line::Whole(bytes) => take_in(guard, bytes),
+            Line::TooLarge { .. } => Received::Nothing,
         })
         .collect();
     let mut batch: JudgedBatch<'_> = Vec::new();
-    let each = some.iter().zip(&texts).map(|(line, text)| match (line, text) {
-        (_, Some(text)) => from_server(guard, requests, text, read, &mut batch),
-        (Line::TooLarge { head, tail, bytes }, None) => too_large(guard, requests, head, tail, *bytes, &mut batch),
-        (Line::Whole(_), None) => Piece::Withheld,
+    let each = some.iter().zip(&received).map(|(line, received)| match line {
+        Line::Whole(_) => from_server(guard, requests, received, read, &mut batch),
+        Line::TooLarge { head, tail, bytes } => too_large(guard, requests, head, tail, *bytes, &mut batch),
     });
     let pieces: Vec<Piece<'_>> = each.collect();
     let failed = guard.record(&mut batch).is_some();

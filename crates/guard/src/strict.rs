@@ -173,6 +173,11 @@ fn check_members(whole: &str, raw: &RawValue, depth: usize) -> Result<(), Refusa
 /// The members of an object, in order. A name that is there twice is an error.
 struct Members<'a>(Vec<(Cow<'a, str>, &'a RawValue)>);
 
+/// The members of the object that `text` is, in order; `None` where it is none, or a name is there twice.
+pub(crate) fn members(text: &str) -> Option<Vec<(Cow<'_, str>, &RawValue)>> {
+    serde_json::from_str::<Members<'_>>(text).ok().map(|Members(members)| members)
+}
+
 /// A member's name, borrowed where it holds no escapes.
 #[derive(Deserialize)]
 struct Name<'a>(#[serde(borrow)] Cow<'a, str>);
@@ -293,7 +298,7 @@ fn check_call(text: &str, params: Option<&str>) -> Result<(), Refusal> {
 }
 
 /// A name as readers that ignore case compare it: by Unicode's simple folding, under which `ſ` is `s` and the Kelvin sign is `k`.
-fn folded(name: &str) -> String {
+pub(crate) fn folded(name: &str) -> String {
     name.chars()
         .map(|c| match c {
             '\u{17f}' => 's',

@@ -4,9 +4,11 @@
 //! STATE/                           one for all guards of a user
 //!   provider.jwk                   the key that signs receipts and summaries
 //!   NAME/                          one for each server
+//!     schemas.json                 what its tools declare of their output, and what of it holds
 //!     1/                           one for each guard that runs at the same time
 //!       lock
 //!       engine.state  rollup.json  what was learned and counted
+//!       texts.json                 what the texts beside structures usually do, by tool
 //!       spool/                     what the authority has not taken yet
 //!       receipts/journal           records on their way into the ledger
 //!       receipts/000001/           a ledger: one segment of the receipts

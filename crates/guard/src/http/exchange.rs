@@ -11,10 +11,10 @@ use super::{Proxy, Refused, lock};
 use crate::{
     Caller,
     answer::Answer,
+    deliver::error_answer,
     forward::{self, Sender},
     pending::PendingRequests,
-    proxy::{JudgedBatch, judge},
-    settings::GuardMode,
+    proxy::{JudgedBatch, Piece, judge, render},
     strict::Framing,
     warn,
 };
@@ -27,6 +27,8 @@ pub(super) struct Exchange {
     pub session: Option<Arc<Mutex<PendingRequests>>>,
     /// An answer may still come by another stream.
     pub resumable: bool,
+    /// The client asks for a stream.
+    pub streams: bool,
 }
 
 impl Exchange {
@@ -49,8 +51,14 @@ impl Exchange {
         }
     }
 
-    /// An answer that cannot be read: it is recorded as such, and passed on only where nothing is withheld.
-    pub fn unreadable(&self, why: &'static str) -> Result<(), Refused> {
+    /// Whether any request waits for an answer.
+    pub fn expects_answer(&self) -> bool {
+        let requests = lock(&self.requests);
+        requests.has_calls() || !requests.unanswered_requests().is_empty()
+    }
+
+    /// An answer that cannot be read: it is recorded as such, and what the callers get in its place is given.
+    pub fn unreadable(&self, why: &'static str) -> Result<String, Refused> {
         let calls = lock(&self.requests).unanswered();
         let mut batch: JudgedBatch<'_> = Vec::new();
         for started in calls {
@@ -60,12 +68,29 @@ impl Exchange {
             self.proxy.guard.after_delivery(&batch);
             super::flush_journal_soon(&self.proxy.guard);
         }
-        let text = format!("the call was executed, and {why}: it cannot be verified; do not blindly retry");
-        if self.proxy.guard.settings.mode == GuardMode::Enforce {
-            return Err((StatusCode::BAD_GATEWAY, text));
+        warn(&format!("the tool server answered, and {why}: it cannot be verified and is withheld"));
+        let call = |number| Piece::Call { number, message: "", result: None };
+        let pieces: Vec<Piece<'_>> = (0..batch.len()).map(call).collect();
+        let answers: Vec<String> = pieces.iter().filter_map(|piece| render(piece, &batch)).collect();
+        match answers.as_slice() {
+            [] => Err((StatusCode::BAD_GATEWAY, format!("the tool server answered, and {why}: it cannot be verified"))),
+            [one] => Ok(one.clone()),
+            several => Ok(format!("[{}]", several.join(","))),
         }
-        warn(&text);
-        Ok(())
+    }
+
+    /// What callers get in place of what a server says of a failure outside of the protocol. The calls have their receipts when the
+    /// exchange ends.
+    pub fn failed(&self, status: StatusCode) -> String {
+        let text = format!(
+            "[credence] the tool server answered with HTTP status {status}; what it says of it is not verified, and withheld"
+        );
+        let ids = lock(&self.requests).awaited_calls();
+        let answers: Vec<String> = ids.iter().map(|id| error_answer(id, &text)).collect();
+        match answers.as_slice() {
+            [one] => one.clone(),
+            several => format!("[{}]", several.join(",")),
+        }
     }
 }
 

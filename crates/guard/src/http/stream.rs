@@ -7,8 +7,10 @@ use futures_util::StreamExt;
 
 use super::{Proxy, exchange::Exchange};
 use crate::{
-    events::{Events, lines_of, split_events},
+    events::{Event, Events, split_events},
     pending::PendingRequests,
+    received::{Received, receive_text},
+    settings::GuardMode,
     warn,
 };
 
@@ -54,36 +56,39 @@ impl Proxy {
         Body::from_stream(stream)
     }
 
-    /// Whole events; of those that answer a call the data is replaced.
+    /// Whole events, each written anew from its fields: what is written no reader can split in another place.
     fn pass_events(&self, requests: &Mutex<PendingRequests>, bytes: &[u8]) -> Bytes {
+        // The messages in them are bytes again: whether those are UTF-8 is for the mode to say.
+        let valid = std::str::from_utf8(bytes).is_ok();
         let text = String::from_utf8_lossy(bytes);
         let mut out = String::with_capacity(text.len() + 256);
         for event in split_events(&text) {
-            let data: Vec<&str> = lines_of(event).filter_map(|line| line.0.strip_prefix("data:")).collect();
-            let data: Vec<&str> = data.into_iter().map(|line| line.strip_prefix(' ').unwrap_or(line)).collect();
-            let message = data.join("\n");
-            if data.is_empty() || message.trim().is_empty() {
-                out.push_str(event);
-                continue;
-            }
-            match self.messages(requests, &[&message]).into_iter().next().flatten() {
-                Some(same) if same == message => out.push_str(event),
-                Some(changed) => {
-                    // The other lines as they were; the data where it began.
-                    let mut written = false;
-                    for (line, end) in lines_of(event) {
-                        if !line.starts_with("data:") {
-                            out.push_str(line);
-                            out.push_str(end);
-                        } else if !std::mem::replace(&mut written, true) {
-                            let one_line = changed.replace(['\n', '\r'], " ");
-                            out.push_str(&format!("data: {one_line}{end}"));
-                        }
-                    }
+            let event = Event::parse(event);
+            let data = match &event.data {
+                Some(data) if !data.trim().is_empty() => {
+                    let received = match receive_text(data) {
+                        _ if !valid && self.guard.settings.mode == GuardMode::Enforce => invalid(data),
+                        received => received,
+                    };
+                    let passed = self.messages(requests, &[received]).into_iter().next().flatten();
+                    let Some(message) = passed else { continue };
+                    Some(message)
                 }
-                None => {}
-            }
+                Some(_) => Some(String::new()),
+                None => None,
+            };
+            event.write(data.as_deref(), &mut out);
         }
         Bytes::from(out)
+    }
+}
+
+/// An event that is not UTF-8.
+fn invalid(data: &str) -> Received<'static> {
+    match receive_text(&format!("{data}\u{0}")) {
+        Received::Unreadable { ids, shown, .. } => {
+            Received::Unreadable { why: "it is not UTF-8".to_owned(), ids, shown }
+        }
+        _ => Received::Nothing,
     }
 }

@@ -5,11 +5,13 @@ mod authority;
 mod evasion;
 mod forwarding;
 mod hostile;
+mod http_escapes;
 mod isolation;
 mod misbehaviour;
 mod modes;
 mod peers;
 mod receipts;
+mod server_escapes;
 mod setup;
 
 use std::{

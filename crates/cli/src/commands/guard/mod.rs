@@ -1,3 +1,4 @@
+mod schema;
 mod setup;
 mod status;
 
@@ -40,6 +41,8 @@ pub enum Sub {
     Uninstall(setup::UninstallArgs),
     /// What guards have seen: calls and verdicts per tool, control charts
     Status(status::Args),
+    /// Accept an output schema by which a tool would be judged less strictly than before
+    AcceptSchema(schema::Args),
     /// The public key that receipts and summaries are signed with, to be registered at an authority
     Key(StateArgs),
 }
@@ -191,6 +194,7 @@ pub fn run(out: &Output, args: Args) -> Done {
         Some(Sub::Install(args)) => return setup::install(out, args),
         Some(Sub::Uninstall(args)) => return setup::uninstall(out, args),
         Some(Sub::Status(args)) => return status::run(out, args),
+        Some(Sub::AcceptSchema(args)) => return schema::run(out, &args),
         Some(Sub::Key(args)) => return key(out, &args),
         None => {}
     }

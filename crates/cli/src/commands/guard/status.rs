@@ -1,8 +1,11 @@
-use std::{collections::BTreeMap, path::PathBuf};
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+};
 
 use anyhow::bail;
 use credence_charts::{MIN_OBSERVATIONS, Observed};
-use credence_guard::courier;
+use credence_guard::{courier, schemas::Schemas};
 use credence_protocol::{
     Decision, Timestamp,
     receipt::{CallOutcome, Receipt},
@@ -121,8 +124,10 @@ pub fn run(out: &Output, args: Args) -> Done {
         traces::write(path, tool.latency.chart(&title, "Latency", "ms").file().as_bytes())?;
     }
     let guards: Vec<_> = archive.sources.iter().map(|source| guard(&archive, source)).collect();
-    let shown =
-        json!({ "state": state, "guards": guards, "tools": tools.values().collect::<Vec<_>>(), "problems": problems });
+    let offered = offered(&state, args.server.as_deref(), &guards, &mut problems);
+    let shown = json!({
+        "state": state, "guards": guards, "tools": tools.values().collect::<Vec<_>>(), "offered_schemas": offered, "problems": problems,
+    });
     out.show(&shown, || {
         let mut text = String::new();
         for guard in &guards {
@@ -161,6 +166,13 @@ pub fn run(out: &Output, args: Args) -> Done {
                 text += &tool.latency.text();
             }
         }
+        for one in &offered {
+            text += &format!(
+                "\n{} {}: since {} it declares an output schema that accepts more, or none; results are judged by the former one. \
+                 `credence guard accept-schema {} {}` accepts it.\n",
+                one.server, one.tool, one.at, one.server, one.tool
+            );
+        }
         for problem in &problems {
             text += &format!("\ncannot be read: {problem}");
         }
@@ -168,6 +180,29 @@ pub fn run(out: &Output, args: Args) -> Done {
         text
     })?;
     Ok(super::super::answer(!problems.is_empty()))
+}
+
+/// An output schema that nobody has accepted yet.
+#[derive(Serialize)]
+struct OfferedSchema {
+    server: String,
+    tool: String,
+    at: Timestamp,
+}
+
+fn offered(state: &Path, server: Option<&str>, guards: &[GuardLine], problems: &mut Vec<String>) -> Vec<OfferedSchema> {
+    let mut servers: Vec<&str> = guards.iter().map(|guard| guard.server.as_str()).collect();
+    servers.dedup();
+    let mut offered = Vec::new();
+    for name in servers.into_iter().filter(|name| server.is_none_or(|wanted| wanted == *name)) {
+        match Schemas::read(&state.join(name)) {
+            Ok(schemas) => offered.extend(schemas.tools.into_iter().filter_map(|(tool, schema)| {
+                Some(OfferedSchema { server: name.to_owned(), tool, at: schema.offered?.at })
+            })),
+            Err(error) => problems.push(error.to_string()),
+        }
+    }
+    offered
 }
 
 /// One guard.
