@@ -206,8 +206,10 @@ impl Proxy {
         {
             let to = to.to_str().ok().and_then(|to| self.settings.upstream.join(to).ok());
             let to = to.map(|to| without_secrets(&to)).unwrap_or_default();
-            let text = format!("the tool server sends its clients elsewhere: start the guard with --upstream {to}");
-            return Err((StatusCode::BAD_GATEWAY, text));
+            // Not for the client: these are the server's words.
+            warn(&format!("the tool server sends its clients to {to}: is that what --upstream should say?"));
+            let text = "the tool server sends its clients to another address, which the guard's standard error names";
+            return Err((StatusCode::BAD_GATEWAY, text.to_owned()));
         }
         self.respond(upstream, exchange).await
     }

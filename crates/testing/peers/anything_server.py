@@ -218,6 +218,8 @@ changed = threading.Lock()
 
 class Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+    # Head and body in one piece: two are 40 ms apart.
+    wbufsize = 1 << 16
 
     def body(self):
         if "chunked" in (self.headers.get("transfer-encoding") or "").lower():

@@ -105,6 +105,11 @@ fn nothing_a_server_says_over_http_reaches_the_client_unjudged() {
     hold(server_run::http, Server::Anything, 0xa0, 400, 7_500);
 }
 
+#[test]
+fn a_schema_that_its_server_loosens_blocks_on_and_text_beside_structure_is_a_finding() {
+    assert_eq!(server_run::loosened(), Vec::<String>::new());
+}
+
 /// Kills at so many moments in folders of their own, `SIDE_BY_SIDE` at once; fails with every effect that has no intent.
 fn kill(count: usize, one: impl Fn(&Shell, usize, Moment) -> Vec<String> + Sync) {
     const SIDE_BY_SIDE: usize = 3;

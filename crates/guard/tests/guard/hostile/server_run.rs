@@ -16,6 +16,8 @@ use super::{
 };
 
 const WINDOW: usize = 50;
+/// Connections at once.
+const CONNECTIONS: usize = 4;
 const ANSWER: Duration = Duration::from_secs(20);
 
 /// What must not arrive unmarked: the words of answer `index`.
@@ -116,21 +118,25 @@ pub fn http(server: Server, peers: &Path, seed: u64, count: usize) -> Figures {
     let shell = Shell::new();
     let guard = Http::start(&shell, server, peers, "enforce");
     let host = guard.address().to_owned();
-    let mut delivered = Vec::new();
-    for index in 0..count {
+    let ask = |index: usize| {
         let body = call(index, &http_answer(seed, index).1);
         let head = format!(
             "POST /mcp HTTP/1.1\r\nHost: {host}\r\nContent-Type: application/json\r\nAccept: application/json, text/event-stream\r\n\
              Connection: close\r\nContent-Length: {}\r\n\r\n",
             body.len()
         );
-        let got = Http::exchange(&host, (head + &body).as_bytes(), ANSWER);
-        delivered.push(got);
-    }
+        (index, Http::exchange(&host, (head + &body).as_bytes(), ANSWER))
+    };
+    let ask = &ask;
+    let delivered: Vec<(usize, Vec<u8>)> = std::thread::scope(|scope| {
+        let some = |first: usize| scope.spawn(move || (first..count).step_by(CONNECTIONS).map(ask).collect::<Vec<_>>());
+        let threads: Vec<_> = (0..CONNECTIONS).map(some).collect();
+        threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect()
+    });
     guard.end();
     let marks = Marks::new(recorded(&shell));
     let mut wrong = BTreeMap::new();
-    for (index, got) in delivered.iter().enumerate() {
+    for (index, got) in &delivered {
         let at = got.windows(4).position(|end| end == b"\r\n\r\n").unwrap_or(got.len());
         let (head, body) = (String::from_utf8_lossy(&got[..at]).to_ascii_lowercase(), unchunked(&got[at..]));
         wrong.extend(marks.violations(&body, nonces));
@@ -141,7 +147,7 @@ pub fn http(server: Server, peers: &Path, seed: u64, count: usize) -> Figures {
                     "the client is told {}",
                     head.lines().find(|line| line.contains(header.trim())).unwrap_or(header)
                 );
-                wrong.entry(nonce(seed, index)).or_insert(why);
+                wrong.entry(nonce(seed, *index)).or_insert(why);
             }
         }
     }
@@ -163,4 +169,62 @@ fn unchunked(body: &[u8]) -> Vec<u8> {
         rest = &rest[(end + 4 + part.len()).min(rest.len())..];
     }
     if rest.is_empty() { out } else { body.to_vec() }
+}
+
+/// A tool whose declared schema its server loosens, and whose text says something else than its structure. Gives what reached the
+/// client of what should not have.
+pub fn loosened() -> Vec<String> {
+    let shell = Shell::new();
+    let mut guard = Piped::start(&shell, Server::Anything, Path::new(""), "enforce");
+    guard.initialize();
+    let mut next = 100;
+    let mut ask = |guard: &mut Piped, method: &str, params: serde_json::Value| {
+        next += 1;
+        guard.send(json!({ "jsonrpc": "2.0", "id": next, "method": method, "params": params }).to_string().as_bytes());
+        guard.sync();
+        next
+    };
+    let declare = |schema: serde_json::Value| {
+        let tool = json!({ "name": "say", "inputSchema": { "type": "object" }, "outputSchema": schema });
+        let raw = format!("{{\"jsonrpc\":\"2.0\",\"id\":$ID,\"result\":{}}}\n", json!({ "tools": [tool] }));
+        json!({ "_meta": { "raw": raw } })
+    };
+    let said = |structure: serde_json::Value, text: &str| {
+        let result = json!({ "content": [{ "type": "text", "text": text }], "structuredContent": structure });
+        let raw = format!("{{\"jsonrpc\":\"2.0\",\"id\":$ID,\"result\":{result}}}\n");
+        json!({ "name": "say", "arguments": { "raw": raw } })
+    };
+    let number = json!({ "type": "object", "properties": { "t": { "type": "number" } }, "required": ["t"] });
+    ask(&mut guard, "tools/list", declare(number));
+    for n in 0..20 {
+        let good = json!({ "t": 20.5 + f64::from(n % 7) });
+        ask(&mut guard, "tools/call", said(good.clone(), &good.to_string()));
+    }
+    let mut wrong = Vec::new();
+    let bad = |n: usize| {
+        let bad = json!({ "t": nonce(0xb0, n) });
+        said(bad.clone(), &bad.to_string())
+    };
+    ask(&mut guard, "tools/call", bad(0));
+    for (n, loose) in
+        [json!({}), json!(null), json!({ "type": "object", "properties": { "t": {} } })].into_iter().enumerate()
+    {
+        ask(&mut guard, "tools/list", declare(loose));
+        ask(&mut guard, "tools/call", bad(n + 1));
+    }
+    let beside =
+        ask(&mut guard, "tools/call", said(json!({ "t": 21.5 }), &format!("{}: 99.5 degrees", nonce(0xb0, 9))));
+    guard.end();
+    let delivered: std::collections::BTreeSet<String> =
+        nonces(&String::from_utf8_lossy(&guard.output())).into_iter().collect();
+    let all = recorded(&shell);
+    let found = all.iter().find(|(receipt, _)| receipt.request.as_deref() == Some(beside.to_string().as_str()));
+    for nonce in delivered {
+        match found {
+            // Structure and text that disagree are a finding.
+            Some((receipt, _)) if nonce == super::server_run::nonce(0xb0, 9) && !receipt.checks.is_empty() => {}
+            _ => wrong.push(nonce),
+        }
+    }
+    wrong
 }
