@@ -156,7 +156,8 @@ impl Home {
         let config = self.config()?;
         let open = || -> anyhow::Result<_> { Ok(SqliteLedger::open(self.options(), self.log_key(&config)?, clock())) };
         let ledger = self.upgraded(&open)??;
-        let settings = credence_pipeline::Settings { coverage_floor: config.coverage_floor, signer: self.signer()? };
+        let (coverage_floor, signer) = (config.coverage_floor, self.signer()?);
+        let settings = credence_pipeline::Settings { coverage_floor, signer, ..Default::default() };
         Ok(Authority::open(Arc::new(ledger), &settings, clock())?)
     }
 

@@ -18,6 +18,8 @@
 //! - **Byte order.** Tables are ordered by the bytes of their keys (UTF-8), whatever the collation of the database.
 //! - **Scans can be nested.** A visitor may read from the same view. An implementation whose connection cannot answer a second
 //!   query during the first reads in pages.
+//! - **Tables.** Most are projections, which replay drops and rebuilds. A table can also hold what follows from no entry, such as
+//!   the hashes under a root that an entry holds: its rows commit with the entry, in the same unit of work, and outlive a replay.
 //! - **Jobs commit with the work.** Jobs put or taken in a unit of work are there, or gone, exactly if it commits.
 //! - **Protection.** The database itself refuses to change or remove an entry.
 //!
@@ -44,7 +46,7 @@ use crate::{
 /// Where the time of day comes from.
 pub type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
 
-/// A projection's table. Its rows can be dropped and rebuilt from the entries.
+/// A table: a projection, whose rows can be dropped and rebuilt from the entries, or a list that is kept beside the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Table(pub &'static str);
 

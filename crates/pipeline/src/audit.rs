@@ -6,7 +6,7 @@ use std::{collections::HashMap, ops::ControlFlow};
 
 use credence_engine::mixture::is_weight;
 use credence_ledger::{
-    Checkpoint, Entry, Hash, Kind, LogVerifier, Scan, Table, View,
+    Appended, Checkpoint, Entry, Hash, Kind, LogVerifier, Scan, Table, View,
     merkle::{self, ChangedTile, Edge, TILE_WIDTH},
 };
 use credence_protocol::{Canonical, EntityId, KeyId, PublicKey, Signal, TagRegistry, Timestamp, verify_batch};
@@ -22,7 +22,7 @@ use crate::{
     receipts::GuardLogRow,
     record::{AgentRecord, CheckpointRecord, KeyRecord, KeyRevocationRecord, Record},
     replay::{Findings, Fold, for_each_chunk},
-    schema,
+    responses, schema,
     statements::{ParsedStatement, rules},
     tables::{self, AgentRow, CurrentRow, KeyRow, SourceRow},
 };
@@ -55,6 +55,8 @@ pub struct Audited {
     pub score_events: u64,
     /// Rows of projections compared.
     pub rows: u64,
+    /// Hashes of responses beside the log that were led to their roots.
+    pub response_hashes: u64,
     /// The size of the checkpoint outside the database that the log was found to extend.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub outside_size: Option<u64>,
@@ -225,7 +227,7 @@ impl Audit<'_> {
             Record::Standing(_) | Record::Credential(_) | Record::CredentialRevocation(_) | Record::Outcome(_) => {
                 let known = self.row::<AgentRow>(tables::AGENTS, entry.subject.as_str())?.is_some();
                 let unknown = (!known).then(|| format!("'{}' was not registered", entry.subject));
-                unknown.into_iter().chain(self.told(entry, record)?).collect()
+                unknown.into_iter().chain(self.told(one.seq, entry, record)?).collect()
             }
             Record::Checkpoint(checkpoint) => self.checkpoint(checkpoint)?,
             Record::Score(score) if self.last_change.is_some_and(|change| score.as_of <= change) => {
@@ -319,12 +321,14 @@ impl Audit<'_> {
     }
 
     /// What was issued, taken back or reported, as the rules were when the entry was written.
-    fn told(&self, entry: &Entry, record: &Record) -> Result<Vec<String>> {
+    fn told(&self, seq: u64, entry: &Entry, record: &Record) -> Result<Vec<String>> {
         let scratch = &self.fold.scratch;
         let wrong = match record {
             Record::Credential(record) => credentials::wrong_with_issue(scratch, record)?,
             Record::CredentialRevocation(record) => credentials::wrong_with_revocation(scratch, record)?,
-            Record::Outcome(record) => outcomes::wrong_with(scratch, record, entry.recorded_at)?,
+            Record::Outcome(record) => {
+                outcomes::wrong_with(scratch, record, Appended { seq, recorded_at: entry.recorded_at })?
+            }
             Record::Standing(record) => credentials::wrong_with_standing(scratch, record)?,
             _ => None,
         };
@@ -504,6 +508,7 @@ impl Audit<'_> {
             _ => {}
         }
         self.never_scored()?;
+        self.report.response_hashes = responses::audit(self.view, &mut self.report.findings)?;
         let replayed = self.fold.finish()?;
         self.report.score_events = replayed.score_events;
         self.report.rows = replayed.rows;

@@ -10,6 +10,7 @@
 //! - [`domains`]: which domains were proved to be an agent's;
 //! - [`credentials`], [`outcomes`]: what the authority vouches for and takes back, and what came of relying on it;
 //! - [`answer`]: signed answers to "should I go ahead?", and badges;
+//! - [`responses`]: what is recorded and proved of the answers that left;
 //! - [`query`]: everything that is read for a person or an answer;
 //! - [`replay`], [`audit`]: everything rebuilt from seq 0 and compared.
 
@@ -34,6 +35,7 @@ mod rejection;
 pub mod replay;
 pub mod reputation;
 mod rescore;
+pub mod responses;
 pub mod schema;
 pub mod score;
 pub mod statements;
@@ -42,6 +44,6 @@ pub(crate) mod tables;
 
 pub use authority::{Authority, Feed, SIGNALS_PER_BATCH, Settings};
 pub use error::{Error, Result};
-pub use registry::{MAX_RESPONSES, NewAgent, NewSource};
+pub use registry::{NewAgent, NewSource};
 pub use rejection::Rejection;
 pub use tables::TABLES;

@@ -73,12 +73,10 @@ pub fn apply(tx: &mut dyn Transaction, at: Appended, subject: &EntityId, record:
             tables::put(tx, tables::SCORES, subject.as_str(), &row)?;
             Ok(tables::put(tx, tables::SCORE_EVENTS, &tables::agent_seq(subject, seq), &row)?)
         }
-        Record::Responses(record) => {
-            record.hashes.iter().try_for_each(|hash| Ok(tables::put(tx, tables::RESPONSES, hash, &seq)?))
-        }
         Record::Checkpoint(record) => receipts::apply(tx, at, record),
         Record::Statement(stated) => statement(tx, at, stated),
-        Record::Other(_) => Ok(()),
+        // The hashes of a batch follow from no entry: they are written beside it.
+        Record::Responses(_) | Record::Other(_) => Ok(()),
     }
 }
 

@@ -10,7 +10,8 @@ use credence_protocol::TagRegistry;
 use serde::Serialize;
 
 use crate::{
-    Result, derive, due, filter::Weights, projection, record::Record, score, statements::StatementBody, tables::TABLES,
+    Result, derive, due, filter::Weights, projection, record::Record, score, statements::StatementBody,
+    tables::projections,
 };
 
 /// Entries read at a time.
@@ -112,7 +113,7 @@ pub(crate) struct Fold<'a> {
 
 impl<'a> Fold<'a> {
     pub(crate) fn new(live: &'a dyn View, tags: &'a TagRegistry) -> Result<Self> {
-        let scratch = Scratch::new(live, TABLES)?;
+        let scratch = Scratch::new(live, projections())?;
         Ok(Self { live, scratch, tags, weights: None, report: Replayed::default() })
     }
 
@@ -163,7 +164,7 @@ impl<'a> Fold<'a> {
 
     /// Compares every table, row by row.
     pub(crate) fn finish(mut self) -> Result<Replayed> {
-        for table in TABLES {
+        for table in projections() {
             let mut failed = None;
             let mut rebuilt = 0_u64;
             let (live, report) = (self.live, &mut self.report);
@@ -216,7 +217,7 @@ fn first_difference(stored: &str, again: &str) -> String {
 /// Drops every projection and builds it again from the entries, in one transaction.
 pub fn rebuild(ledger: &dyn Ledger) -> Result<u64> {
     write(ledger, |tx| {
-        for table in TABLES {
+        for table in projections() {
             let mut keys = Vec::new();
             tx.scan(*table, Scan::all(), &mut |key, _| {
                 keys.push(key.to_owned());

@@ -11,7 +11,7 @@ use credence_ledger::{
     proof::{self, ConsistencyProof, InclusionProof},
     tiles::Resource,
 };
-use credence_pipeline::query;
+use credence_pipeline::responses::ResponseProof;
 use serde_json::json;
 
 use super::Done;
@@ -27,9 +27,9 @@ const MAX_RESPONSE_BYTES: u64 = 1024 * 1024;
 pub enum Command {
     /// The newest signed checkpoint
     Checkpoint,
-    /// Prove that an entry is in the log; the proof holds the entry
+    /// Prove that an entry is in the log, or that a response left; the proof holds the entry
     Prove {
-        /// The entry; or a signed response that left, whose entry is looked up
+        /// The entry; or a signed response that left, whose hash is proved
         #[arg(value_name = "SEQ|FILE")]
         what: String,
         /// Write the proof here instead of printing it
@@ -64,7 +64,13 @@ pub fn run(home: &Home, out: &Output, command: Command) -> Done {
             out.show(&shown, || newest.note.clone())?;
         }
         Command::Prove { what, out: file } => {
-            let seq = entry_of(&*view, &what)?;
+            let Ok(seq) = what.parse::<u64>() else {
+                let proof = response_proof(&reader, &*view, &what)?;
+                let size = proof.verify(reader.ledger.verifier())?.size;
+                let sentence = format!("that the response in {what} left, by the log of {size}");
+                deliver(out, file.as_deref(), &proof.to_text(), &sentence)?;
+                return Ok(ExitCode::SUCCESS);
+            };
             let checkpoint = newest(&reader, &*view)?;
             let hashes = proof::inclusion(checkpoint.size, seq, &*view)?;
             let entry = view.entry(seq)?.with_context(|| format!("there is no entry {seq}"))?;
@@ -102,16 +108,14 @@ pub fn run(home: &Home, out: &Output, command: Command) -> Done {
     Ok(ExitCode::SUCCESS)
 }
 
-/// A seq, or that of the entry which records the response in a file.
-fn entry_of(view: &dyn View, what: &str) -> anyhow::Result<u64> {
-    if let Ok(seq) = what.parse() {
-        return Ok(seq);
-    }
+/// The proof that the response in a file left.
+fn response_proof(reader: &Reader, view: &dyn View, what: &str) -> anyhow::Result<ResponseProof> {
     let bytes = crate::input::file(Path::new(what), MAX_RESPONSE_BYTES)
         .with_context(|| format!("'{what}' is neither an entry's number nor a readable file"))?;
     let hash = credence_output::document::hash(&bytes).with_context(|| format!("{what} is not a signed response"))?;
-    query::response(view, &hash)?
-        .with_context(|| format!("no entry records that the response in {what} left (its hash is {hash})"))
+    ResponseProof::make(view, reader.ledger.verifier(), &hash)?.with_context(|| {
+        format!("the response in {what} is not recorded, or its hash is no longer kept (it is {hash})")
+    })
 }
 
 fn newest(reader: &Reader, view: &dyn View) -> anyhow::Result<Checkpoint> {
