@@ -87,6 +87,16 @@ pub enum Error {
         /// In which way.
         why: String,
     },
+    /// The receipts that are held do not extend the checkpoint kept outside their database.
+    #[error(
+        "the receipts that guards handed in do not extend the checkpoint kept outside receipts.db: {why}. If an old copy was \
+         restored on purpose, `credence log accept-restore --receipts` says what is lost and takes it; otherwise restore the \
+         right database"
+    )]
+    ReceiptsDoNotExtend {
+        /// In which way.
+        why: String,
+    },
     /// A checkpoint or proof that does not parse or verify.
     #[error("{0}")]
     Proof(String),

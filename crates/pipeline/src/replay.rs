@@ -45,6 +45,20 @@ impl Findings {
         self.listed.extend(other.listed.into_iter().take(room));
     }
 
+    /// The same, each saying that it is of `place`.
+    pub(crate) fn named(mut self, place: &str) -> Self {
+        for finding in &mut self.listed {
+            let entry = finding.seq.take().map_or(String::new(), |seq| format!("entry {seq}: "));
+            finding.what = format!("{place}: {entry}{}", finding.what);
+        }
+        self
+    }
+
+    /// Adds what is wrong and is about no entry.
+    pub fn extend(&mut self, all: impl IntoIterator<Item = String>) {
+        all.into_iter().for_each(|what| self.add(None, what));
+    }
+
     pub(crate) fn add(&mut self, seq: impl Into<Option<u64>>, what: impl Into<String>) {
         self.count += 1;
         if self.listed.len() < MAX_LISTED {

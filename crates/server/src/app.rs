@@ -19,7 +19,7 @@ use credence_pipeline::{
     credentials::Office,
     derive,
     outcomes::Reliability,
-    query::{CurrentScore, Explanation, Reading},
+    query::{self, CurrentScore, Explanation, Reading},
     receipts::ReceiptStore,
 };
 use credence_protocol::{EntityId, SecretKey, Timestamp};
@@ -144,6 +144,9 @@ pub enum StartError {
     /// From the store of tokens.
     #[error("tokens: {0}")]
     Tokens(#[from] crate::tokens::Error),
+    /// What guards handed in cannot be seen.
+    #[error("receipts: {0}")]
+    Receipts(String),
     /// Files, sockets.
     #[error("{0}: {1}")]
     Io(String, io::Error),
@@ -153,7 +156,10 @@ impl App {
     /// Puts a service together.
     pub fn new(setup: Setup) -> Result<Arc<Self>, StartError> {
         let Setup { authority, log, key, tokens, folder, clock, settings, local_url, receipts, demo } = setup;
-        let receipts = receipts.map(|key| ReceiptStore::open(&folder, key, Arc::clone(&clock))).transpose()?;
+        let handed_in =
+            query::guard_logs(&*authority.ledger().view()?).map_err(|e| StartError::Receipts(e.to_string()))? > 0;
+        let receipts =
+            receipts.map(|key| ReceiptStore::open(&folder, key, Arc::clone(&clock), handed_in)).transpose()?;
         let tokens = Tokens::open(tokens)?;
         let public = (!settings.public_url.is_empty()).then(|| settings.public_url.trim_end_matches('/').to_owned());
         let domain = public.as_deref().and_then(|url| url.strip_prefix("https://"));

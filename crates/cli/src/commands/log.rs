@@ -11,12 +11,12 @@ use credence_ledger::{
     proof::{self, ConsistencyProof, InclusionProof},
     tiles::Resource,
 };
-use credence_pipeline::responses::ResponseProof;
+use credence_pipeline::{receipts::ReceiptStore, responses::ResponseProof};
 use serde_json::json;
 
 use super::Done;
 use crate::{
-    home::{Home, Reader},
+    home::{Home, Reader, clock},
     output::Output,
 };
 
@@ -47,12 +47,16 @@ pub enum Command {
     /// Write the whole log as static files at C2SP tlog-tiles paths
     Export { folder: PathBuf },
     /// Take a restored, older database for the truth although the checkpoint outside says otherwise
-    AcceptRestore,
+    AcceptRestore {
+        /// The receipts that guards handed in (receipts.db), not the ledger
+        #[arg(long)]
+        receipts: bool,
+    },
 }
 
 pub fn run(home: &Home, out: &Output, command: Command) -> Done {
-    if matches!(command, Command::AcceptRestore) {
-        return accept_restore(home, out);
+    if let Command::AcceptRestore { receipts } = command {
+        return accept_restore(home, out, receipts);
     }
     let reader = home.reader()?;
     let view = reader.view()?;
@@ -103,7 +107,7 @@ pub fn run(home: &Home, out: &Output, command: Command) -> Done {
             )?;
         }
         Command::Export { folder } => export(out, &*view, &folder)?,
-        Command::AcceptRestore => {}
+        Command::AcceptRestore { .. } => {}
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -152,9 +156,13 @@ fn export(out: &Output, view: &dyn View, folder: &Path) -> anyhow::Result<()> {
     })
 }
 
-fn accept_restore(home: &Home, out: &Output) -> Done {
-    let key = home.log_key(&home.config()?)?;
-    let restored = SqliteLedger::accept_restore(&home.options(), &key)?;
+fn accept_restore(home: &Home, out: &Output, receipts: bool) -> Done {
+    let config = home.config()?;
+    let restored = if receipts {
+        ReceiptStore::accept_restore(home.path(), &home.receipts_key(&config)?, clock())?
+    } else {
+        SqliteLedger::accept_restore(&home.options(), &home.log_key(&config)?)?
+    };
     let (accepted, size, promised) = match restored {
         Restored::NothingToAccept { size } => (false, size, None),
         Restored::Shorter { size, promised } | Restored::Rewritten { size, promised } => (true, size, Some(promised)),

@@ -205,7 +205,11 @@ impl SqliteLedger {
         let former = options.outside.read(key.verifier());
         let view = ledger.view()?;
         let size = view.size()?;
-        let note = view.checkpoint()?.ok_or_else(|| Error::Log("the database has no checkpoint".into()))?;
+        let note = match view.checkpoint()? {
+            Some(note) => note,
+            None if size == 0 => key.sign(0, merkle::root(0, &Edge::default())?)?,
+            None => return Err(Error::Log("the database has no checkpoint".into())),
+        };
         let inside = Checkpoint::open(&note, key.verifier())?;
         let restored = match former {
             Ok(former) if outside::extends(&former, &*view).is_ok() => return Ok(Restored::NothingToAccept { size }),

@@ -8,6 +8,7 @@ mod common;
 mod entries;
 mod properties;
 mod reads;
+mod receipts;
 mod responses;
 mod revocations;
 mod scale;

@@ -2,14 +2,14 @@
 //! every superseding link; the tree against its tiles, the checkpoint in the database and the one outside it; every
 //! score event and every projection made again. Findings name the entry.
 
+mod log;
+
 use std::{collections::HashMap, ops::ControlFlow};
 
 use credence_engine::mixture::is_weight;
-use credence_ledger::{
-    Appended, Checkpoint, Entry, Hash, Kind, LogVerifier, Scan, Table, View,
-    merkle::{self, ChangedTile, Edge, TILE_WIDTH},
-};
-use credence_protocol::{Canonical, EntityId, KeyId, PublicKey, Signal, TagRegistry, Timestamp, verify_batch};
+use credence_ledger::{Appended, Checkpoint, Entry, Hash, Kind, LogVerifier, Scan, Table, View, merkle};
+use credence_protocol::{EntityId, KeyId, PublicKey, Signal, TagRegistry, Timestamp, verify_batch};
+pub(crate) use log::{LogAudit, is_canonical};
 use rayon::prelude::*;
 use serde::{Serialize, de::DeserializeOwned};
 
@@ -19,7 +19,7 @@ use crate::{
     credentials, due,
     filter::{self, Weights},
     outcomes,
-    receipts::GuardLogRow,
+    receipts::{AuditedReceipts, GuardLogRow},
     record::{AgentRecord, CheckpointRecord, KeyRecord, KeyRevocationRecord, Record},
     replay::{Findings, Fold, for_each_chunk},
     responses, schema,
@@ -60,29 +60,33 @@ pub struct Audited {
     /// The size of the checkpoint outside the database that the log was found to extend.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub outside_size: Option<u64>,
+    /// Receipts that guards handed in, where they were audited, too.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub receipts: Option<u64>,
     /// What is wrong.
     pub findings: Findings,
+}
+
+impl Audited {
+    /// Takes in what an audit of the receipts found.
+    pub fn add_receipts(&mut self, audited: AuditedReceipts) {
+        self.receipts = Some(audited.receipts);
+        self.findings.append(audited.findings.named("receipts.db"));
+    }
 }
 
 /// Audits everything in `view`; `progress` is told how many entries are done.
 pub fn audit(view: &dyn View, scope: Scope<'_>, progress: &mut dyn FnMut(u64)) -> Result<Audited> {
     let mut findings = Findings::default();
-    if let Err(error) = scope.outside {
-        findings.add(None, error.to_string());
-    }
-    for missing in view.missing_protections()? {
-        findings.add(None, format!("{missing} is missing: the database no longer refuses to change entries"));
-    }
+    let log = LogAudit::begin(view, scope.outside, &mut findings)?;
     let mut audit = Audit {
         view,
         scope,
         fold: Fold::new(view, scope.tags)?,
-        tree: Edge::default(),
-        outside: scope.outside.as_ref().ok().map(|outside| (outside.size, outside.root)),
+        log,
         keys: HashMap::new(),
         last_recorded: None,
         last_change: None,
-        next_seq: 0,
         report: Audited { findings, ..Audited::default() },
     };
     for_each_chunk(view, &mut |chunk| {
@@ -97,13 +101,11 @@ struct Audit<'a> {
     view: &'a dyn View,
     scope: Scope<'a>,
     fold: Fold<'a>,
-    tree: Edge,
-    outside: Option<(u64, Hash)>,
+    log: LogAudit<'a>,
     keys: HashMap<KeyId, KeyRecord>,
     last_recorded: Option<Timestamp>,
     /// The last entry that was no score.
     last_change: Option<u64>,
-    next_seq: u64,
     report: Audited,
 }
 
@@ -124,11 +126,6 @@ impl Examined {
     }
 }
 
-fn is_canonical(bytes: &[u8]) -> bool {
-    let value: Option<serde_json::Value> = serde_json::from_slice(bytes).ok();
-    value.is_some_and(|value| Canonical::of(&value).is_ok_and(|canonical| canonical.as_bytes() == bytes))
-}
-
 impl Audit<'_> {
     fn chunk(&mut self, chunk: &[(u64, Vec<u8>)]) -> Result<()> {
         let examined: Vec<Examined> = chunk.par_iter().map(|(seq, bytes)| Examined::new(*seq, bytes)).collect();
@@ -141,9 +138,8 @@ impl Audit<'_> {
         for one in &examined {
             self.entry(one)?;
         }
-        self.leaves(&examined)?;
-        let leaves: Vec<Hash> = examined.iter().map(|one| one.leaf).collect();
-        self.grow(&leaves)?;
+        let leaves: Vec<(u64, Hash)> = examined.iter().map(|one| (one.seq, one.leaf)).collect();
+        self.log.grow(&leaves, &mut self.report.findings)?;
         self.report.entries += chunk.len() as u64;
         Ok(())
     }
@@ -177,15 +173,7 @@ impl Audit<'_> {
 
     /// The checks that need what came before, then the fold.
     fn entry(&mut self, one: &Examined) -> Result<()> {
-        if one.seq > self.next_seq {
-            let what = if one.seq - self.next_seq == 1 {
-                "the entry is missing".to_owned()
-            } else {
-                format!("the entries from here to {} are missing", one.seq - 1)
-            };
-            self.report.findings.add(self.next_seq, what);
-        }
-        self.next_seq = one.seq + 1;
+        self.log.reached(one.seq, &mut self.report.findings);
         let (entry, record) = match &one.parsed {
             Ok(parsed) => parsed,
             Err(damaged) => {
@@ -396,66 +384,6 @@ impl Audit<'_> {
         Ok(wrong)
     }
 
-    /// Compares each entry's hash with the one that the log was built over.
-    fn leaves(&mut self, examined: &[Examined]) -> Result<()> {
-        let mut tile: Option<(u64, Vec<u8>)> = None;
-        for one in examined {
-            let (index, at) = (one.seq / TILE_WIDTH as u64, (one.seq % TILE_WIDTH as u64) as usize * 32);
-            if tile.as_ref().is_none_or(|(loaded, _)| *loaded != index) {
-                tile = Some((index, self.view.tile(0, index)?.unwrap_or_default()));
-            }
-            let stored = tile.as_ref().and_then(|(_, hashes)| hashes.get(at..at + 32));
-            if stored != Some(one.leaf.0.as_slice()) {
-                self.report
-                    .findings
-                    .add(one.seq, "the entry is not the one that the log was built over (its hash differs)");
-            }
-        }
-        Ok(())
-    }
-
-    /// Grows the recomputed tree and compares it with what is stored; stops on the way at the size of the checkpoint
-    /// outside.
-    fn grow(&mut self, leaves: &[Hash]) -> Result<()> {
-        let outside = self.outside;
-        let until = outside.map_or(0, |(size, _)| size.saturating_sub(self.tree.size()));
-        let (before, after) = leaves.split_at((until as usize).min(leaves.len()));
-        for part in [before, after] {
-            if part.is_empty() {
-                continue;
-            }
-            for tile in self.tree.extend(part) {
-                self.tile(&tile)?;
-            }
-            if let Some((size, root)) = outside
-                && size == self.tree.size()
-            {
-                self.report.outside_size = Some(size);
-                if self.tree.root()? != root {
-                    let what = format!(
-                        "the first {size} entries are not those that the checkpoint outside the database was signed over"
-                    );
-                    self.report.findings.add(None, what);
-                }
-            }
-        }
-        Ok(())
-    }
-
-    fn tile(&mut self, tile: &ChangedTile) -> Result<()> {
-        let ChangedTile { level, index, hashes } = tile;
-        let stored = self.view.tile(*level, *index)?.unwrap_or_default();
-        let differs = |n: usize, hash: &[u8]| stored.get(n * hash.len()..(n + 1) * hash.len()) != Some(hash);
-        let wrong = hashes.chunks(32).enumerate().find(|(n, hash)| differs(*n, hash));
-        // Leaves have been compared one by one.
-        if let Some((n, _)) = wrong.filter(|_| *level > 0) {
-            self.report
-                .findings
-                .add(None, format!("hash {n} of tile {level}/{index} does not follow from the entries"));
-        }
-        Ok(())
-    }
-
     /// Agents whose signals count, that have no score and wait for none: someone emptied the queue.
     fn never_scored(&mut self) -> Result<()> {
         if self.view.job(due::RECOMPUTE, due::EVERYONE)?.is_some() {
@@ -484,29 +412,8 @@ impl Audit<'_> {
     }
 
     fn finish(mut self) -> Result<Audited> {
-        let size = self.tree.size();
-        match self.view.checkpoint()?.map(|note| Checkpoint::open(&note, self.scope.log)) {
-            None if size == 0 => {}
-            None => self.report.findings.add(None, "the database has no checkpoint"),
-            Some(Err(error)) => self.report.findings.add(None, format!("in the database: {error}")),
-            Some(Ok(inside)) if inside.size != size => {
-                self.report
-                    .findings
-                    .add(None, format!("the checkpoint is of {} entries, there are {size}", inside.size));
-            }
-            Some(Ok(inside)) if inside.root != self.tree.root()? => {
-                self.report.findings.add(None, "the entries do not add up to the checkpoint's root");
-            }
-            Some(Ok(_)) => {}
-        }
-        match self.outside {
-            Some((promised, _)) if promised > size => {
-                let what = format!("the checkpoint outside the database is of {promised} entries, there are {size}");
-                self.report.findings.add(None, what);
-            }
-            Some((0, _)) => self.report.outside_size = Some(0),
-            _ => {}
-        }
+        self.log.finish(self.scope.log, &mut self.report.findings)?;
+        self.report.outside_size = self.log.outside_size;
         self.never_scored()?;
         self.report.response_hashes = responses::audit(self.view, &mut self.report.findings)?;
         let replayed = self.fold.finish()?;
