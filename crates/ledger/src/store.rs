@@ -111,7 +111,7 @@ pub trait View {
     fn checkpoint(&self) -> Result<Option<String>>;
     /// A job, due or not.
     fn job(&self, queue: Queue, key: &str) -> Result<Option<Job>>;
-    /// What should keep the database from changing entries, and is not there.
+    /// What is wrong with what keeps the database from changing entries: something is not there, or is not what was made.
     fn missing_protections(&self) -> Result<Vec<String>>;
 }
 

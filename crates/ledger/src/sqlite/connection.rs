@@ -19,13 +19,6 @@ const APPLICATION_ID: i64 = 0x4352_4544;
 const FORMAT: i64 = 3;
 const SCHEMA: &str = "
     CREATE TABLE entries (seq INTEGER PRIMARY KEY, entry TEXT NOT NULL) STRICT;
-    CREATE TRIGGER entries_are_never_changed BEFORE UPDATE ON entries
-        BEGIN SELECT RAISE(ABORT, 'entries are append-only: a correction is a new entry'); END;
-    CREATE TRIGGER entries_are_never_deleted BEFORE DELETE ON entries
-        BEGIN SELECT RAISE(ABORT, 'entries are append-only: a correction is a new entry'); END;
-    CREATE TRIGGER entries_are_dense BEFORE INSERT ON entries
-        WHEN NEW.seq IS NOT (SELECT coalesce(max(seq) + 1, 0) FROM entries)
-        BEGIN SELECT RAISE(ABORT, 'entries are append-only: only the next seq can be inserted'); END;
     CREATE TABLE tiles (level INTEGER NOT NULL, idx INTEGER NOT NULL, hashes BLOB NOT NULL, PRIMARY KEY (level, idx)) STRICT, WITHOUT ROWID;
     CREATE TABLE checkpoint (id INTEGER PRIMARY KEY CHECK (id = 0), note TEXT NOT NULL) STRICT;
     CREATE TABLE jobs (
@@ -35,8 +28,25 @@ const SCHEMA: &str = "
     ) STRICT, WITHOUT ROWID;
     CREATE INDEX jobs_due ON jobs (queue, due);
 ";
-/// The triggers among these, which an audit looks for.
-pub(super) const TRIGGERS: [&str; 3] = ["entries_are_never_changed", "entries_are_never_deleted", "entries_are_dense"];
+/// The triggers that protect the entries, by name and text. An audit compares the text: one of the same name could do nothing.
+pub(super) const TRIGGERS: [(&str, &str); 3] = [
+    (
+        "entries_are_never_changed",
+        "CREATE TRIGGER entries_are_never_changed BEFORE UPDATE ON entries \
+         BEGIN SELECT RAISE(ABORT, 'entries are append-only: a correction is a new entry'); END",
+    ),
+    (
+        "entries_are_never_deleted",
+        "CREATE TRIGGER entries_are_never_deleted BEFORE DELETE ON entries \
+         BEGIN SELECT RAISE(ABORT, 'entries are append-only: a correction is a new entry'); END",
+    ),
+    (
+        "entries_are_dense",
+        "CREATE TRIGGER entries_are_dense BEFORE INSERT ON entries \
+         WHEN NEW.seq IS NOT (SELECT coalesce(max(seq) + 1, 0) FROM entries) \
+         BEGIN SELECT RAISE(ABORT, 'entries are append-only: only the next seq can be inserted'); END",
+    ),
+];
 /// Pages in the write-ahead log before they are moved into the database: 64 MiB. A page that many transactions touch is
 /// moved once.
 const WAL_AUTOCHECKPOINT_PAGES: i64 = 16_384;
@@ -57,7 +67,8 @@ pub(super) fn create(options: &Options) -> Result<()> {
     let made = (|| {
         connection.pragma_update(None, "journal_mode", "WAL")?;
         connection.pragma_update(None, "application_id", APPLICATION_ID)?;
-        create_tables(&connection, options, &format!("{SCHEMA} PRAGMA user_version = {FORMAT};"))
+        let triggers: String = TRIGGERS.iter().map(|(_, sql)| format!("{sql};")).collect();
+        create_tables(&connection, options, &format!("{SCHEMA} {triggers} PRAGMA user_version = {FORMAT};"))
     })();
     if made.is_err() {
         // Nothing half-made stays behind.
