@@ -163,12 +163,19 @@ impl Home {
 
     /// Opens for writing.
     pub fn authority(&self) -> anyhow::Result<Authority> {
+        self.authority_at(clock())
+    }
+
+    /// Opens for writing, by a clock of the caller's.
+    pub fn authority_at(&self, clock: Clock) -> anyhow::Result<Authority> {
         let config = self.config()?;
-        let open = || -> anyhow::Result<_> { Ok(SqliteLedger::open(self.options(), self.log_key(&config)?, clock())) };
+        let open = || -> anyhow::Result<_> {
+            Ok(SqliteLedger::open(self.options(), self.log_key(&config)?, Arc::clone(&clock)))
+        };
         let ledger = self.upgraded(&open)??;
         let (coverage_floor, signer) = (config.coverage_floor, self.signer()?);
         let settings = credence_pipeline::Settings { coverage_floor, signer, ..Default::default() };
-        Ok(Authority::open(Arc::new(ledger), &settings, clock())?)
+        Ok(Authority::open(Arc::new(ledger), &settings, clock)?)
     }
 
     /// Opens for writing to rebuild the projections: nothing is read from them before, and tables may be missing.

@@ -113,6 +113,7 @@ impl Demo {
             local_url: local_url.to_owned(),
             receipts: Some(LogKey::new(&format!("{origin}/receipts"), &log)?),
             demo: Some(gateway.clone()),
+            steady: None,
         })?;
         let office = Office {
             issuer: Issuer::new(None, &own.public()),

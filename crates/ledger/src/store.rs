@@ -14,7 +14,7 @@
 //! - **Durable before done.** A [`Ticket`] resolves when the work is durable, the Merkle tiles and the signed checkpoint over
 //!   its entries included. (SQLite's batched sealing relaxes this for a guard's own ledger, and says so there.)
 //! - **One time for a unit.** Every entry of a unit of work is recorded at [`Transaction::stamp`], which is never before the
-//!   time of the last entry.
+//!   time of the last entry, unless the unit says so first ([`Transaction::return_to_clock`]).
 //! - **Byte order.** Tables are ordered by the bytes of their keys (UTF-8), whatever the collation of the database.
 //! - **Scans can be nested.** A visitor may read from the same view. An implementation whose connection cannot answer a second
 //!   query during the first reads in pages.
@@ -129,6 +129,9 @@ pub trait Transaction: View {
     /// The time at which this unit's entries are recorded: the clock's, or the last entry's when that is later. The same
     /// throughout the unit.
     fn stamp(&self) -> Result<Timestamp>;
+    /// Makes this unit's time the clock's, though the last entry's is later: the way back after entries were recorded in the
+    /// future. Before anything else in the unit. Gives the time.
+    fn return_to_clock(&mut self) -> Result<Timestamp>;
     /// Appends entries, in order.
     fn append_many(&mut self, entries: &[NewEntry]) -> Result<Vec<Appended>>;
     /// Appends an entry.

@@ -11,6 +11,7 @@
 //! - [`credentials`], [`outcomes`]: what the authority vouches for and takes back, and what came of relying on it;
 //! - [`answer`]: signed answers to "should I go ahead?", and badges;
 //! - [`responses`]: what is recorded and proved of the answers that left;
+//! - [`times`]: entries that a wrong clock recorded in the future, and the way back;
 //! - [`query`]: everything that is read for a person or an answer;
 //! - [`replay`], [`audit`]: everything rebuilt from seq 0 and compared.
 
@@ -41,6 +42,7 @@ pub mod score;
 pub mod statements;
 pub mod summaries;
 pub(crate) mod tables;
+pub mod times;
 
 pub use authority::{Authority, Feed, SIGNALS_PER_BATCH, Settings};
 pub use error::{Error, Result};

@@ -18,6 +18,7 @@ use crate::{
     registry::append,
     responses,
     tables::{self, AgentRow, ScoreRow},
+    times::Times,
 };
 
 /// An outcome.
@@ -164,10 +165,10 @@ struct Scores {
 
 impl Scores {
     fn read(view: &dyn View, agent: &str) -> Result<Self> {
-        let mut published = Vec::new();
+        let (mut published, times) = (Vec::new(), Times::read(view)?);
         tables::scan(view, tables::SCORE_EVENTS, Scan::prefix(&format!("{agent}/")), |_, row: ScoreRow| {
             let shown = row.recorded.status == ScoreStatus::Published;
-            published.push((row.recorded_at, shown.then_some(row.recorded.score)));
+            published.push((times.of(row.seq, row.recorded_at), shown.then_some(row.recorded.score)));
             Ok(ControlFlow::Continue(()))
         })?;
         Ok(Self { agent: agent.to_owned(), published })

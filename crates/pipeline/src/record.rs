@@ -200,6 +200,14 @@ pub struct ResponsesRecord {
     pub count: u64,
 }
 
+/// Entries before this one were recorded in the future; from here on times are the clock's again ([`crate::times`]).
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ClockRecord {
+    /// The time of the entry before.
+    pub ahead: Timestamp,
+}
+
 /// One input of a score: a current, applicable signal under one of its tags.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Input {
@@ -350,6 +358,8 @@ pub enum Record {
     Checkpoint(CheckpointRecord),
     /// Responses that left.
     Responses(ResponsesRecord),
+    /// Times are right again.
+    Clock(ClockRecord),
     /// A statement of an author.
     Statement(Box<ParsedStatement>),
     /// A kind this version records but does not interpret.
@@ -380,6 +390,7 @@ impl Record {
             Kind::Score => Record::Score(entry.record(seq)?),
             Kind::Checkpoint => Record::Checkpoint(entry.record(seq)?),
             Kind::Responses => Record::Responses(entry.record(seq)?),
+            Kind::Clock => Record::Clock(entry.record(seq)?),
             Kind::Credential => Record::Credential(entry.record(seq)?),
             Kind::Outcome => Record::Outcome(entry.record(seq)?),
             Kind::KeyRevocation => Record::KeyRevocation(entry.record(seq)?),
@@ -408,6 +419,7 @@ impl Record {
             Record::Outcome(body) => (Kind::Outcome, Canonical::of(body)?),
             Record::Checkpoint(body) => (Kind::Checkpoint, Canonical::of(body)?),
             Record::Responses(body) => (Kind::Responses, Canonical::of(body)?),
+            Record::Clock(body) => (Kind::Clock, Canonical::of(body)?),
             Record::Statement(stated) => (stated.entry_kind(), stated.statement.canonical().clone()),
             Record::Signal(_) | Record::Score(_) | Record::Other(_) => {
                 return Err(credence_ledger::Error::Log("this record is not appended by itself".into()).into());

@@ -39,6 +39,7 @@
 //! | `outcomes` | agent/seq | what came of relying on an agent |
 //! | `outcome_ids` | id | the entry |
 //! | `guard_logs` | log | how far a guard's log has grown |
+//! | `clock` | seq | when times became right again, after entries in the future |
 //!
 //! Beside the log, and no projections: what they hold follows from no entry ([`crate::responses`]).
 //!
@@ -127,6 +128,8 @@ pub const OUTCOMES: Table = Table("outcomes");
 pub const OUTCOME_IDS: Table = Table("outcome_ids");
 /// log → [`GuardLogRow`](crate::receipts::GuardLogRow)
 pub const GUARD_LOGS: Table = Table("guard_logs");
+/// seq → when times became right again
+pub const CLOCK: Table = Table("clock");
 /// hash → [`HashRow`](crate::responses::HashRow)
 pub const RESPONSE_HASHES: Table = Table("response_hashes");
 /// class/until/hash → nothing; count/class → how many
@@ -169,6 +172,7 @@ pub const TABLES: &[Table] = &[
     OUTCOMES,
     OUTCOME_IDS,
     GUARD_LOGS,
+    CLOCK,
     RESPONSE_HASHES,
     RESPONSE_AGES,
 ];

@@ -21,6 +21,7 @@ use credence_pipeline::{
     outcomes::Reliability,
     query::{self, CurrentScore, Explanation, Reading},
     receipts::ReceiptStore,
+    times,
 };
 use credence_protocol::{EntityId, SecretKey, Timestamp};
 use credence_verify::Verdict;
@@ -36,6 +37,7 @@ use crate::{
     problem::Problem,
     routes,
     settings::Settings,
+    steady::SteadyClock,
     tail::Tail,
     tokens::{Bearer, TokenStore, Tokens},
 };
@@ -79,6 +81,8 @@ pub struct Setup {
     pub receipts: Option<LogKey>,
     /// A demo, and the namespace that visitors of its pages see.
     pub demo: Option<EntityId>,
+    /// What keeps `clock` from jumping ahead, where something does.
+    pub steady: Option<Arc<SteadyClock>>,
 }
 
 /// A running service.
@@ -88,6 +92,7 @@ pub struct App {
     pub(crate) office: Office,
     pub(crate) rules: Rules,
     clock: Clock,
+    steady: Option<Arc<SteadyClock>>,
     pub(crate) settings: Settings,
     pub(crate) tokens: Tokens,
     pub(crate) engines: Engines,
@@ -155,7 +160,7 @@ pub enum StartError {
 impl App {
     /// Puts a service together.
     pub fn new(setup: Setup) -> Result<Arc<Self>, StartError> {
-        let Setup { authority, log, key, tokens, folder, clock, settings, local_url, receipts, demo } = setup;
+        let Setup { authority, log, key, tokens, folder, clock, settings, local_url, receipts, demo, steady } = setup;
         let handed_in =
             query::guard_logs(&*authority.ledger().view()?).map_err(|e| StartError::Receipts(e.to_string()))? > 0;
         let receipts =
@@ -173,6 +178,7 @@ impl App {
             office,
             rules: Rules::standard()?,
             clock,
+            steady,
             tokens,
             engines: Engines::new(folder.join("engines"), settings.verify_mode, settings.max_namespaces),
             receipts,
@@ -248,6 +254,17 @@ impl App {
 
     pub(crate) fn now(&self) -> Timestamp {
         (self.clock)()
+    }
+
+    /// What is wrong with the clock, if anything is.
+    pub(crate) fn clock_trouble(&self, view: &dyn View) -> Option<String> {
+        if let Some(held) = self.steady.as_ref().and_then(|steady| steady.held()) {
+            let seconds = held.as_secs();
+            return Some(format!(
+                "the clock jumped {seconds} s ahead: time goes on as it was. Set the clock, or restart if it is right"
+            ));
+        }
+        times::last_recorded(view).ok().flatten().and_then(|last| times::ahead(last, self.now()))
     }
 
     /// How scores are read.
@@ -346,6 +363,7 @@ impl App {
             entries: self.authority.ledger().committed().unwrap_or_default(),
             responses_waiting: self.outbox.len(),
             namespaces: self.engines.len(),
+            clock_trouble: self.authority.ledger().view().is_ok_and(|view| self.clock_trouble(&*view).is_some()),
         })
     }
 }

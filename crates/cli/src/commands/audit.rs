@@ -14,7 +14,7 @@ use serde_json::json;
 
 use super::{Done, answer};
 use crate::{
-    home::{Home, Reader},
+    home::{Home, Reader, now},
     output::{self, Output},
 };
 
@@ -85,7 +85,8 @@ pub fn audit(home: &Home, out: &Output, args: AuditArgs) -> Done {
     let outside = home.options().outside.read(reader.ledger.verifier());
     let view = sealed(&reader)?;
     let bar = out.progress(Some(view.size()?), "audit");
-    let scope = Scope { log: reader.ledger.verifier(), outside: &outside, tags: &reader.tags, quick: args.quick };
+    let (log, tags, quick) = (reader.ledger.verifier(), &reader.tags, args.quick);
+    let scope = Scope { log, outside: &outside, tags, now: Some(now()), quick };
     let mut done = audit::audit(&*view, scope, &mut |entries| bar.set_position(entries))?;
     bar.finish_and_clear();
     match receipts {

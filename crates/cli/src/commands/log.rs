@@ -11,7 +11,7 @@ use credence_ledger::{
     proof::{self, ConsistencyProof, InclusionProof},
     tiles::Resource,
 };
-use credence_pipeline::{receipts::ReceiptStore, responses::ResponseProof};
+use credence_pipeline::{receipts::ReceiptStore, responses::ResponseProof, times::AcceptedClock};
 use serde_json::json;
 
 use super::Done;
@@ -52,11 +52,16 @@ pub enum Command {
         #[arg(long)]
         receipts: bool,
     },
+    /// Go on from the clock's time, where entries were recorded in the future because the clock was wrong
+    AcceptClock,
 }
 
 pub fn run(home: &Home, out: &Output, command: Command) -> Done {
     if let Command::AcceptRestore { receipts } = command {
         return accept_restore(home, out, receipts);
+    }
+    if matches!(command, Command::AcceptClock) {
+        return accept_clock(home, out);
     }
     let reader = home.reader()?;
     let view = reader.view()?;
@@ -107,7 +112,7 @@ pub fn run(home: &Home, out: &Output, command: Command) -> Done {
             )?;
         }
         Command::Export { folder } => export(out, &*view, &folder)?,
-        Command::AcceptRestore { .. } => {}
+        Command::AcceptRestore { .. } | Command::AcceptClock => {}
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -154,6 +159,28 @@ fn export(out: &Output, view: &dyn View, folder: &Path) -> anyhow::Result<()> {
     out.show(&json!({ "folder": folder, "files": resources.len() + 1 }), || {
         format!("Wrote {} files to {}", resources.len() + 1, folder.display())
     })
+}
+
+fn accept_clock(home: &Home, out: &Output) -> Done {
+    let authority = home.authority()?;
+    let accepted = authority.accept_clock()?;
+    authority.score_now()?;
+    authority.flush()?;
+    let (seq, ahead) = match accepted {
+        AcceptedClock::NothingToAccept => (None, None),
+        AcceptedClock::Returned { seq, ahead, .. } => (Some(seq), Some(ahead)),
+    };
+    out.show(&json!({ "accepted": seq.is_some(), "seq": seq, "ahead": ahead }), || match accepted {
+        AcceptedClock::NothingToAccept => {
+            "Nothing to accept: no entry is ahead of the clock. Nothing was changed.".into()
+        }
+        AcceptedClock::Returned { seq, ahead, now } => {
+            format!(
+                "Entries were recorded until {ahead}. From entry {seq} on times are the clock's again: it is {now}."
+            )
+        }
+    })?;
+    Ok(ExitCode::SUCCESS)
 }
 
 fn accept_restore(home: &Home, out: &Output, receipts: bool) -> Done {

@@ -25,6 +25,7 @@ use crate::{
     responses, schema,
     statements::{ParsedStatement, rules},
     tables::{self, AgentRow, CurrentRow, KeyRow, SourceRow},
+    times,
 };
 
 /// Signatures checked together in a quick audit.
@@ -40,6 +41,8 @@ pub struct Scope<'a> {
     pub outside: &'a credence_ledger::Result<Checkpoint>,
     /// The registered tags.
     pub tags: &'a TagRegistry,
+    /// The time of day: entries far ahead of it are a finding. `None` where it is not known.
+    pub now: Option<Timestamp>,
     /// Check signatures in batches: twice as fast, by a rule a little less strict than admission's.
     pub quick: bool,
 }
@@ -60,11 +63,18 @@ pub struct Audited {
     /// The size of the checkpoint outside the database that the log was found to extend.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub outside_size: Option<u64>,
+    /// How often times were put right after entries in the future.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub clock_corrections: u64,
     /// Receipts that guards handed in, where they were audited, too.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub receipts: Option<u64>,
     /// What is wrong.
     pub findings: Findings,
+}
+
+fn is_zero(n: &u64) -> bool {
+    *n == 0
 }
 
 impl Audited {
@@ -181,7 +191,13 @@ impl Audit<'_> {
                 return Ok(());
             }
         };
-        if self.last_recorded.is_some_and(|last| entry.recorded_at < last) {
+        let back = self.last_recorded.is_some_and(|last| entry.recorded_at < last);
+        if let Record::Clock(clock) = record {
+            self.report.clock_corrections += 1;
+            if !back || self.last_recorded != Some(clock.ahead) {
+                self.report.findings.add(one.seq, "it puts times right that were not ahead, or not by that much");
+            }
+        } else if back {
             self.report.findings.add(one.seq, "recorded before the entry before it");
         }
         self.last_recorded = Some(entry.recorded_at);
@@ -200,7 +216,9 @@ impl Audit<'_> {
             Record::CredentialRevocation(revocation) => Some(&revocation.agent),
             Record::Outcome(outcome) => Some(&outcome.agent),
             Record::Checkpoint(checkpoint) => Some(&checkpoint.provider),
-            Record::Score(_) | Record::Statement(_) | Record::Responses(_) | Record::Other(_) => None,
+            Record::Score(_) | Record::Statement(_) | Record::Responses(_) | Record::Clock(_) | Record::Other(_) => {
+                None
+            }
         };
         if subject.is_some_and(|subject| *subject != entry.subject) {
             self.report.findings.add(one.seq, format!("the subject '{}' is not whom the body is about", entry.subject));
@@ -414,6 +432,11 @@ impl Audit<'_> {
     fn finish(mut self) -> Result<Audited> {
         self.log.finish(self.scope.log, &mut self.report.findings)?;
         self.report.outside_size = self.log.outside_size;
+        if let (Some(last), Some(now)) = (self.last_recorded, self.scope.now)
+            && let Some(ahead) = times::ahead(last, now)
+        {
+            self.report.findings.add(None, ahead);
+        }
         self.never_scored()?;
         self.report.response_hashes = responses::audit(self.view, &mut self.report.findings)?;
         let replayed = self.fold.finish()?;

@@ -6,9 +6,9 @@ use credence_ledger::{Entry, Kind, NewEntry, merkle};
 use credence_pipeline::{
     receipts::{HandedReceipt, Held},
     record::{
-        AgentRecord, CheckpointRecord, CitedResponse, CredentialRecord, CredentialRevocationRecord, Input, KeyRecord,
-        KeyRevocationRecord, OutcomeRecord, Record, ResponsesRecord, ScoreRecord, SourceRecord, StandingRecord,
-        WithdrawalRecord,
+        AgentRecord, CheckpointRecord, CitedResponse, ClockRecord, CredentialRecord, CredentialRevocationRecord, Input,
+        KeyRecord, KeyRevocationRecord, OutcomeRecord, Record, ResponsesRecord, ScoreRecord, SourceRecord,
+        StandingRecord, WithdrawalRecord,
     },
     statements::ParsedStatement,
 };
@@ -179,6 +179,7 @@ fn records() -> Vec<(&'static str, Record)> {
             }),
         ),
         ("credence", Record::Responses(ResponsesRecord { root: BASE64.encode(&[9; 32]), count: 2 })),
+        ("credence", Record::Clock(ClockRecord { ahead: at().plus_seconds(86_400) })),
         (
             "lab",
             Record::Checkpoint(CheckpointRecord {

@@ -16,3 +16,4 @@ mod statements;
 mod store_calls;
 mod summaries;
 mod tables;
+mod times;
