@@ -55,9 +55,7 @@ pub enum Error {
     #[error("table {0} is missing: rebuild the projections with `credence replay --rebuild`")]
     MissingTable(String),
     /// The database or its folder cannot be written.
-    #[error(
-        "{0} cannot be written (even readers need to, beside the database): check the permissions of the file and its folder"
-    )]
+    #[error("{0} cannot be written: check the permissions of the file and its folder")]
     ReadOnly(String),
     /// An entry over the log format's limit.
     #[error("an entry of {bytes} bytes, the limit is {limit}: nothing was written")]

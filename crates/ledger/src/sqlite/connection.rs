@@ -9,7 +9,10 @@ use std::{
 
 use rusqlite::{Connection, OpenFlags};
 
-use super::{Options, Sealing};
+use super::{
+    Options, Sealing,
+    access::{Access, immutable_uri},
+};
 use crate::{Error, Result, Table};
 
 /// "CRED", in the database header: tells our files from others'.
@@ -100,9 +103,16 @@ pub(super) fn open_writer(options: &Options, repair: bool) -> Result<Connection>
     Ok(connection)
 }
 
-pub(super) fn open_reader(options: &Options) -> Result<Connection> {
-    // Not SQLITE_OPEN_READ_ONLY: reading a WAL database needs its shared-memory file.
-    let connection = open(&options.path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
+pub(super) fn open_reader(options: &Options, access: &Access) -> Result<Connection> {
+    let connection = match access {
+        // Not SQLITE_OPEN_READ_ONLY: reading a WAL database needs its shared-memory file.
+        Access::Shared => open(&options.path, OpenFlags::SQLITE_OPEN_READ_WRITE)?,
+        Access::Immutable => {
+            let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI;
+            open(Path::new(&immutable_uri(&options.path)), flags)?
+        }
+        Access::Copied(copy) => open(&copy.database, OpenFlags::SQLITE_OPEN_READ_WRITE)?,
+    };
     let prepared = (|| {
         check_ours(&connection, &options.path)?;
         check_tables(&connection, options)?;
