@@ -13,6 +13,7 @@
 //! - [`responses`]: what is recorded and proved of the answers that left;
 //! - [`times`]: entries that a wrong clock recorded in the future, and the way back;
 //! - [`query`]: everything that is read for a person or an answer;
+//! - [`integrity`]: nothing is signed on tables that differ from the entries;
 //! - [`replay`], [`audit`]: everything rebuilt from seq 0 and compared.
 
 pub mod admit;
@@ -25,6 +26,7 @@ pub mod domains;
 pub mod due;
 mod error;
 pub mod filter;
+pub mod integrity;
 pub mod outcomes;
 pub mod projection;
 pub mod query;

@@ -16,8 +16,9 @@ use credence_ledger::{Clock, Kind, LogKey, LogVerifier, View};
 use credence_output::did::Issuer;
 use credence_pipeline::{
     Authority,
+    answer::Refusal,
     credentials::Office,
-    derive,
+    derive, integrity,
     outcomes::Reliability,
     query::{self, CurrentScore, Explanation, Reading},
     receipts::ReceiptStore,
@@ -58,6 +59,13 @@ const CATCH_UPS: usize = 4;
 const BULK: usize = 16;
 /// Events that a slow listener may lag behind.
 const EVENTS: usize = 1_024;
+
+/// The check of the whole ledger is not over.
+const CHECK_RUNS: usize = 0;
+/// It found nothing.
+const CHECK_SAME: usize = 1;
+/// It, or a check before a signature, found that a table differs from the ledger.
+const CHECK_DIFFERS: usize = 2;
 
 /// What a service is made of.
 pub struct Setup {
@@ -132,6 +140,8 @@ pub struct App {
     pub(crate) curve: tokio::sync::Mutex<Option<(std::time::Instant, Arc<Reliability>)>>,
     /// Why the key cannot sign, if it cannot.
     unusable: ArcSwapOption<String>,
+    /// What the check of the whole ledger found: [`CHECK_RUNS`], [`CHECK_SAME`] or [`CHECK_DIFFERS`].
+    ledger_check: AtomicUsize,
     /// The service is about to stop.
     pub(crate) closing: watch::Sender<bool>,
 }
@@ -206,6 +216,7 @@ impl App {
             connections_of: Counts::default(),
             curve: tokio::sync::Mutex::default(),
             unusable: ArcSwapOption::empty(),
+            ledger_check: AtomicUsize::new(CHECK_RUNS),
             connections: AtomicUsize::new(0),
             closing: watch::Sender::new(false),
             settings,
@@ -226,8 +237,44 @@ impl App {
         Ok(())
     }
 
+    /// Checks the whole ledger against its tables, until it is done or the service is about to stop.
+    pub(crate) fn check_ledger(&self) {
+        let checked = self.authority.ledger().view().map_err(credence_pipeline::Error::from).and_then(|view| {
+            integrity::check(&*view, &self.log, &self.authority.scoring().tags, &|| !*self.closing.borrow())
+        });
+        match checked {
+            Ok(integrity::Checked::Same { entries }) => {
+                tracing::info!(entries, "the tables say what the ledger says");
+                self.ledger_check.store(CHECK_SAME, Ordering::Relaxed);
+            }
+            Ok(integrity::Checked::Differ(findings)) => {
+                let first = findings.listed.first().map_or(String::new(), |finding| finding.what.clone());
+                self.note_difference(&format!("{} differences, the first: {first}", findings.count));
+            }
+            Ok(integrity::Checked::Stopped) => {}
+            Err(error) => self.note_difference(&error.to_string()),
+        }
+    }
+
+    /// From now on nothing is signed.
+    pub(crate) fn note_difference(&self, what: &str) {
+        tracing::error!(what, "the tables differ from the ledger: nothing is signed any more");
+        self.ledger_check.store(CHECK_DIFFERS, Ordering::Relaxed);
+    }
+
+    /// Makes something signed. Where the tables differ from the ledger, nothing is signed any more.
+    pub(crate) fn signing<T>(&self, made: Result<T, Refusal>) -> Result<T, Problem> {
+        if let Err(Refusal::Pipeline(credence_pipeline::Error::Differs(what))) = &made {
+            self.note_difference(what);
+        }
+        Ok(made?)
+    }
+
     /// Refuses where nothing can be signed.
     pub(crate) fn signs(&self) -> Result<(), Problem> {
+        if self.ledger_check.load(Ordering::Relaxed) == CHECK_DIFFERS {
+            return Err(Problem::differs());
+        }
         match &*self.unusable.load() {
             None => Ok(()),
             Some(_) => {
@@ -363,6 +410,7 @@ impl App {
             entries: self.authority.ledger().committed().unwrap_or_default(),
             responses_waiting: self.outbox.len(),
             namespaces: self.engines.len(),
+            ledger_check: self.ledger_check.load(Ordering::Relaxed),
             clock_trouble: self.authority.ledger().view().is_ok_and(|view| self.clock_trouble(&*view).is_some()),
         })
     }

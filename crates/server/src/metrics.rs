@@ -51,6 +51,7 @@ pub(crate) struct Metrics {
     responses_waiting: Gauge,
     namespaces: Gauge,
     clock_trouble: Gauge,
+    ledger_check: Gauge,
 }
 
 /// What is looked up when somebody asks.
@@ -61,6 +62,7 @@ pub(crate) struct GaugeValues {
     pub responses_waiting: usize,
     pub namespaces: usize,
     pub clock_trouble: bool,
+    pub ledger_check: usize,
 }
 
 impl Metrics {
@@ -83,6 +85,7 @@ impl Metrics {
             responses_waiting: Gauge::default(),
             namespaces: Gauge::default(),
             clock_trouble: Gauge::default(),
+            ledger_check: Gauge::default(),
             registry: Registry::default(),
         };
         let r = &mut registry;
@@ -109,6 +112,11 @@ impl Metrics {
             "clock_trouble",
             "1 while the clock is not believed or entries are ahead of it",
             metrics.clock_trouble.clone(),
+        );
+        r.register(
+            "ledger_check",
+            "The tables against the ledger: 0 not known yet, 1 the same, 2 different, and nothing is signed",
+            metrics.ledger_check.clone(),
         );
         Self { registry, ..metrics }
     }
@@ -144,6 +152,7 @@ impl Metrics {
         gauge(&self.entries, now.entries);
         gauge(&self.responses_waiting, now.responses_waiting as u64);
         gauge(&self.namespaces, now.namespaces as u64);
+        gauge(&self.ledger_check, now.ledger_check as u64);
         gauge(&self.clock_trouble, u64::from(now.clock_trouble));
         let mut text = String::new();
         // Writing to a string does not fail.

@@ -6,6 +6,7 @@ mod attacks;
 mod audit;
 mod common;
 mod entries;
+mod integrity;
 mod properties;
 mod reads;
 mod receipts;

@@ -164,9 +164,9 @@ async fn make(app: &Arc<App>, caller: &Caller, key: AnswerKey, now: Timestamp) -
         let kept = match &key {
             AnswerKey::TrustSignals { entity, url, context } => {
                 let question = Question { entity, url, context: context.as_deref() };
-                let (as_of, answer) = app.authority.up_to_date(|view, rescored| {
+                let (as_of, answer) = app.signing(app.authority.up_to_date(|view, rescored| {
                     Ok((view.size()?, answers.on(rescored).answer(view, question, now)?))
-                })?;
+                }))?;
                 let (hash, expires) = (answer.document.hash().to_owned(), answer.expires);
                 if !app.outbox.push(SentResponse { hash, expires, class }) {
                     let detail = "more answers were signed than can be recorded: come back in a few seconds";
@@ -182,9 +182,9 @@ async fn make(app: &Arc<App>, caller: &Caller, key: AnswerKey, now: Timestamp) -
                 }
             }
             AnswerKey::Badge { entity, style } => {
-                let (as_of, badge) = app.authority.up_to_date(|view, rescored| {
+                let (as_of, badge) = app.signing(app.authority.up_to_date(|view, rescored| {
                     Ok((view.size()?, answers.on(rescored).badge(view, entity, (*style).into(), now)?))
-                })?;
+                }))?;
                 CachedAnswer {
                     agent: badge.agent,
                     as_of,
