@@ -13,7 +13,7 @@ use credence_ledger::{
     Clock, Ledger, LogKey, LogVerifier, OutsideCheckpoint, SqliteLedger, View,
     sqlite::{Options, Sealing},
 };
-use credence_pipeline::{Authority, TABLES, query::Reading};
+use credence_pipeline::{Authority, TABLES, query::Reading, receipts::ReceiptStore};
 use credence_protocol::{AUTHORITY_SOURCE, EntityId, SecretKey, TagRegistry, Timestamp, nearest};
 use credence_server::{
     settings::Settings,
@@ -134,7 +134,17 @@ impl Home {
     pub fn receipts_key(&self, config: &Config) -> anyhow::Result<LogKey> {
         let verifier = LogVerifier::parse(&config.log_key)?;
         let secret: SecretKey = keyfile::from_environment_or(LOG_KEY_VARIABLE, &self.log_key_file())?;
-        Ok(LogKey::new(&format!("{}/receipts", verifier.origin()), &secret)?)
+        Ok(LogKey::new(&receipts_origin(verifier.origin()), &secret)?)
+    }
+
+    /// The receipts that guards handed in, for an audit: their database, if there is one, and what verifies its checkpoints.
+    pub fn held_receipts(&self) -> anyhow::Result<(Option<SqliteLedger>, LogVerifier)> {
+        let verifier = LogVerifier::parse(&self.config()?.log_key)?;
+        let verifier = verifier.renamed(&receipts_origin(verifier.origin()))?;
+        let options = ReceiptStore::options(&self.0);
+        let held =
+            options.path.exists().then(|| SqliteLedger::open_unchecked(options, verifier.clone())).transpose()?;
+        Ok((held, verifier))
     }
 
     /// The key that signs what the authority says itself; none where it is kept elsewhere.
@@ -153,11 +163,19 @@ impl Home {
 
     /// Opens for writing.
     pub fn authority(&self) -> anyhow::Result<Authority> {
+        self.authority_at(clock())
+    }
+
+    /// Opens for writing, by a clock of the caller's.
+    pub fn authority_at(&self, clock: Clock) -> anyhow::Result<Authority> {
         let config = self.config()?;
-        let open = || -> anyhow::Result<_> { Ok(SqliteLedger::open(self.options(), self.log_key(&config)?, clock())) };
+        let open = || -> anyhow::Result<_> {
+            Ok(SqliteLedger::open(self.options(), self.log_key(&config)?, Arc::clone(&clock)))
+        };
         let ledger = self.upgraded(&open)??;
-        let settings = credence_pipeline::Settings { coverage_floor: config.coverage_floor, signer: self.signer()? };
-        Ok(Authority::open(Arc::new(ledger), &settings, clock())?)
+        let (coverage_floor, signer) = (config.coverage_floor, self.signer()?);
+        let settings = credence_pipeline::Settings { coverage_floor, signer, ..Default::default() };
+        Ok(Authority::open(Arc::new(ledger), &settings, clock)?)
     }
 
     /// Opens for writing to rebuild the projections: nothing is read from them before, and tables may be missing.
@@ -199,6 +217,11 @@ impl Home {
         let ledger = SqliteLedger::open_unchecked(self.options(), LogVerifier::parse(&config.log_key)?)?;
         Reader::new(ledger)
     }
+}
+
+/// The name of the log of receipts that guards hand in.
+fn receipts_origin(origin: &str) -> String {
+    format!("{origin}/receipts")
 }
 
 /// An authority open for reading.

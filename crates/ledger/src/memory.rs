@@ -426,6 +426,10 @@ impl Transaction for MemoryTransaction {
         Ok(self.stamp)
     }
 
+    fn return_to_clock(&mut self) -> Result<Timestamp> {
+        self.stamp = (self.view.store.clock)();
+        Ok(self.stamp)
+    }
     fn append_many(&mut self, entries: &[NewEntry]) -> Result<Vec<Appended>> {
         let mut appended = Vec::with_capacity(entries.len());
         for entry in entries {

@@ -23,7 +23,7 @@ use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 
 use crate::{
-    Authority, Error, domains,
+    Authority, Error, domains, integrity,
     query::{self, AgentRow, CurrentScore, Reading, Reputation},
     record::Input,
     reputation,
@@ -219,7 +219,9 @@ impl<'a> Answers<'a> {
         if !self.rescored && self.reading.is_behind(view, agent)? {
             return Err(Refusal::Behind(agent.clone()));
         }
-        Ok(self.reading.score(view, agent)?)
+        let score = self.reading.score(view, agent)?;
+        integrity::basis(view, &score)?;
+        Ok(score)
     }
 }
 

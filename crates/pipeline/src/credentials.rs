@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
 use crate::{
-    Authority, Error, Result, answer,
+    Authority, Error, Result, answer, integrity,
     query::{self, CurrentScore, Reading},
     record::{CredentialRecord, CredentialRevocationRecord, Record, StandingRecord},
     registry::{append, check_text},
@@ -97,6 +97,7 @@ impl Authority {
             }
             rescore(tx, &agent, &scoring)?;
             let score = reading.score(&*tx, &agent)?;
+            integrity::basis(tx, &score)?;
             let id = Uuid::new_v4();
             let index = next_index(tx)?;
             let now = tx.stamp()?;

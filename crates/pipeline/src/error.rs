@@ -152,6 +152,12 @@ pub enum Error {
     /// A document that could not be made.
     #[error(transparent)]
     Output(#[from] credence_output::Error),
+    /// A table says something else than the ledger.
+    #[error(
+        "{0} differs from the ledger, so nothing is signed: stop the service, run `credence audit`, and rebuild the tables with \
+         `credence replay --rebuild`"
+    )]
+    Differs(String),
     /// Nothing was recorded at that time.
     #[error("{0}")]
     NotThen(String),

@@ -19,6 +19,7 @@ use crate::{
     },
     summaries,
     tables::{self, AgentRow, CurrentRow, KeyRow, ScoreRow, SignalPlace, SlotRow, SourceRow},
+    times,
 };
 
 /// Applies one entry to the tables.
@@ -73,12 +74,11 @@ pub fn apply(tx: &mut dyn Transaction, at: Appended, subject: &EntityId, record:
             tables::put(tx, tables::SCORES, subject.as_str(), &row)?;
             Ok(tables::put(tx, tables::SCORE_EVENTS, &tables::agent_seq(subject, seq), &row)?)
         }
-        Record::Responses(record) => {
-            record.hashes.iter().try_for_each(|hash| Ok(tables::put(tx, tables::RESPONSES, hash, &seq)?))
-        }
         Record::Checkpoint(record) => receipts::apply(tx, at, record),
+        Record::Clock(_) => times::apply(tx, at),
         Record::Statement(stated) => statement(tx, at, stated),
-        Record::Other(_) => Ok(()),
+        // The hashes of a batch follow from no entry: they are written beside it.
+        Record::Responses(_) | Record::Other(_) => Ok(()),
     }
 }
 
@@ -235,7 +235,7 @@ fn tags_of(tx: &dyn Transaction, id: Uuid) -> Result<Vec<Tag>> {
 
 /// Finds the current signal of a slot anew, after something stopped counting: from the newest back to the first that
 /// counts.
-fn refill(tx: &mut dyn Transaction, slot: &str) -> Result<()> {
+pub(crate) fn refill(tx: &mut dyn Transaction, slot: &str) -> Result<()> {
     let prefix = format!("{slot}/");
     let mut current = None;
     let dead_before: u64 = tables::get(tx, tables::WITHDRAWN, slot)?.unwrap_or(0);

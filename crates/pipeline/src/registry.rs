@@ -2,11 +2,11 @@
 
 use credence_engine::mixture::is_weight;
 use credence_ledger::{Transaction, write};
-use credence_protocol::{AUTHORITY_SOURCE, Alias, EntityId, KeyId, PublicKey, SecretKey};
+use credence_protocol::{Alias, EntityId, KeyId, PublicKey, SecretKey};
 
 use crate::{
     Authority, Error, Result, projection,
-    record::{AgentRecord, KeyRecord, KeyRevocationRecord, Record, ResponsesRecord, SourceRecord},
+    record::{AgentRecord, KeyRecord, KeyRevocationRecord, Record, SourceRecord},
     tables::{self, AgentRow, KeyRow, SourceRow},
 };
 
@@ -159,15 +159,6 @@ impl Authority {
         Ok(seq)
     }
 
-    /// Records that signed responses left, by their hashes: at most [`MAX_RESPONSES`] of them.
-    pub fn record_responses(&self, hashes: Vec<String>, unlisted: u64) -> Result<u64> {
-        let rest = hashes.len().saturating_sub(MAX_RESPONSES) as u64;
-        let hashes = hashes.into_iter().take(MAX_RESPONSES).collect();
-        let authority = EntityId::new(AUTHORITY_SOURCE)?;
-        let record = Record::Responses(ResponsesRecord { hashes, unlisted: unlisted + rest });
-        write(self.ledger(), move |tx| append(tx, &authority, &record))
-    }
-
     /// Registers a key for a source or an agent.
     pub fn add_key(&self, key: &PublicKey, source: EntityId) -> Result<u64> {
         let record = KeyRecord::new(key, source);
@@ -202,8 +193,6 @@ impl Authority {
     }
 }
 
-/// Responses in one entry, which has at most 64 KiB.
-pub const MAX_RESPONSES: usize = 800;
 /// Characters of a name, description or reason.
 const MAX_TEXT: usize = 256;
 

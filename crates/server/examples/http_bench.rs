@@ -88,6 +88,7 @@ async fn main() {
         local_url,
         receipts: None,
         demo: None,
+        steady: None,
     })
     .unwrap();
     let echo = |bytes: usize| {

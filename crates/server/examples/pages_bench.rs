@@ -171,6 +171,7 @@ async fn main() {
         local_url: local_url.clone(),
         receipts: None,
         demo: None,
+        steady: None,
     })
     .unwrap();
     let (stop, stopped) = tokio::sync::oneshot::channel::<()>();

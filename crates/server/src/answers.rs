@@ -1,7 +1,6 @@
 //! Signed answers, kept until anything they were computed from changes or they expire; and the record that they left.
 
 use std::{
-    collections::VecDeque,
     num::NonZeroUsize,
     sync::{Mutex, PoisonError},
 };
@@ -9,7 +8,10 @@ use std::{
 use axum::http::HeaderValue;
 use bytes::Bytes;
 use credence_output::badge::Style;
-use credence_pipeline::{Authority, MAX_RESPONSES};
+use credence_pipeline::{
+    Authority,
+    responses::{ReaderClass, SentResponse},
+};
 use credence_protocol::{EntityId, Timestamp};
 use lru::LruCache;
 
@@ -19,8 +21,8 @@ use crate::tail::Tail;
 const MAX_CACHED: NonZeroUsize = NonZeroUsize::new(20_000).unwrap();
 /// Bytes of answers kept, together.
 const MAX_CACHED_BYTES: usize = 128 * 1024 * 1024;
-/// Hashes that wait to be recorded: no answer leaves that could not be within some ten seconds.
-const MAX_PENDING: usize = 8 * MAX_RESPONSES;
+/// Answers of one class of readers that wait to be recorded. More do not leave within a second.
+const MAX_PENDING: usize = 8_192;
 /// Beside the body: the key, the headers.
 const OVERHEAD: usize = 512;
 
@@ -134,43 +136,82 @@ fn size(key: &AnswerKey, kept: &CachedAnswer) -> usize {
     OVERHEAD + key + kept.body.len()
 }
 
-/// Hashes of answers that left and are not recorded yet.
+/// Answers that left and are not recorded yet.
 #[derive(Default)]
 pub(crate) struct Outbox {
-    pending: Mutex<VecDeque<String>>,
+    pending: Mutex<Pending>,
+    /// One batch is recorded at a time.
+    turn: Mutex<()>,
+}
+
+/// Those of readers without a token and those of bearers of tokens: neither crowds out the other.
+#[derive(Default)]
+struct Pending {
+    anonymous: Vec<SentResponse>,
+    bearers: Vec<SentResponse>,
+}
+
+impl Pending {
+    fn of(&mut self, class: ReaderClass) -> &mut Vec<SentResponse> {
+        match class {
+            ReaderClass::Anonymous => &mut self.anonymous,
+            ReaderClass::Bearer => &mut self.bearers,
+        }
+    }
 }
 
 impl Outbox {
-    /// Takes a hash in; not where too many wait.
+    /// Takes an answer in; not where too many of its class wait.
     #[must_use]
-    pub(crate) fn push(&self, hash: &str) -> bool {
+    pub(crate) fn push(&self, sent: SentResponse) -> bool {
         let mut pending = self.pending.lock().unwrap_or_else(PoisonError::into_inner);
-        let room = pending.len() < MAX_PENDING;
+        let of_class = pending.of(sent.class);
+        let room = of_class.len() < MAX_PENDING;
         if room {
-            pending.push_back(hash.to_owned());
+            of_class.push(sent);
         }
         room
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.pending.lock().unwrap_or_else(PoisonError::into_inner).len()
+        let pending = self.pending.lock().unwrap_or_else(PoisonError::into_inner);
+        pending.anonymous.len() + pending.bearers.len()
     }
 
-    /// Records what waits, as one entry; whether there was anything. What could not be recorded waits on.
-    pub(crate) fn record(&self, authority: &Authority) -> credence_pipeline::Result<bool> {
-        let batch: Vec<String> = {
+    /// Records all that waits, as one batch. What could not be recorded waits on.
+    pub(crate) fn record(&self, authority: &Authority) -> credence_pipeline::Result<()> {
+        let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        let batch: Vec<SentResponse> = {
             let mut pending = self.pending.lock().unwrap_or_else(PoisonError::into_inner);
-            let count = pending.len().min(MAX_RESPONSES);
-            pending.drain(..count).collect()
+            let Pending { anonymous, bearers } = &mut *pending;
+            bearers.drain(..).chain(anonymous.drain(..)).collect()
         };
-        if batch.is_empty() {
-            return Ok(false);
-        }
-        let recorded = authority.record_responses(batch.clone(), 0);
+        let recorded = authority.record_responses(batch.clone());
         if recorded.is_err() {
             let mut pending = self.pending.lock().unwrap_or_else(PoisonError::into_inner);
-            batch.into_iter().rev().for_each(|hash| pending.push_front(hash));
+            for sent in batch {
+                pending.of(sent.class).push(sent);
+            }
         }
-        recorded.map(|_| true)
+        recorded.map(drop)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Readers without a token fill their own share, and leave the other one free.
+    #[test]
+    fn anonymous_readers_do_not_crowd_out_bearers_of_tokens() {
+        let outbox = Outbox::default();
+        let expires: Timestamp = "2026-11-17T12:00:00Z".parse().unwrap();
+        let sent = |class| SentResponse { hash: "ab".repeat(32), expires, class };
+        for _ in 0..MAX_PENDING {
+            assert!(outbox.push(sent(ReaderClass::Anonymous)));
+        }
+        assert!(!outbox.push(sent(ReaderClass::Anonymous)));
+        assert!(outbox.push(sent(ReaderClass::Bearer)));
+        assert_eq!(outbox.len(), MAX_PENDING + 1);
     }
 }

@@ -16,11 +16,13 @@ use credence_ledger::{Clock, Kind, LogKey, LogVerifier, View};
 use credence_output::did::Issuer;
 use credence_pipeline::{
     Authority,
+    answer::Refusal,
     credentials::Office,
-    derive,
+    derive, integrity,
     outcomes::Reliability,
-    query::{CurrentScore, Explanation, Reading},
+    query::{self, CurrentScore, Explanation, Reading},
     receipts::ReceiptStore,
+    times,
 };
 use credence_protocol::{EntityId, SecretKey, Timestamp};
 use credence_verify::Verdict;
@@ -36,6 +38,7 @@ use crate::{
     problem::Problem,
     routes,
     settings::Settings,
+    steady::SteadyClock,
     tail::Tail,
     tokens::{Bearer, TokenStore, Tokens},
 };
@@ -56,6 +59,13 @@ const CATCH_UPS: usize = 4;
 const BULK: usize = 16;
 /// Events that a slow listener may lag behind.
 const EVENTS: usize = 1_024;
+
+/// The check of the whole ledger is not over.
+const CHECK_RUNS: usize = 0;
+/// It found nothing.
+const CHECK_SAME: usize = 1;
+/// It, or a check before a signature, found that a table differs from the ledger.
+const CHECK_DIFFERS: usize = 2;
 
 /// What a service is made of.
 pub struct Setup {
@@ -79,6 +89,8 @@ pub struct Setup {
     pub receipts: Option<LogKey>,
     /// A demo, and the namespace that visitors of its pages see.
     pub demo: Option<EntityId>,
+    /// What keeps `clock` from jumping ahead, where something does.
+    pub steady: Option<Arc<SteadyClock>>,
 }
 
 /// A running service.
@@ -88,6 +100,7 @@ pub struct App {
     pub(crate) office: Office,
     pub(crate) rules: Rules,
     clock: Clock,
+    steady: Option<Arc<SteadyClock>>,
     pub(crate) settings: Settings,
     pub(crate) tokens: Tokens,
     pub(crate) engines: Engines,
@@ -127,6 +140,8 @@ pub struct App {
     pub(crate) curve: tokio::sync::Mutex<Option<(std::time::Instant, Arc<Reliability>)>>,
     /// Why the key cannot sign, if it cannot.
     unusable: ArcSwapOption<String>,
+    /// What the check of the whole ledger found: [`CHECK_RUNS`], [`CHECK_SAME`] or [`CHECK_DIFFERS`].
+    ledger_check: AtomicUsize,
     /// The service is about to stop.
     pub(crate) closing: watch::Sender<bool>,
 }
@@ -144,6 +159,9 @@ pub enum StartError {
     /// From the store of tokens.
     #[error("tokens: {0}")]
     Tokens(#[from] crate::tokens::Error),
+    /// What guards handed in cannot be seen.
+    #[error("receipts: {0}")]
+    Receipts(String),
     /// Files, sockets.
     #[error("{0}: {1}")]
     Io(String, io::Error),
@@ -152,8 +170,11 @@ pub enum StartError {
 impl App {
     /// Puts a service together.
     pub fn new(setup: Setup) -> Result<Arc<Self>, StartError> {
-        let Setup { authority, log, key, tokens, folder, clock, settings, local_url, receipts, demo } = setup;
-        let receipts = receipts.map(|key| ReceiptStore::open(&folder, key, Arc::clone(&clock))).transpose()?;
+        let Setup { authority, log, key, tokens, folder, clock, settings, local_url, receipts, demo, steady } = setup;
+        let handed_in =
+            query::guard_logs(&*authority.ledger().view()?).map_err(|e| StartError::Receipts(e.to_string()))? > 0;
+        let receipts =
+            receipts.map(|key| ReceiptStore::open(&folder, key, Arc::clone(&clock), handed_in)).transpose()?;
         let tokens = Tokens::open(tokens)?;
         let public = (!settings.public_url.is_empty()).then(|| settings.public_url.trim_end_matches('/').to_owned());
         let domain = public.as_deref().and_then(|url| url.strip_prefix("https://"));
@@ -167,6 +188,7 @@ impl App {
             office,
             rules: Rules::standard()?,
             clock,
+            steady,
             tokens,
             engines: Engines::new(folder.join("engines"), settings.verify_mode, settings.max_namespaces),
             receipts,
@@ -194,6 +216,7 @@ impl App {
             connections_of: Counts::default(),
             curve: tokio::sync::Mutex::default(),
             unusable: ArcSwapOption::empty(),
+            ledger_check: AtomicUsize::new(CHECK_RUNS),
             connections: AtomicUsize::new(0),
             closing: watch::Sender::new(false),
             settings,
@@ -214,8 +237,44 @@ impl App {
         Ok(())
     }
 
+    /// Checks the whole ledger against its tables, until it is done or the service is about to stop.
+    pub(crate) fn check_ledger(&self) {
+        let checked = self.authority.ledger().view().map_err(credence_pipeline::Error::from).and_then(|view| {
+            integrity::check(&*view, &self.log, &self.authority.scoring().tags, &|| !*self.closing.borrow())
+        });
+        match checked {
+            Ok(integrity::Checked::Same { entries }) => {
+                tracing::info!(entries, "the tables say what the ledger says");
+                self.ledger_check.store(CHECK_SAME, Ordering::Relaxed);
+            }
+            Ok(integrity::Checked::Differ(findings)) => {
+                let first = findings.listed.first().map_or(String::new(), |finding| finding.what.clone());
+                self.note_difference(&format!("{} differences, the first: {first}", findings.count));
+            }
+            Ok(integrity::Checked::Stopped) => {}
+            Err(error) => self.note_difference(&error.to_string()),
+        }
+    }
+
+    /// From now on nothing is signed.
+    pub(crate) fn note_difference(&self, what: &str) {
+        tracing::error!(what, "the tables differ from the ledger: nothing is signed any more");
+        self.ledger_check.store(CHECK_DIFFERS, Ordering::Relaxed);
+    }
+
+    /// Makes something signed. Where the tables differ from the ledger, nothing is signed any more.
+    pub(crate) fn signing<T>(&self, made: Result<T, Refusal>) -> Result<T, Problem> {
+        if let Err(Refusal::Pipeline(credence_pipeline::Error::Differs(what))) = &made {
+            self.note_difference(what);
+        }
+        Ok(made?)
+    }
+
     /// Refuses where nothing can be signed.
     pub(crate) fn signs(&self) -> Result<(), Problem> {
+        if self.ledger_check.load(Ordering::Relaxed) == CHECK_DIFFERS {
+            return Err(Problem::differs());
+        }
         match &*self.unusable.load() {
             None => Ok(()),
             Some(_) => {
@@ -242,6 +301,17 @@ impl App {
 
     pub(crate) fn now(&self) -> Timestamp {
         (self.clock)()
+    }
+
+    /// What is wrong with the clock, if anything is.
+    pub(crate) fn clock_trouble(&self, view: &dyn View) -> Option<String> {
+        if let Some(held) = self.steady.as_ref().and_then(|steady| steady.held()) {
+            let seconds = held.as_secs();
+            return Some(format!(
+                "the clock jumped {seconds} s ahead: time goes on as it was. Set the clock, or restart if it is right"
+            ));
+        }
+        times::last_recorded(view).ok().flatten().and_then(|last| times::ahead(last, self.now()))
     }
 
     /// How scores are read.
@@ -340,6 +410,8 @@ impl App {
             entries: self.authority.ledger().committed().unwrap_or_default(),
             responses_waiting: self.outbox.len(),
             namespaces: self.engines.len(),
+            ledger_check: self.ledger_check.load(Ordering::Relaxed),
+            clock_trouble: self.authority.ledger().view().is_ok_and(|view| self.clock_trouble(&*view).is_some()),
         })
     }
 }

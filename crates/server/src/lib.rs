@@ -8,7 +8,7 @@
 //! - `dashboard`: pages for people; [`score_charts`]: charts that are the same on a page and in a file;
 //! - `tail`: follows the ledger; `answers`: signed answers, reused until what they were made of changes;
 //! - `engines`: verification, one namespace for each token; `domain`: who owns a domain;
-//! - [`tokens`], [`settings`], [`telemetry`]: what an operator has in hand.
+//! - [`tokens`], [`settings`], [`telemetry`]: what an operator has in hand; [`steady`]: a clock that does not jump ahead.
 
 mod answers;
 mod app;
@@ -28,6 +28,7 @@ mod schema;
 pub mod score_charts;
 mod serve;
 pub mod settings;
+pub mod steady;
 mod tail;
 pub mod telemetry;
 pub mod tokens;

@@ -50,6 +50,8 @@ pub(crate) struct Metrics {
     entries: Gauge,
     responses_waiting: Gauge,
     namespaces: Gauge,
+    clock_trouble: Gauge,
+    ledger_check: Gauge,
 }
 
 /// What is looked up when somebody asks.
@@ -59,6 +61,8 @@ pub(crate) struct GaugeValues {
     pub entries: u64,
     pub responses_waiting: usize,
     pub namespaces: usize,
+    pub clock_trouble: bool,
+    pub ledger_check: usize,
 }
 
 impl Metrics {
@@ -80,6 +84,8 @@ impl Metrics {
             entries: Gauge::default(),
             responses_waiting: Gauge::default(),
             namespaces: Gauge::default(),
+            clock_trouble: Gauge::default(),
+            ledger_check: Gauge::default(),
             registry: Registry::default(),
         };
         let r = &mut registry;
@@ -102,6 +108,16 @@ impl Metrics {
             metrics.responses_waiting.clone(),
         );
         r.register("verify_namespaces", "Tokens that use the verification engine", metrics.namespaces.clone());
+        r.register(
+            "clock_trouble",
+            "1 while the clock is not believed or entries are ahead of it",
+            metrics.clock_trouble.clone(),
+        );
+        r.register(
+            "ledger_check",
+            "The tables against the ledger: 0 not known yet, 1 the same, 2 different, and nothing is signed",
+            metrics.ledger_check.clone(),
+        );
         Self { registry, ..metrics }
     }
 
@@ -136,6 +152,8 @@ impl Metrics {
         gauge(&self.entries, now.entries);
         gauge(&self.responses_waiting, now.responses_waiting as u64);
         gauge(&self.namespaces, now.namespaces as u64);
+        gauge(&self.ledger_check, now.ledger_check as u64);
+        gauge(&self.clock_trouble, u64::from(now.clock_trouble));
         let mut text = String::new();
         // Writing to a string does not fail.
         let _ = encode(&mut text, &self.registry);

@@ -72,6 +72,12 @@ impl Problem {
         )
     }
 
+    /// The tables differ from the ledger: nothing is signed.
+    pub(crate) fn differs() -> Self {
+        let detail = "the tables here differ from the ledger, so nothing is signed: the operator has to rebuild them";
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, "ledger_differs", detail).retry_after(60)
+    }
+
     pub(crate) fn retry_after(self, seconds: u32) -> Self {
         Self { retry_after: Some(seconds), ..self }
     }
@@ -136,6 +142,7 @@ impl From<Error> for Problem {
             Error::Outcome(_) => (S::UNPROCESSABLE_ENTITY, "invalid_outcome"),
             Error::OutcomeExists { .. } => (S::CONFLICT, "duplicate_id"),
             Error::NotThen(_) => (S::NOT_FOUND, "not_then"),
+            Error::Differs(_) => return Self::differs(),
             Error::Engine(_) => (S::UNPROCESSABLE_ENTITY, "invalid_numbers"),
             _ => return Self::internal(&error),
         };

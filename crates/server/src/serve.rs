@@ -221,7 +221,7 @@ impl Background {
             if app.is_current() { Ok(()) } else { app.follow().map_err(|e| e.to_string()) }
         });
         every(RECORD_EVERY, "recording answers that left", |app| {
-            app.outbox.record(&app.authority).map(drop).map_err(|e| e.to_string())
+            app.outbox.record(&app.authority).map_err(|e| e.to_string())
         });
         every(SAMPLE_EVERY, "counting", |app| {
             app.samples.take(app);
@@ -236,6 +236,9 @@ impl Background {
         every(Duration::from_secs(app.settings.snapshot_seconds), "keeping what was learned", |app| {
             app.engines.save().map_err(|e| e.to_string())
         });
+        // Once, beside everything else: on a large ledger it takes minutes.
+        let checked = Arc::clone(app);
+        tasks.spawn(async move { drop(tokio::task::spawn_blocking(move || checked.check_ledger()).await) });
         Self { tasks, stop }
     }
 
@@ -250,18 +253,8 @@ async fn finish(app: &Arc<App>) -> Result<(), String> {
     let theirs = Arc::clone(app);
     let done = tokio::task::spawn_blocking(move || -> Result<(), String> {
         let app = &*theirs;
-        let mut first = Ok(());
-        loop {
-            match app.outbox.record(&app.authority) {
-                Ok(true) => {}
-                Ok(false) => break,
-                Err(error) => {
-                    first = Err(format!("answers that left: {error}"));
-                    break;
-                }
-            }
-        }
-        first
+        let recorded = app.outbox.record(&app.authority).map_err(|error| format!("answers that left: {error}"));
+        recorded
             .and(app.engines.save().map_err(|e| format!("what was learned: {e}")))
             .and(app.authority.score_now().map_err(|e| format!("scores: {e}")))
             .and(app.authority.flush().map_err(|e| format!("the checkpoint: {e}")))

@@ -6,6 +6,7 @@ use credence_ledger::{
     proof::{ConsistencyProof, InclusionProof},
 };
 use credence_output::{badge, credential, response, status_list::StatusList};
+use credence_pipeline::responses::ResponseProof;
 use credence_protocol::{PublicKey, Signal, Statement, Timestamp};
 use serde_json::{Value, json};
 
@@ -17,8 +18,8 @@ const MAX_FILE_BYTES: u64 = 1024 * 1024;
 
 #[derive(clap::Args)]
 pub struct Args {
-    /// A signed signal or statement, a trust-signals response, a credential, a badge, an inclusion or consistency proof; - for
-    /// standard input
+    /// A signed signal or statement, a trust-signals response, a credential, a badge, a proof of inclusion, of consistency or of a
+    /// response that left; - for standard input
     file: String,
     /// For a signal or statement its author's public key (did:key:…, base64url, a JWK or JWKS file); for a proof the log's key
     /// (name+hash+key, or a file with it)
@@ -49,6 +50,8 @@ pub fn run(out: &Output, args: Args) -> Done {
         // A list that cannot be read says nothing of the credential either.
         let lists = args.status.iter().map(|path| status_list(path, &keys)).collect::<anyhow::Result<Vec<_>>>()?;
         ("credential", verifiable(&bytes, &keys, &lists))
+    } else if ResponseProof::recognises(&text) {
+        ("proof of a response", response_left(&text, &log_key(&args.key)?))
     } else if InclusionProof::recognises(&text) {
         ("inclusion proof", inclusion(&text, &log_key(&args.key)?))
     } else if ConsistencyProof::recognises(&text) {
@@ -95,6 +98,19 @@ fn inclusion(text: &str, log: &LogVerifier) -> Checked {
         serde_json::to_string_pretty(&entry)?
     );
     Ok((sentence, json!({ "seq": proof.seq, "origin": checkpoint.origin, "size": checkpoint.size, "entry": entry })))
+}
+
+/// Both paths: from the response's hash to the root of its batch, and from the entry with that root to the checkpoint.
+fn response_left(text: &str, log: &LogVerifier) -> Checked {
+    let proof = ResponseProof::parse(text)?;
+    let checkpoint = proof.verify(log)?;
+    let entry: Value = serde_json::from_slice(&proof.inclusion.entry).context("the entry is not JSON")?;
+    let (hash, seq) = (&proof.cited.hash, proof.inclusion.seq);
+    let (at, origin, size) = (&entry["recorded_at"], &checkpoint.origin, checkpoint.size);
+    let at = at.as_str().unwrap_or_default();
+    let sentence = format!("the response with hash {hash} left by {at}: entry {seq} of log {origin} of {size} entries");
+    let details = json!({ "hash": hash, "recorded_at": at, "seq": seq, "origin": origin, "size": size });
+    Ok((sentence, details))
 }
 
 fn consistency(text: &str, log: &LogVerifier) -> Checked {

@@ -209,6 +209,7 @@ fn an_old_copy_is_refused_until_accepted() {
     assert!(ran.code == Some(2) && ran.stdout.contains("outside the database"), "{ran:?}");
     assert!(shell.ok(&["log", "accept-restore"]).contains("1 that a signed checkpoint promised are gone"));
     assert!(shell.ok(&["log", "accept-restore"]).contains("Nothing to accept"));
+    assert!(shell.ok(&["log", "accept-clock"]).contains("Nothing to accept: no entry is ahead"));
     shell.ok(&["agent", "add", "x"]);
     shell.audit_passes();
 }

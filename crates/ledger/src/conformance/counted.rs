@@ -97,6 +97,9 @@ impl Transaction for CountedTransaction<'_> {
     fn stamp(&self) -> Result<Timestamp> {
         self.count().stamp()
     }
+    fn return_to_clock(&mut self) -> Result<Timestamp> {
+        self.count_mut().return_to_clock()
+    }
     fn append_many(&mut self, entries: &[NewEntry]) -> Result<Vec<Appended>> {
         self.count_mut().append_many(entries)
     }

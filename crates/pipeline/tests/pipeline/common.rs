@@ -194,7 +194,7 @@ impl House {
         let view = self.authority.ledger().view().unwrap();
         // A ledger in memory keeps no checkpoint outside: its own stands in.
         let inside = || Checkpoint::open(&view.checkpoint().unwrap().unwrap(), log_key().verifier());
-        audit_view(&*view, &outside.unwrap_or_else(inside), quick)
+        audit_view(&*view, &outside.unwrap_or_else(inside), Some(self.now()), quick)
     }
 
     pub fn assert_sound(&self) {
@@ -207,11 +207,12 @@ impl House {
 fn audit_view(
     view: &dyn credence_ledger::View,
     outside: &credence_ledger::Result<credence_ledger::Checkpoint>,
+    now: Option<Timestamp>,
     quick: bool,
 ) -> Audited {
     let tags = TagRegistry::standard().unwrap();
     let key = log_key();
-    let scope = Scope { log: key.verifier(), outside, tags: &tags, quick };
+    let scope = Scope { log: key.verifier(), outside, tags: &tags, now, quick };
     audit::audit(view, scope, &mut |_| {}).unwrap()
 }
 
@@ -219,5 +220,5 @@ fn audit_view(
 pub fn audit_folder(folder: &tempfile::TempDir) -> Audited {
     let outside = options(folder).outside.read(log_key().verifier());
     let ledger = SqliteLedger::open_unchecked(options(folder), log_key().verifier().clone()).unwrap();
-    audit_view(&*ledger.view().unwrap(), &outside, false)
+    audit_view(&*ledger.view().unwrap(), &outside, None, false)
 }

@@ -6,9 +6,9 @@ use credence_ledger::{Entry, Kind, NewEntry, merkle};
 use credence_pipeline::{
     receipts::{HandedReceipt, Held},
     record::{
-        AgentRecord, CheckpointRecord, CredentialRecord, CredentialRevocationRecord, Input, KeyRecord,
-        KeyRevocationRecord, OutcomeRecord, Record, ResponsesRecord, ScoreRecord, SourceRecord, StandingRecord,
-        WithdrawalRecord,
+        AgentRecord, CheckpointRecord, CitedResponse, ClockRecord, CredentialRecord, CredentialRevocationRecord, Input,
+        KeyRecord, KeyRevocationRecord, OutcomeRecord, Record, ResponsesRecord, ScoreRecord, SourceRecord,
+        StandingRecord, WithdrawalRecord,
     },
     statements::ParsedStatement,
 };
@@ -16,6 +16,7 @@ use credence_protocol::{
     Canonical, EntityId, Signal, SignalDraft, Statement, StatementKind, Timestamp, Uuid, strict::StrictValue,
 };
 use credence_testing::assert_vector;
+use data_encoding::BASE64;
 use serde_json::{Value, json};
 
 use crate::common::{START, id, key, log_key, tag};
@@ -169,10 +170,16 @@ fn records() -> Vec<(&'static str, Record)> {
                 good: false,
                 relied_at: at(),
                 reporter: id("reader"),
-                response: Some("cd".repeat(32)),
+                response: Some(CitedResponse {
+                    hash: "cd".repeat(32),
+                    entry: 12,
+                    index: 1,
+                    path: vec![BASE64.encode(&[7; 32])],
+                }),
             }),
         ),
-        ("credence", Record::Responses(ResponsesRecord { hashes: vec!["ef".repeat(32)], unlisted: 2 })),
+        ("credence", Record::Responses(ResponsesRecord { root: BASE64.encode(&[9; 32]), count: 2 })),
+        ("credence", Record::Clock(ClockRecord { ahead: at().plus_seconds(86_400) })),
         (
             "lab",
             Record::Checkpoint(CheckpointRecord {

@@ -10,7 +10,10 @@ use axum::{
 };
 use bytes::Bytes;
 use credence_output::badge::Style;
-use credence_pipeline::answer::{self, Answers, Question};
+use credence_pipeline::{
+    answer::{self, Answers, Question},
+    responses::{ReaderClass, SentResponse},
+};
 use credence_protocol::Timestamp;
 use serde::Deserialize;
 use utoipa::{IntoParams, ToSchema};
@@ -149,19 +152,23 @@ async fn make(app: &Arc<App>, caller: &Caller, key: AnswerKey, now: Timestamp) -
     app.signs()?;
     if !app.limiter.new_answer(caller) {
         app.metrics.turned_away("answers");
-        let detail =
-            "too many new answers: each is signed and recorded for good; come back in a second, or use a token";
+        let detail = "too many new answers: each is signed and recorded; come back in a second, or use a token";
         return Err(Problem::new(StatusCode::TOO_MANY_REQUESTS, "rate_limited", detail).retry_after(1));
     }
+    let class = match caller {
+        Caller::Anyone(_) => ReaderClass::Anonymous,
+        Caller::Token(_) => ReaderClass::Bearer,
+    };
     app.work(move |app| {
         let answers = Answers::new(app.reading(), &app.rules, &app.office.key);
         let kept = match &key {
             AnswerKey::TrustSignals { entity, url, context } => {
                 let question = Question { entity, url, context: context.as_deref() };
-                let (as_of, answer) = app.authority.up_to_date(|view, rescored| {
+                let (as_of, answer) = app.signing(app.authority.up_to_date(|view, rescored| {
                     Ok((view.size()?, answers.on(rescored).answer(view, question, now)?))
-                })?;
-                if !app.outbox.push(answer.document.hash()) {
+                }))?;
+                let (hash, expires) = (answer.document.hash().to_owned(), answer.expires);
+                if !app.outbox.push(SentResponse { hash, expires, class }) {
                     let detail = "more answers were signed than can be recorded: come back in a few seconds";
                     return Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, "overloaded", detail).retry_after(5));
                 }
@@ -175,9 +182,9 @@ async fn make(app: &Arc<App>, caller: &Caller, key: AnswerKey, now: Timestamp) -
                 }
             }
             AnswerKey::Badge { entity, style } => {
-                let (as_of, badge) = app.authority.up_to_date(|view, rescored| {
+                let (as_of, badge) = app.signing(app.authority.up_to_date(|view, rescored| {
                     Ok((view.size()?, answers.on(rescored).badge(view, entity, (*style).into(), now)?))
-                })?;
+                }))?;
                 CachedAnswer {
                     agent: badge.agent,
                     as_of,

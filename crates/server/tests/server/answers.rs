@@ -92,7 +92,12 @@ fn an_answer_that_left_is_in_the_log_and_its_proof_checks_offline() {
     until("the answer is recorded", || proof().status == 200);
     let text = proof().text();
     std::fs::write(service.shell.path("proof.txt"), &text).unwrap();
-    assert!(service.shell.ok(&["check", "proof.txt", "--key", &service.log_key]).contains(&hash));
+    let checked = service.shell.ok(&["check", "proof.txt", "--key", &service.log_key]);
+    assert!(checked.contains("valid proof of a response") && checked.contains(&hash), "{checked}");
+    let forged = text.replace(&hash, &"1".repeat(64));
+    std::fs::write(service.shell.path("forged.txt"), forged).unwrap();
+    let checked = service.shell.run(&["check", "forged.txt", "--key", &service.log_key]);
+    assert!(checked.code == Some(2) && checked.stdout.contains("does not lead"), "{}", checked.stdout);
     std::fs::write(service.shell.path("answer.json"), &answer.body).unwrap();
     std::fs::write(service.shell.path("jwks.json"), service.get("/.well-known/jwks.json").body).unwrap();
     assert!(service.shell.ok(&["check", "answer.json", "--key", "jwks.json"]).contains("shop is verified"));

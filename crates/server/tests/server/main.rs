@@ -11,4 +11,5 @@ mod life;
 mod limits;
 mod mcp;
 mod pages;
+mod receipts;
 mod verification;
