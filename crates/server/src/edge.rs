@@ -1,12 +1,16 @@
 //! The edge: what happens to every request before and after its handler. Ids, tokens, rates, load, time, logs, numbers.
 //!
-//! A body is taken in before a place among the requests in flight is: whoever sends slowly holds a connection, nothing else.
+//! A body is taken in before a place among the requests in flight is. A caller that sends slowly holds a connection, one of the
+//! requests that it may have itself, and memory for what arrived; nothing that others need. Each caller has a share of everything
+//! (`shares`, `pool`), callers without a token share apart from those with one, and `admin` apart from both.
 
 use std::{
     net::{IpAddr, SocketAddr},
     panic::AssertUnwindSafe,
+    pin::Pin,
     sync::Arc,
-    time::Instant,
+    task::{Context, Poll},
+    time::{Duration, Instant},
 };
 
 use axum::{
@@ -16,15 +20,21 @@ use axum::{
     middleware::Next,
     response::{IntoResponse, Response},
 };
+use bytes::Bytes;
 use futures_util::FutureExt;
+use hyper::body::{Body as HttpBody, Frame, SizeHint};
 use tracing::Instrument;
 
 use crate::{
     app::App,
-    extract::{is_media_type, linger, too_large, whole},
-    limiter::{BulkSlot, network},
+    extract::{is_media_type, linger, next_part, too_large},
+    limiter::network,
+    origin,
+    pool::Part,
     problem::{Code, Problem},
-    tokens::Bearer,
+    shares::{Lane, Owner, Refusal, Share},
+    tokens::{Bearer, Scope},
+    turns::PAYER,
 };
 
 pub(crate) const NDJSON: &str = "application/x-ndjson";
@@ -47,7 +57,9 @@ const ANONYMOUS_BODIES: [&str; 8] = [
     crate::dashboard::FORMS[3],
 ];
 /// Bulk submissions of one token at once.
-const BULK_OF_ONE: u32 = 4;
+const BULK_OF_ONE: u64 = 4;
+/// An answer larger than this is one of its caller's requests until it was read.
+const LARGE_ANSWER: u64 = 16 * 1024;
 /// Never turned away: whoever watches the service must see it.
 const PROBES: [&str; 3] = ["/healthz", "/readyz", "/metrics"];
 /// Where bulk submissions go.
@@ -64,6 +76,25 @@ pub(crate) enum Caller {
     Anyone(IpAddr),
     /// The bearer of a token.
     Token(Arc<Bearer>),
+}
+
+impl Caller {
+    /// As whom it takes its share.
+    pub(crate) fn owner(&self) -> Owner {
+        match self {
+            Caller::Anyone(address) => Owner::Address(*address),
+            Caller::Token(token) => token.owner(),
+        }
+    }
+
+    /// With whom it shares.
+    pub(crate) fn lane(&self) -> Lane {
+        match self {
+            Caller::Anyone(_) => Lane::Anonymous,
+            Caller::Token(token) if token.may(Scope::Admin) => Lane::Admin,
+            Caller::Token(_) => Lane::Tokens,
+        }
+    }
 }
 
 /// Where a connection comes from.
@@ -100,13 +131,25 @@ pub(crate) fn too_slow() -> Problem {
     Problem::new(StatusCode::REQUEST_TIMEOUT, "request_timeout", "the body took too long to arrive: nothing was done")
 }
 
-fn overloaded() -> Problem {
-    let detail = "more requests are being worked on than this service takes: come back in a second";
-    Problem::new(StatusCode::SERVICE_UNAVAILABLE, "overloaded", detail).retry_after(1)
+/// Nothing is free of something that callers share: 503. The caller has its share: 429. `setting` is the limit.
+pub(crate) fn refusal(app: &App, why: Refusal, setting: &str) -> Problem {
+    match why {
+        Refusal::All => {
+            app.metrics.turned_away("load");
+            let detail = format!("all of {setting} is in use: come back in a second");
+            Problem::new(StatusCode::SERVICE_UNAVAILABLE, "overloaded", detail).retry_after(1)
+        }
+        Refusal::Own => {
+            app.metrics.turned_away("share");
+            let detail = format!("you have your share of {setting} in use: wait for your other requests, or a second");
+            Problem::new(StatusCode::TOO_MANY_REQUESTS, "rate_limited", detail).retry_after(1)
+        }
+    }
 }
 
-fn too_many() -> Problem {
-    let detail = "too many requests, or too many at once: come back in a second";
+fn too_often(app: &App, setting: &str) -> Problem {
+    app.metrics.turned_away("rate");
+    let detail = format!("more requests than {setting} allows: come back in a second");
     Problem::new(StatusCode::TOO_MANY_REQUESTS, "rate_limited", detail).retry_after(1)
 }
 
@@ -160,36 +203,80 @@ async fn answer(
         return run(app, request, next, id, method, route).await;
     }
     let caller = admit(app, &request)?;
+    if matches!(caller, Caller::Anyone(_)) && origin::records(request.method(), route) {
+        origin::check(app, request.headers())?;
+    }
     request.extensions_mut().insert(caller.clone());
+    let payer = payer(app, &caller, request.headers());
+    let (lane, owner) = (payer.lane(), payer.owner());
     let bulk = route == BULK && method == "POST" && is_media_type(request.headers(), NDJSON);
-    let turned_away = |reason: &'static str, problem: Problem| {
-        app.metrics.turned_away(reason);
-        problem
-    };
-    let _slot = app.limiter.slot(&caller).ok_or_else(|| turned_away("rate", too_many()))?;
+    let most = app.settings.max_in_flight_per_caller as u64;
+    let slot = app.slots.take(owner, most);
+    let slot = slot.map_err(|why| refusal(app, why, "max_in_flight_per_caller"))?;
     let has_body = matches!(*request.method(), Method::POST | Method::PUT | Method::PATCH);
     if has_body && route != NO_ROUTE && matches!(caller, Caller::Anyone(_)) && !ANONYMOUS_BODIES.contains(&route) {
         let (parts, body) = request.into_parts();
         refused(&parts.headers, body).await;
         return Err(Problem::new(StatusCode::UNAUTHORIZED, "unauthorized", "this needs `Authorization: Bearer TOKEN`"));
     }
-    let _one_of_few = match (&caller, bulk) {
-        (Caller::Token(token), true) => {
-            Some(BulkSlot::take(&token.bulk, BULK_OF_ONE).ok_or_else(|| turned_away("rate", too_many()))?)
-        }
-        _ => None,
-    };
+    let mut _memory = None;
     if has_body && !bulk && route != NO_ROUTE {
-        request = taken_in(app, &caller, request).await?;
+        let (whole, memory) = taken_in(app, &caller, &payer, request).await?;
+        (request, _memory) = (whole, Some(memory));
     }
-    let places = if bulk { &app.bulk } else { &app.in_flight };
-    let _permit = places.try_acquire().map_err(|_| turned_away("load", overloaded()))?;
     if bulk {
+        let place = app.bulk.of(lane).take(owner, BULK_OF_ONE);
+        let _place = place.map_err(|why| refusal(app, why, "the bulk submissions at once"))?;
         // Takes its time, and watches it itself.
-        let ran = AssertUnwindSafe(next.run(request)).catch_unwind().await;
+        let ran = PAYER.scope((lane, owner), AssertUnwindSafe(next.run(request)).catch_unwind()).await;
         return ran.map_err(|_| Problem::internal(&"a handler panicked"));
     }
-    run(app, request, next, id, method, route).await
+    let place = app.in_flight.of(lane).take(owner, most);
+    let _place = place.map_err(|why| refusal(app, why, "max_in_flight"))?;
+    let response = PAYER.scope((lane, owner), run(app, request, next, id, method, route)).await?;
+    Ok(until_read(response, slot))
+}
+
+/// Who pays for a request out of its share: the token that is signed in on a page, else the caller.
+fn payer(app: &App, caller: &Caller, headers: &HeaderMap) -> Caller {
+    match caller {
+        Caller::Anyone(_) => crate::dashboard::session::signed_in(app, headers).map_or(caller.clone(), Caller::Token),
+        Caller::Token(_) => caller.clone(),
+    }
+}
+
+/// A large answer stays one of its caller's requests until it was handed to the connection: memory that slow readers hold is
+/// bounded by that. Streams of events have places of their own.
+fn until_read(response: Response, slot: Share) -> Response {
+    let length = response.body().size_hint().exact();
+    let stream = response.headers().get(header::CONTENT_TYPE).is_some_and(|kind| kind == "text/event-stream");
+    if stream || length.is_some_and(|length| length <= LARGE_ANSWER) {
+        return response;
+    }
+    response.map(|body| Body::new(HeldBody { body, _slot: slot }))
+}
+
+struct HeldBody {
+    body: Body,
+    _slot: Share,
+}
+
+impl HttpBody for HeldBody {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        Pin::new(&mut self.body).poll_frame(context)
+    }
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
 }
 
 /// A body that nobody reads any more. Whoever asked first whether to send it is told by the refusal.
@@ -199,30 +286,54 @@ async fn refused(headers: &HeaderMap, body: Body) {
     }
 }
 
-/// The request with its whole body.
-async fn taken_in(app: &App, caller: &Caller, request: Request) -> Result<Request, Problem> {
+/// The request with its whole body, and the memory that it takes.
+async fn taken_in(app: &App, caller: &Caller, payer: &Caller, request: Request) -> Result<(Request, Part), Problem> {
     let limit = match caller {
         Caller::Anyone(_) => app.settings.max_body_bytes.min(MAX_ANONYMOUS_BODY),
         Caller::Token(_) => app.settings.max_body_bytes,
     };
-    let (parts, body) = request.into_parts();
-    // Memory for what it says it has, or may have; all bodies on their way together have a bound.
+    let (parts, mut body) = request.into_parts();
     let length = parts.headers.get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse::<usize>().ok());
     if length.is_some_and(|length| length > limit) {
         refused(&parts.headers, body).await;
         return Err(too_large(limit));
     }
-    let kib = u32::try_from(length.unwrap_or(limit) / 1024 + 1).unwrap_or(u32::MAX);
-    let _memory = app.bodies.try_acquire_many(kib).map_err(|_| {
-        app.metrics.turned_away("load");
-        overloaded()
-    })?;
-    let bytes = tokio::time::timeout(app.settings.request_time(), whole(body, limit)).await;
-    let bytes = bytes.map_err(|_| {
-        app.metrics.turned_away("time");
-        too_slow()
-    })??;
-    Ok(Request::from_parts(parts, Body::from(bytes)))
+    let full = |why: Refusal| refusal(app, why, "max_body_memory_mib");
+    // Memory is taken for what arrived, not for what is announced: announcing costs nothing.
+    let memory = app.bodies.of(payer.lane()).take(payer.owner(), 0, u64::MAX).map_err(full)?;
+    let (mut bytes, mut reserved) = (Vec::new(), 0);
+    let (since, longest) = (Instant::now(), app.settings.request_time());
+    let stall = Duration::from_secs(app.settings.body_stall_seconds);
+    loop {
+        let patience = stall.min(longest.saturating_sub(since.elapsed()));
+        let part = tokio::select! {
+            part = next_part(&mut body, patience) => part.inspect_err(|_| app.metrics.turned_away("time"))?,
+            () = memory.revoked() => return Err(full(Refusal::Own)),
+        };
+        let Some(part) = part else { break };
+        if bytes.len() + part.len() > limit {
+            linger(body).await;
+            return Err(too_large(limit));
+        }
+        if bytes.is_empty() && length == Some(part.len()) {
+            // All of it at once, as it mostly comes: no copy.
+            memory.grow(part.len() as u64).map_err(full)?;
+            return Ok((Request::from_parts(parts, Body::from(part)), memory));
+        }
+        if bytes.len() + part.len() > reserved {
+            // A list that grows doubles.
+            let more = (bytes.len() + part.len()).next_power_of_two().max(4096) - reserved;
+            if let Err(why) = memory.grow(more as u64) {
+                drop(bytes);
+                linger(body).await;
+                return Err(full(why));
+            }
+            reserved += more;
+            bytes.reserve_exact(reserved - bytes.len());
+        }
+        bytes.extend_from_slice(&part);
+    }
+    Ok((Request::from_parts(parts, Body::from(bytes)), memory))
 }
 
 /// Browsers ask before they send a token.
@@ -240,10 +351,7 @@ fn preflight() -> Response {
 
 /// Who asks, and whether it may ask so often.
 fn admit(app: &App, request: &Request) -> Result<Caller, Problem> {
-    let refused = || {
-        app.metrics.turned_away("rate");
-        too_many()
-    };
+    let refused = |setting: &str| too_often(app, setting);
     let address = address(app, request);
     let text = request.headers().get(header::AUTHORIZATION).and_then(|value| {
         let (scheme, token) = value.to_str().ok()?.split_once(' ')?;
@@ -254,18 +362,18 @@ fn admit(app: &App, request: &Request) -> Result<Caller, Problem> {
         None => Caller::Anyone(address),
         Some(text) => match app.tokens.find(text, app.now()) {
             Some(token) => Caller::Token(token),
-            None if !app.limiter.address(address) => return Err(refused()),
+            None if !app.limiter.address(address) => return Err(refused("requests_per_second")),
             None => {
                 let detail = "the token is unknown, revoked or expired";
                 return Err(Problem::new(StatusCode::UNAUTHORIZED, "unauthorized", detail));
             }
         },
     };
-    let allowed = match &caller {
-        Caller::Anyone(address) => app.limiter.address(*address),
-        Caller::Token(token) => app.limiter.token(token),
-    };
-    if allowed { Ok(caller) } else { Err(refused()) }
+    match &caller {
+        Caller::Anyone(address) if !app.limiter.address(*address) => Err(refused("requests_per_second")),
+        Caller::Token(token) if !app.limiter.token(token) => Err(refused("token_requests_per_second")),
+        _ => Ok(caller),
+    }
 }
 
 async fn run(

@@ -72,6 +72,13 @@ impl Problem {
         )
     }
 
+    /// The disk is full.
+    pub(crate) fn storage_full(error: &dyn std::fmt::Display) -> Self {
+        tracing::error!(%error, "no space left");
+        let detail = "no space is left here: nothing of this request was written; try again later";
+        Self::new(StatusCode::INSUFFICIENT_STORAGE, "storage_full", detail).retry_after(60)
+    }
+
     pub(crate) fn retry_after(self, seconds: u32) -> Self {
         Self { retry_after: Some(seconds), ..self }
     }
@@ -156,14 +163,21 @@ impl From<Error> for Problem {
     }
 }
 
+/// Files of the service.
+impl From<std::io::Error> for Problem {
+    fn from(error: std::io::Error) -> Self {
+        use std::io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};
+        match error.kind() {
+            StorageFull | QuotaExceeded | FileTooLarge => Self::storage_full(&error),
+            _ => Self::internal(&error),
+        }
+    }
+}
+
 impl From<&credence_ledger::Error> for Problem {
     fn from(error: &credence_ledger::Error) -> Self {
         match error {
-            credence_ledger::Error::Full(_) => {
-                tracing::error!(%error, "no space left");
-                let detail = "no space is left here: nothing of this request was written; try again later";
-                Self::new(StatusCode::INSUFFICIENT_STORAGE, "storage_full", detail).retry_after(60)
-            }
+            credence_ledger::Error::Full(_) => Self::storage_full(error),
             credence_ledger::Error::EntryTooLarge { .. } => {
                 Self::new(StatusCode::PAYLOAD_TOO_LARGE, "too_large", error.to_string())
             }

@@ -21,7 +21,7 @@ const VERSION: u16 = 2;
 pub(crate) fn save(state: &State) -> Result<Vec<u8>, Error> {
     let header = [MAGIC.as_slice(), &VERSION.to_le_bytes(), &[0; 8]].concat();
     let start = header.len();
-    let mut bytes = postcard::to_extend(&state.save(), header).map_err(|e| Error::Snapshot(e.to_string()))?;
+    let mut bytes = postcard::to_extend(state, header).map_err(|e| Error::Snapshot(e.to_string()))?;
     let sum = checksum(&bytes[start..]);
     bytes[start - 8..start].copy_from_slice(&sum);
     Ok(bytes)

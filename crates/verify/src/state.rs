@@ -13,7 +13,10 @@ use std::{
 };
 
 use lru::LruCache;
-use serde::{Deserialize, Serialize};
+use serde::{
+    Deserialize, Serialize, Serializer,
+    ser::{SerializeSeq, SerializeStruct},
+};
 use serde_json::Value;
 use siphasher::sip128::{Hasher128, SipHasher13};
 
@@ -311,33 +314,61 @@ fn mix(a: Id, b: Id) -> Id {
 }
 
 /// Everything in one shard, least recently used first.
-#[derive(Serialize, Deserialize)]
+#[derive(Deserialize)]
 struct SavedShard {
     tools: Vec<(Id, ToolState)>,
     histories: Vec<(Id, History)>,
     sessions: Vec<(Id, Earlier)>,
 }
 
-/// Everything the engine learned.
-#[derive(Serialize, Deserialize)]
+/// Everything the engine learned, as it is read back; [`State`] itself is what is written.
+#[derive(Deserialize)]
 pub(crate) struct Saved {
     keys: (u64, u64),
     shards: Vec<SavedShard>,
 }
 
-impl State {
-    /// What was learned so far, shard by shard: others may learn meanwhile in the shards that are not being read.
-    pub(crate) fn save(&self) -> Saved {
-        fn list<T: Clone>(cache: &Cache<T>) -> Vec<(Id, T)> {
-            cache.iter().rev().map(|(id, used)| (*id, used.value.clone())).collect()
+/// Written shard by shard, without a copy: others may learn meanwhile in the shards that are not being written.
+impl Serialize for State {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        struct Shards<'a>(&'a [Mutex<Shard>]);
+        impl Serialize for Shards<'_> {
+            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                let mut list = serializer.serialize_seq(Some(self.0.len()))?;
+                for shard in self.0 {
+                    list.serialize_element(&*shard.lock().unwrap_or_else(PoisonError::into_inner))?;
+                }
+                list.end()
+            }
         }
-        let save = |shard: &Mutex<Shard>| {
-            let shard = shard.lock().unwrap_or_else(PoisonError::into_inner);
-            SavedShard { tools: list(&shard.tools), histories: list(&shard.histories), sessions: list(&shard.sessions) }
-        };
-        Saved { keys: self.keys, shards: self.shards.iter().map(save).collect() }
+        let mut saved = serializer.serialize_struct("Saved", 2)?;
+        saved.serialize_field("keys", &self.keys)?;
+        saved.serialize_field("shards", &Shards(&self.shards))?;
+        saved.end()
     }
+}
 
+impl Serialize for Shard {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        struct List<'a, T>(&'a Cache<T>);
+        impl<T: Serialize> Serialize for List<'_, T> {
+            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                let mut list = serializer.serialize_seq(Some(self.0.len()))?;
+                for (id, used) in self.0.iter().rev() {
+                    list.serialize_element(&(id, &used.value))?;
+                }
+                list.end()
+            }
+        }
+        let mut saved = serializer.serialize_struct("SavedShard", 3)?;
+        saved.serialize_field("tools", &List(&self.tools))?;
+        saved.serialize_field("histories", &List(&self.histories))?;
+        saved.serialize_field("sessions", &List(&self.sessions))?;
+        saved.end()
+    }
+}
+
+impl State {
     /// A state that continues from what was saved. Beyond the limits the least recently used are left behind.
     pub(crate) fn restore(limits: Limits, saved: Saved, total: Arc<AtomicUsize>) -> Result<Self, Error> {
         if saved.shards.len() != SHARDS {
