@@ -7,32 +7,27 @@
 use std::{
     net::{IpAddr, SocketAddr},
     panic::AssertUnwindSafe,
-    pin::Pin,
     sync::Arc,
-    task::{Context, Poll},
-    time::{Duration, Instant},
+    time::Instant,
 };
 
 use axum::{
-    body::Body,
     extract::{MatchedPath, Request, State},
     http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header},
     middleware::Next,
     response::{IntoResponse, Response},
 };
-use bytes::Bytes;
 use futures_util::FutureExt;
-use hyper::body::{Body as HttpBody, Frame, SizeHint};
 use tracing::Instrument;
 
 use crate::{
     app::App,
-    extract::{is_media_type, linger, next_part, too_large},
+    bodies::{refused, taken_in, until_read},
+    extract::is_media_type,
     limiter::network,
     origin,
-    pool::Part,
     problem::{Code, Problem},
-    shares::{Lane, Owner, Refusal, Share},
+    shares::{Lane, Owner, Refusal},
     tokens::{Bearer, Scope},
     turns::PAYER,
 };
@@ -43,8 +38,6 @@ const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 const MAX_REQUEST_ID: usize = 64;
 /// The route of whatever is not one.
 const NO_ROUTE: &str = "none";
-/// Bytes of a body that comes without a token: proofs of control of a domain and questions are short.
-const MAX_ANONYMOUS_BODY: usize = 16 * 1024;
 /// Routes that take a body from whoever has no token.
 const ANONYMOUS_BODIES: [&str; 8] = [
     "/v1/agents/{agent}/domain-challenges",
@@ -58,8 +51,6 @@ const ANONYMOUS_BODIES: [&str; 8] = [
 ];
 /// Bulk submissions of one token at once.
 const BULK_OF_ONE: u64 = 4;
-/// An answer larger than this is one of its caller's requests until it was read.
-const LARGE_ANSWER: u64 = 16 * 1024;
 /// Never turned away: whoever watches the service must see it.
 const PROBES: [&str; 3] = ["/healthz", "/readyz", "/metrics"];
 /// Where bulk submissions go.
@@ -105,10 +96,16 @@ fn address(app: &App, request: &Request) -> IpAddr {
     let direct = request.extensions().get::<Peer>().map_or(IpAddr::from([127, 0, 0, 1]), |peer| peer.0.ip());
     let last = || {
         let last = request.headers().get_all("x-forwarded-for").iter().next_back();
-        last.and_then(|value| value.to_str().ok()?.rsplit(',').next()?.trim().parse().ok())
+        last.and_then(|value| forwarded(value.to_str().ok()?.rsplit(',').next()?.trim()))
     };
     let found = if app.settings.trust_forwarded_for { last() } else { None };
     network(found.unwrap_or(direct))
+}
+
+/// An address as proxies write it: some add the port.
+fn forwarded(text: &str) -> Option<IpAddr> {
+    let bare = text.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(text);
+    bare.parse().ok().or_else(|| text.parse::<SocketAddr>().ok().map(|address| address.ip()))
 }
 
 /// An id that the caller gave, if it can stand in a log; or one of ours.
@@ -212,8 +209,16 @@ async fn answer(
     let bulk = route == BULK && method == "POST" && is_media_type(request.headers(), NDJSON);
     let most = app.settings.max_in_flight_per_caller as u64;
     let slot = app.slots.take(owner, most);
-    let slot = slot.map_err(|why| refusal(app, why, "max_in_flight_per_caller"))?;
     let has_body = matches!(*request.method(), Method::POST | Method::PUT | Method::PATCH);
+    let slot = match slot {
+        Ok(slot) => slot,
+        Err(why) => {
+            let (parts, body) = request.into_parts();
+            refused(&parts.headers, body).await;
+            let problem = refusal(app, why, "max_in_flight_per_caller");
+            return Err(if has_body { problem.closing() } else { problem });
+        }
+    };
     if has_body && route != NO_ROUTE && matches!(caller, Caller::Anyone(_)) && !ANONYMOUS_BODIES.contains(&route) {
         let (parts, body) = request.into_parts();
         refused(&parts.headers, body).await;
@@ -243,97 +248,6 @@ fn payer(app: &App, caller: &Caller, headers: &HeaderMap) -> Caller {
         Caller::Anyone(_) => crate::dashboard::session::signed_in(app, headers).map_or(caller.clone(), Caller::Token),
         Caller::Token(_) => caller.clone(),
     }
-}
-
-/// A large answer stays one of its caller's requests until it was handed to the connection: memory that slow readers hold is
-/// bounded by that. Streams of events have places of their own.
-fn until_read(response: Response, slot: Share) -> Response {
-    let length = response.body().size_hint().exact();
-    let stream = response.headers().get(header::CONTENT_TYPE).is_some_and(|kind| kind == "text/event-stream");
-    if stream || length.is_some_and(|length| length <= LARGE_ANSWER) {
-        return response;
-    }
-    response.map(|body| Body::new(HeldBody { body, _slot: slot }))
-}
-
-struct HeldBody {
-    body: Body,
-    _slot: Share,
-}
-
-impl HttpBody for HeldBody {
-    type Data = Bytes;
-    type Error = axum::Error;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
-        Pin::new(&mut self.body).poll_frame(context)
-    }
-    fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
-    }
-    fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
-    }
-}
-
-/// A body that nobody reads any more. Whoever asked first whether to send it is told by the refusal.
-async fn refused(headers: &HeaderMap, body: Body) {
-    if !headers.contains_key(header::EXPECT) {
-        linger(body).await;
-    }
-}
-
-/// The request with its whole body, and the memory that it takes.
-async fn taken_in(app: &App, caller: &Caller, payer: &Caller, request: Request) -> Result<(Request, Part), Problem> {
-    let limit = match caller {
-        Caller::Anyone(_) => app.settings.max_body_bytes.min(MAX_ANONYMOUS_BODY),
-        Caller::Token(_) => app.settings.max_body_bytes,
-    };
-    let (parts, mut body) = request.into_parts();
-    let length = parts.headers.get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse::<usize>().ok());
-    if length.is_some_and(|length| length > limit) {
-        refused(&parts.headers, body).await;
-        return Err(too_large(limit));
-    }
-    let full = |why: Refusal| refusal(app, why, "max_body_memory_mib");
-    // Memory is taken for what arrived, not for what is announced: announcing costs nothing.
-    let memory = app.bodies.of(payer.lane()).take(payer.owner(), 0, u64::MAX).map_err(full)?;
-    let (mut bytes, mut reserved) = (Vec::new(), 0);
-    let (since, longest) = (Instant::now(), app.settings.request_time());
-    let stall = Duration::from_secs(app.settings.body_stall_seconds);
-    loop {
-        let patience = stall.min(longest.saturating_sub(since.elapsed()));
-        let part = tokio::select! {
-            part = next_part(&mut body, patience) => part.inspect_err(|_| app.metrics.turned_away("time"))?,
-            () = memory.revoked() => return Err(full(Refusal::Own)),
-        };
-        let Some(part) = part else { break };
-        if bytes.len() + part.len() > limit {
-            linger(body).await;
-            return Err(too_large(limit));
-        }
-        if bytes.is_empty() && length == Some(part.len()) {
-            // All of it at once, as it mostly comes: no copy.
-            memory.grow(part.len() as u64).map_err(full)?;
-            return Ok((Request::from_parts(parts, Body::from(part)), memory));
-        }
-        if bytes.len() + part.len() > reserved {
-            // A list that grows doubles.
-            let more = (bytes.len() + part.len()).next_power_of_two().max(4096) - reserved;
-            if let Err(why) = memory.grow(more as u64) {
-                drop(bytes);
-                linger(body).await;
-                return Err(full(why));
-            }
-            reserved += more;
-            bytes.reserve_exact(reserved - bytes.len());
-        }
-        bytes.extend_from_slice(&part);
-    }
-    Ok((Request::from_parts(parts, Body::from(bytes)), memory))
 }
 
 /// Browsers ask before they send a token.
@@ -433,6 +347,18 @@ fn method_name(method: &Method) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn addresses_as_proxies_write_them() {
+        let of = |text: &str| forwarded(text).map(|address| address.to_string());
+        for text in ["192.0.2.1", "192.0.2.1:8080"] {
+            assert_eq!(of(text).as_deref(), Some("192.0.2.1"), "{text}");
+        }
+        for text in ["2001:db8::1", "[2001:db8::1]", "[2001:db8::1]:443"] {
+            assert_eq!(of(text).as_deref(), Some("2001:db8::1"), "{text}");
+        }
+        assert_eq!(of("unknown"), None);
+    }
 
     #[test]
     fn ids_that_could_forge_a_log_line_are_replaced() {

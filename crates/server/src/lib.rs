@@ -4,7 +4,7 @@
 //! - `routes`: one file for each part of the API, described where it is written; [`openapi`] is made of the same list;
 //! - `edge`: what happens to every request before and after its handler: ids, tokens, load, time; `limiter`: how often one
 //!   caller may ask; `shares`, `pool`, `turns`: how much of the service it may have; `origin`: what pages of other sites may not do;
-//!   `pace`: clients that do not read;
+//!   `bodies`, `pace`: what comes in and goes out slowly;
 //! - [`mcp`]: the same authority as an MCP server, over HTTP and over standard input and output;
 //! - `dashboard`: pages for people; [`score_charts`]: charts that are the same on a page and in a file;
 //! - `tail`: follows the ledger; `answers`: signed answers, reused until what they were made of changes;
@@ -13,6 +13,7 @@
 
 mod answers;
 mod app;
+mod bodies;
 mod dashboard;
 mod domain;
 mod edge;

@@ -18,6 +18,8 @@ pub struct Problem {
     pub(crate) code: &'static str,
     detail: String,
     retry_after: Option<u32>,
+    /// The rest of the body is not read: the connection ends, and the client is told.
+    closes: bool,
 }
 
 /// The code of an error, for the log.
@@ -47,7 +49,7 @@ impl Problem {
             detail.truncate(end);
             detail.push('…');
         }
-        Self { status, code, detail, retry_after: None }
+        Self { status, code, detail, retry_after: None, closes: false }
     }
 
     pub(crate) fn bad_request(code: &'static str, detail: impl Into<String>) -> Self {
@@ -83,6 +85,11 @@ impl Problem {
         Self { retry_after: Some(seconds), ..self }
     }
 
+    /// The connection ends with it.
+    pub(crate) fn closing(self) -> Self {
+        Self { closes: true, ..self }
+    }
+
     /// The same under another code: some protocols have their own.
     pub(crate) fn coded(self, code: &'static str) -> Self {
         Self { code, ..self }
@@ -95,7 +102,7 @@ impl Problem {
 
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
-        let Self { status, code, detail, retry_after } = self;
+        let Self { status, code, detail, retry_after, closes } = self;
         let title = status.canonical_reason().unwrap_or("Error");
         let r#type = format!("urn:credence:problem:{code}");
         let body = Body { r#type, title, status: status.as_u16(), code, detail: &detail };
@@ -107,6 +114,9 @@ impl IntoResponse for Problem {
         headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
         if let Some(seconds) = retry_after {
             headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+        }
+        if closes {
+            headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
         }
         if status == StatusCode::UNAUTHORIZED {
             headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));

@@ -6,7 +6,7 @@ use serde::{
     Deserializer,
     de::{DeserializeSeed, Error, MapAccess, SeqAccess, Visitor},
 };
-use serde_json::{Map, Number, Value};
+use serde_json::{Map, Number, Value, map::Entry};
 
 /// Why it could not be read.
 pub(crate) enum Unreadable {
@@ -90,14 +90,19 @@ impl<'de> Visitor<'de> for Reader<'_> {
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Value, A::Error> {
         let mut members = Map::new();
         while let Some(key) = map.next_key::<String>()? {
-            if members.contains_key(&key) {
-                *self.0.borrow_mut() = Some(format!(".{key}"));
-                return Err(A::Error::custom("a key occurs twice"));
-            }
+            let place = match members.entry(key) {
+                Entry::Vacant(place) => place,
+                Entry::Occupied(known) => {
+                    *self.0.borrow_mut() = Some(format!(".{}", known.key()));
+                    return Err(A::Error::custom("a key occurs twice"));
+                }
+            };
             match map.next_value_seed(self) {
-                Ok(member) => drop(members.insert(key, member)),
+                Ok(member) => {
+                    place.insert(member);
+                }
                 Err(error) => {
-                    self.within(|| format!(".{key}"));
+                    self.within(|| format!(".{}", place.key()));
                     return Err(error);
                 }
             }

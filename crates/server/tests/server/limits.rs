@@ -107,13 +107,10 @@ fn slow_bodies_of_one_token_do_not_stop_the_posts_of_others() {
         "POST /v1/verify HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {greedy}\r\ncontent-type: application/json\r\ncontent-length: 4000000\r\n\r\n"
     );
     let mut slow: Vec<_> = (0..60).map(|_| service.socket()).collect();
-    let mut refused = 0;
     for stream in &mut slow {
         stream.write_all(head.as_bytes()).unwrap();
-        // Announcing takes nothing: what arrived does.
-        if stream.write_all(&megabyte).is_err() {
-            refused += 1;
-        }
+        // Announcing takes nothing: what arrived does. It may be refused before all of it did.
+        let _ = stream.write_all(&megabyte);
     }
     until("it has its share", || {
         let text = service.get("/metrics").text();
@@ -126,18 +123,16 @@ fn slow_bodies_of_one_token_do_not_stop_the_posts_of_others() {
     }
     let large = json!({ "tool": "t", "result": "x".repeat(900_000) });
     service.post_as(&honest, "/v1/verify", &large).ok();
-    // Some of them were told why.
-    slow[0].set_nonblocking(true).unwrap();
-    let told = slow.iter_mut().any(|stream| {
-        let mut answer = [0; 2048];
-        stream.set_nonblocking(true).unwrap();
-        let n = stream.read(&mut answer).unwrap_or(0);
-        let answer = String::from_utf8_lossy(&answer[..n]).into_owned();
-        answer.starts_with("HTTP/1.1 429 ")
-            && answer.contains("max_body_memory_mib")
-            && answer.contains("retry-after: 1")
+    slow.iter().for_each(|stream| stream.set_nonblocking(true).unwrap());
+    until("some of them are told why", || {
+        slow.iter_mut().any(|stream| {
+            let mut answer = [0; 2048];
+            let n = stream.read(&mut answer).unwrap_or(0);
+            let answer = String::from_utf8_lossy(&answer[..n]).into_owned();
+            let named = answer.contains("max_body_memory_mib") && answer.contains("retry-after: 1");
+            answer.starts_with("HTTP/1.1 429 ") && named
+        })
     });
-    assert!(told || refused > 0);
 }
 
 /// Places, memory and streams of `admin` are its own.

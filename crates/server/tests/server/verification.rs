@@ -175,6 +175,10 @@ fn memory_is_bounded_over_all_tokens() {
         line.unwrap_or_else(|| panic!("no {name}")).parse().unwrap()
     };
     service.post_as(&tokens[0], "/v1/verify/batch", &json!((0..20).map(weather).collect::<Vec<_>>())).ok();
+    let odd =
+        json!({ "tool": "get_weather", "args": { "city": "c1" }, "result": { "forecast": "sunny" }, "learn": false });
+    let judge = |token: &str| service.post_as(token, "/v1/verify", &odd).ok();
+    let before = judge(&tokens[0]);
     let wide = |n: usize| -> Value {
         let result: serde_json::Map<String, Value> =
             (0..100).map(|key| (format!("{n} {key}"), json!("text"))).collect();
@@ -189,9 +193,8 @@ fn memory_is_bounded_over_all_tokens() {
         }
     }
     assert!(number("credence_verify_forgotten{kind=\"tools\"}") > 100);
-    // The one who has little was not touched: what it learned still tells a made-up result.
-    let made_up =
-        json!({ "tool": "get_weather", "args": { "city": "c1" }, "result": { "forecast": "sunny" }, "learn": false });
-    assert_ne!(service.post_as(&tokens[0], "/v1/verify", &made_up).ok()["verdict"], "accept");
+    // The one who has little was not touched: it judges as before, by what it learned.
+    assert_eq!(judge(&tokens[0]), before);
+    assert_ne!(judge(&tokens[1]), before, "others know nothing of that tool");
     assert!(service.log().contains("the largest namespaces forget"), "{}", service.log());
 }
