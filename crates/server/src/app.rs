@@ -130,6 +130,8 @@ pub struct App {
     pub(crate) bulk: Lanes<Arc<Shares>>,
     /// Bytes of bodies.
     pub(crate) bodies: Lanes<Arc<Pool>>,
+    /// Bytes of large answers that are not read yet.
+    pub(crate) large_answers: Lanes<Arc<Pool>>,
     /// Listeners that catch up at once.
     pub(crate) catch_ups: Semaphore,
     /// Proofs of control are recorded one at a time.
@@ -186,8 +188,13 @@ impl App {
             tokens: Shares::new(tokens),
             anonymous: Shares::new(anonymous),
         };
+        let memory = || Lanes {
+            admin: Pool::new(ADMIN_BODIES),
+            tokens: Pool::new(settings.max_body_memory_mib as u64 * MIB),
+            anonymous: Pool::new((settings.max_body_memory_mib as u64 * MIB / ANONYMOUS_BODIES).max(4 * MIB)),
+        };
         let in_flight = settings.max_in_flight as u64;
-        let (bodies, listeners) = (settings.max_body_memory_mib as u64 * MIB, settings.max_event_clients as u64);
+        let listeners = settings.max_event_clients as u64;
         let office = Office { issuer, key, base_url: public.unwrap_or(local_url) };
         let hosts = crate::mcp::http::hosts(&settings.listen, Url::parse(&office.base_url).ok().as_ref());
         let app = Arc::new(Self {
@@ -215,17 +222,14 @@ impl App {
             slots: Shares::new(u64::MAX),
             in_flight: lanes(ADMIN_IN_FLIGHT, in_flight, in_flight),
             bulk: lanes(BULK, BULK, BULK),
-            bodies: Lanes {
-                admin: Pool::new(ADMIN_BODIES),
-                tokens: Pool::new(bodies),
-                anonymous: Pool::new((bodies / ANONYMOUS_BODIES).max(MIB)),
-            },
+            bodies: memory(),
+            large_answers: memory(),
             catch_ups: Semaphore::new(CATCH_UPS),
             domains: std::sync::Mutex::default(),
-            reads: Turns::new((4 * processors).clamp(8, READS), ADMIN_WORKS),
-            works: Turns::new(WORKS, ADMIN_WORKS),
-            judgings: Turns::new((processors - 1).clamp(1, JUDGINGS), ADMIN_WORKS),
-            openings: Turns::new(OPENINGS, OPENINGS),
+            reads: Turns::new((4 * processors).clamp(8, READS), processors, ADMIN_WORKS),
+            works: Turns::new(WORKS, processors, ADMIN_WORKS),
+            judgings: Turns::new((processors - 1).clamp(1, JUDGINGS), processors, ADMIN_WORKS),
+            openings: Turns::new(OPENINGS, OPENINGS, OPENINGS),
             lookups: Shares::new(LOOKUPS as u64),
             connections: Pool::new(crate::serve::room_for_connections(&settings) as u64),
             disk_full: AtomicBool::new(false),

@@ -2,6 +2,7 @@
 
 use std::{
     pin::Pin,
+    sync::Arc,
     task::{Context, Poll, ready},
     time::{Duration, Instant},
 };
@@ -14,6 +15,7 @@ use axum::{
 };
 use bytes::Bytes;
 use hyper::body::{Body as HttpBody, Frame, SizeHint};
+use tokio::{sync::Notify, task::JoinHandle};
 
 use crate::{
     app::App,
@@ -98,22 +100,44 @@ pub(crate) async fn taken_in(
     Ok((Request::from_parts(parts, Body::from(bytes)), memory))
 }
 
-/// A large answer stays one of its caller's requests until it was handed to the connection: memory that slow readers hold is
-/// bounded by that. Streams of events have places of their own.
-pub(crate) fn until_read(response: Response, slot: Share) -> Response {
+/// Ends the connection of a request.
+#[derive(Clone, Default)]
+pub(crate) struct Cut(pub Arc<Notify>);
+
+/// A large answer stays one of its caller's requests until it was handed to the connection, and takes `memory` until then. Where
+/// others need that, the connection is cut: its client reads too slowly. Streams of events have places of their own.
+pub(crate) fn until_read(
+    response: Response,
+    slot: Share,
+    cut: &Cut,
+    memory: impl FnOnce(u64) -> Result<Part, Refusal>,
+) -> Result<Response, Refusal> {
     let length = response.body().size_hint().exact();
     let stream = response.headers().get(header::CONTENT_TYPE).is_some_and(|kind| kind == "text/event-stream");
     if stream || length.is_some_and(|length| length <= LARGE_ANSWER) {
-        return response;
+        return Ok(response);
     }
-    response.map(|body| Body::new(HeldBody { body, rest: Bytes::new(), _slot: slot }))
+    let (memory, cut) = (memory(length.unwrap_or(LARGE_ANSWER))?, cut.clone());
+    let memory = tokio::spawn(async move {
+        memory.revoked().await;
+        cut.0.notify_one();
+    });
+    Ok(response.map(|body| Body::new(HeldBody { body, rest: Bytes::new(), memory, _slot: slot })))
 }
 
 struct HeldBody {
     body: Body,
     /// Of the last frame: a frame that was handed over whole would be out of sight, and still in memory.
     rest: Bytes,
+    /// Holds the memory.
+    memory: JoinHandle<()>,
     _slot: Share,
+}
+
+impl Drop for HeldBody {
+    fn drop(&mut self) {
+        self.memory.abort();
+    }
 }
 
 impl HttpBody for HeldBody {
@@ -153,23 +177,33 @@ impl HttpBody for HeldBody {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::shares::{Owner, Shares};
+    use crate::{
+        pool::Pool,
+        shares::{Owner, Shares},
+    };
 
     #[tokio::test]
     async fn a_large_answer_is_one_of_its_callers_requests_until_it_was_read() {
-        let slots = Shares::new(10);
-        let slot = || slots.take(Owner::Token(1), 10).unwrap();
-        let (small, large) = (Response::new(Body::from("x")), Response::new(Body::from(vec![b'x'; 100_000])));
-        drop(until_read(small, slot()));
-        let mut body = until_read(large, slot()).into_body();
-        assert_eq!(body.size_hint().exact(), Some(100_000));
+        let (slots, pool, cut, owner) = (Shares::new(10), Pool::new(150_000), Cut::default(), Owner::Token(1));
+        let answer = |bytes: usize| Response::new(Body::from(vec![b'x'; bytes]));
+        let hold = |answer: Response| {
+            until_read(answer, slots.take(owner, 10).unwrap(), &cut, |bytes| pool.take(owner, bytes, u64::MAX))
+        };
+        drop(hold(answer(1)).unwrap());
+        let mut body = hold(answer(100_000)).unwrap().into_body();
+        assert_eq!((body.size_hint().exact(), pool.used()), (Some(100_000), 100_000));
+        assert!(hold(answer(100_000)).is_err(), "it has its share");
         let mut read = 0;
         while let Some(frame) = http_body_util::BodyExt::frame(&mut body).await {
             assert_eq!(slots.used(), 1);
             read += frame.unwrap().into_data().unwrap().len();
             assert_eq!(body.size_hint().exact(), Some(100_000 - read as u64));
         }
+        // Another has less: the connection is cut.
+        let other = pool.take(Owner::Token(2), 60_000, u64::MAX);
+        assert!(other.is_ok());
+        cut.0.notified().await;
         drop(body);
-        assert_eq!((read, slots.used()), (100_000, 0));
+        assert_eq!((read, slots.used(), pool.used()), (100_000, 0, 60_000));
     }
 }

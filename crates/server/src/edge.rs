@@ -22,7 +22,7 @@ use tracing::Instrument;
 
 use crate::{
     app::App,
-    bodies::{refused, taken_in, until_read},
+    bodies::{Cut, refused, taken_in, until_read},
     extract::is_media_type,
     limiter::network,
     origin,
@@ -238,8 +238,10 @@ async fn answer(
     }
     let place = app.in_flight.of(lane).take(owner, most);
     let _place = place.map_err(|why| refusal(app, why, "max_in_flight"))?;
+    let cut = request.extensions().get::<Cut>().cloned().unwrap_or_default();
     let response = PAYER.scope((lane, owner), run(app, request, next, id, method, route)).await?;
-    Ok(until_read(response, slot))
+    until_read(response, slot, &cut, |bytes| app.large_answers.of(lane).take(owner, bytes, u64::MAX))
+        .map_err(|why| refusal(app, why, "max_body_memory_mib"))
 }
 
 /// Who pays for a request out of its share: the token that is signed in on a page, else the caller.

@@ -17,7 +17,9 @@ use tokio::{
 };
 use tower::ServiceExt;
 
-use crate::{app::App, edge::Peer, limiter::network, pace::Paced, routes, settings::Settings, shares::Owner};
+use crate::{
+    app::App, bodies::Cut, edge::Peer, limiter::network, pace::Paced, routes, settings::Settings, shares::Owner,
+};
 
 /// File descriptors that are not for connections.
 const RESERVED: usize = 256;
@@ -127,9 +129,12 @@ fn connect(app: &Arc<App>, router: &Router, graceful: &GracefulShutdown, stream:
     let _ = stream.set_nodelay(true);
     let stream = Paced::new(stream, Duration::from_secs(settings.idle_seconds));
     let router = router.clone();
+    let cut = Cut::default();
+    let to_cut = cut.clone();
     let service = service_fn(move |request: hyper::Request<Incoming>| {
         let mut request: Request = request.map(axum::body::Body::new);
         request.extensions_mut().insert(peer);
+        request.extensions_mut().insert(to_cut.clone());
         router.clone().oneshot(request)
     });
     let connection = http1::Builder::new()
@@ -144,6 +149,7 @@ fn connect(app: &Arc<App>, router: &Router, graceful: &GracefulShutdown, stream:
         tokio::select! {
             _ = connection => {}
             () = place.revoked() => {}
+            () = cut.0.notified() => {}
         }
     });
 }

@@ -2,7 +2,7 @@
 //!
 //! A queue in the order of arrival serves the caller who asks most. Here each caller has a queue of its own and those who wait are
 //! served in turn, first between tokens and addresses, then among each; a caller waits for one piece of work of every other at
-//! most. Addresses have half of the places at most, `admin` has places of its own.
+//! most. Addresses have some of the places at most, `admin` has places of its own.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -31,10 +31,10 @@ pub(crate) struct Turns {
 }
 
 impl Turns {
-    /// `places`, and `admin` more for the operator.
-    pub(crate) fn new(places: usize, admin: usize) -> Self {
+    /// `places`, of which addresses have `anonymous` at most, and `admin` more for the operator.
+    pub(crate) fn new(places: usize, anonymous: usize, admin: usize) -> Self {
         let queue = |free: usize| {
-            let most = [free, (free / 2).max(1)];
+            let most = [free, anonymous.clamp(1, free)];
             Arc::new(Queue { most, inner: Mutex::new(Inner { free, ..Inner::default() }) })
         };
         Self { shared: queue(places), admin: queue(admin) }
@@ -180,7 +180,7 @@ mod tests {
 
     #[tokio::test]
     async fn callers_take_turns_whoever_asks_most() {
-        let turns = Arc::new(Turns::new(1, 1));
+        let turns = Arc::new(Turns::new(1, 1, 1));
         let held = turns.wait((Lane::Tokens, Owner::Token(0))).await;
         let order: Arc<Mutex<Vec<u64>>> = Arc::default();
         let mut tasks = Vec::new();
@@ -212,8 +212,8 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn addresses_have_half() {
-        let turns = Turns::new(4, 1);
+    async fn addresses_have_some() {
+        let turns = Turns::new(4, 2, 1);
         let address = |n: u8| (Lane::Anonymous, Owner::Address([127, 0, 0, n].into()));
         let _held = (turns.wait(address(1)).await, turns.wait(address(2)).await);
         let third = turns.wait(address(3));

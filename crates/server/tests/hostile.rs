@@ -32,7 +32,7 @@ const ENGINE_MIB: u64 = 32;
 const BODY_MIB: u64 = 32;
 const CONNECTIONS: u64 = 4_096;
 /// As `docs/service.md` states it, in MiB.
-const BOUND_MIB: u64 = 2 * ENGINE_MIB + BODY_MIB * 3 / 2 + 128 + CONNECTIONS * 32 / 1024 + 256;
+const BOUND_MIB: u64 = 2 * ENGINE_MIB + BODY_MIB * 3 + 128 + CONNECTIONS * 32 / 1024 + 256;
 
 struct Target {
     to: SocketAddr,
@@ -303,7 +303,7 @@ fn nobody_is_crowded_out() {
             4,
             from,
             Box::new(move |n| match n % 3 {
-                0 => post("/v1/sources", &admin, &json!({ "source": format!("source-{n}") }).to_string()),
+                0 => post("/v1/agents", &admin, &json!({ "agent": format!("agent-{n}") }).to_string()),
                 1 => post("/v1/verify", &admin, &json!({ "tool": "t", "result": "x".repeat(100_000) }).to_string()),
                 _ => get("/v1/agents/shop/explain", &admin),
             }),

@@ -226,10 +226,14 @@ mod tests {
     #[test]
     fn what_is_always_new_surprises_nobody() {
         let mut names = Categories::default();
-        (0..100).for_each(|n| drop(names.learn(n, n + 1)));
+        (0..100).for_each(|n| {
+            let _ = names.learn(n, n + 1);
+        });
         assert!(names.rarity(1000) > 0.7);
         let mut states = Categories::default();
-        (0..100).for_each(|n| drop(states.learn(n % 3, n + 1)));
+        (0..100).for_each(|n| {
+            let _ = states.learn(n % 3, n + 1);
+        });
         assert!(states.rarity(1000) < 0.02);
         assert!(states.rarity(1) > 0.3);
     }
@@ -237,7 +241,9 @@ mod tests {
     #[test]
     fn many_items_of_one_result_are_one_observation() {
         let mut states = Categories::default();
-        (0..1000).for_each(|_| drop(states.learn(1, 1)));
+        (0..1000).for_each(|_| {
+            let _ = states.learn(1, 1);
+        });
         assert!(states.rarity(2) >= 0.25, "one result was seen");
     }
 
