@@ -5,7 +5,7 @@ use std::{
     path::PathBuf,
     sync::{
         Arc,
-        atomic::{AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
     },
 };
 
@@ -27,36 +27,52 @@ use credence_pipeline::{
 use credence_protocol::{EntityId, SecretKey, Timestamp};
 use credence_verify::Verdict;
 use tokio::sync::{Semaphore, broadcast, watch};
+use url::Url;
 
 use crate::{
     answers::{Answers, Outbox},
     dashboard::{ranking::Rankings, session::Sessions, status::Samples},
     engines::Engines,
     events::{self, Event},
-    limiter::{Counts, Limiter},
+    limiter::Limiter,
     metrics::{GaugeValues, Metrics},
+    namespace::Namespace,
+    pool::Pool,
     problem::Problem,
     routes,
     settings::Settings,
+    shares::{Lanes, Shares},
     steady::SteadyClock,
     tail::Tail,
     tokens::{Bearer, TokenStore, Tokens},
+    turns::{self, Turns},
 };
 
-/// Reads of the ledger at once.
+/// Reads of the ledger at once, at most: four for each processor, because they hardly wait.
 const READS: usize = 32;
 /// Other work at once: most of it waits for the disk, and shares its waiting.
 const WORKS: usize = 32;
+/// Judging that takes long, at once, at most: one processor is left to those who answer.
+const JUDGINGS: usize = 32;
+/// Of each of those, for the operator besides.
+const ADMIN_WORKS: usize = 4;
+/// Namespaces that are opened at once: files are read and written.
+const OPENINGS: usize = 1;
 /// Questions to other hosts at once.
 const LOOKUPS: usize = 8;
 /// Threads that all of those need.
-pub const BLOCKING_THREADS: usize = READS + WORKS + LOOKUPS + 8;
-/// Memory for bodies on their way, in KiB.
-const BODIES_KIB: usize = 256 * 1024;
+pub const BLOCKING_THREADS: usize = READS + WORKS + JUDGINGS + 3 * ADMIN_WORKS + 3 * LOOKUPS + 8;
 /// Listeners that read what they missed at once.
 const CATCH_UPS: usize = 4;
 /// Bulk submissions at once.
-const BULK: usize = 16;
+const BULK: u64 = 16;
+/// Requests of `admin` at once, bytes of their bodies and listeners: apart from what others have.
+const ADMIN_IN_FLIGHT: u64 = 64;
+const ADMIN_BODIES: u64 = 32 * MIB;
+const ADMIN_LISTENERS: u64 = 64;
+const MIB: u64 = 1024 * 1024;
+/// Callers without a token have this part of the memory for bodies besides.
+const ANONYMOUS_BODIES: u64 = 4;
 /// Events that a slow listener may lag behind.
 const EVENTS: usize = 1_024;
 
@@ -115,27 +131,34 @@ pub struct App {
     pub(crate) tail: Tail,
     pub(crate) scores: broadcast::Sender<Arc<Event>>,
     pub(crate) verdicts: broadcast::Sender<Arc<Event>>,
-    /// Listeners without a token, and with one: neither keeps the other out.
-    pub(crate) listeners: Arc<Semaphore>,
-    pub(crate) token_listeners: Arc<Semaphore>,
-    pub(crate) listeners_of: Arc<Counts>,
+    pub(crate) listeners: Lanes<Arc<Shares>>,
     pub(crate) metrics: Metrics,
     pub(crate) limiter: Limiter,
-    pub(crate) in_flight: Semaphore,
-    pub(crate) bulk: Semaphore,
-    /// Memory for bodies on their way, in KiB.
-    pub(crate) bodies: Semaphore,
+    /// Names that a request may give the service; any where there are none.
+    pub(crate) hosts: Vec<String>,
+    /// Requests of each caller, from the first byte of the body to the last of a large answer.
+    pub(crate) slots: Arc<Shares>,
+    /// Requests that are worked on.
+    pub(crate) in_flight: Lanes<Arc<Shares>>,
+    pub(crate) bulk: Lanes<Arc<Shares>>,
+    /// Bytes of bodies.
+    pub(crate) bodies: Lanes<Arc<Pool>>,
+    /// Bytes of large answers that are not read yet.
+    pub(crate) large_answers: Lanes<Arc<Pool>>,
     /// Listeners that catch up at once.
     pub(crate) catch_ups: Semaphore,
     /// Proofs of control are recorded one at a time.
     pub(crate) domains: std::sync::Mutex<()>,
     /// Reads of the ledger at once, and other work: what is given up still holds its place until it is over.
-    reads: Arc<Semaphore>,
-    works: Arc<Semaphore>,
+    reads: Turns,
+    works: Turns,
+    judgings: Turns,
+    openings: Turns,
     /// Questions to other hosts at once.
-    pub(crate) lookups: Arc<Semaphore>,
-    pub(crate) connections: AtomicUsize,
-    pub(crate) connections_of: Counts,
+    pub(crate) lookups: Arc<Shares>,
+    pub(crate) connections: Arc<Pool>,
+    /// The disk was full when answers that left were to be recorded last.
+    pub(crate) disk_full: AtomicBool,
     /// The curve of all outcomes, and when it was made.
     pub(crate) curve: tokio::sync::Mutex<Option<(std::time::Instant, Arc<Reliability>)>>,
     /// Why the key cannot sign, if it cannot.
@@ -180,7 +203,21 @@ impl App {
         let domain = public.as_deref().and_then(|url| url.strip_prefix("https://"));
         let issuer = Issuer::new(domain, &key.public());
         let now = clock();
+        let processors = std::thread::available_parallelism().map_or(1, usize::from);
+        let lanes = |admin: u64, tokens: u64, anonymous: u64| Lanes {
+            admin: Shares::new(admin),
+            tokens: Shares::new(tokens),
+            anonymous: Shares::new(anonymous),
+        };
+        let memory = || Lanes {
+            admin: Pool::new(ADMIN_BODIES),
+            tokens: Pool::new(settings.max_body_memory_mib as u64 * MIB),
+            anonymous: Pool::new((settings.max_body_memory_mib as u64 * MIB / ANONYMOUS_BODIES).max(4 * MIB)),
+        };
+        let in_flight = settings.max_in_flight as u64;
+        let listeners = settings.max_event_clients as u64;
         let office = Office { issuer, key, base_url: public.unwrap_or(local_url) };
+        let hosts = crate::mcp::http::hosts(&settings.listen, Url::parse(&office.base_url).ok().as_ref());
         let app = Arc::new(Self {
             tail: Tail::from(authority.ledger().committed()?),
             authority,
@@ -190,7 +227,7 @@ impl App {
             clock,
             steady,
             tokens,
-            engines: Engines::new(folder.join("engines"), settings.verify_mode, settings.max_namespaces),
+            engines: Engines::new(folder.join("engines"), &settings),
             receipts,
             demo: demo.map(|name| Arc::new(Bearer::visitor(name, now))),
             sessions: Sessions::default(),
@@ -200,24 +237,27 @@ impl App {
             outbox: Outbox::default(),
             scores: broadcast::Sender::new(EVENTS),
             verdicts: broadcast::Sender::new(EVENTS),
-            listeners: Arc::new(Semaphore::new(settings.max_event_clients)),
-            token_listeners: Arc::new(Semaphore::new(settings.max_event_clients)),
-            listeners_of: Arc::default(),
+            listeners: lanes(ADMIN_LISTENERS, listeners, listeners),
             metrics: Metrics::new(),
             limiter: Limiter::new(&settings),
-            in_flight: Semaphore::new(settings.max_in_flight),
-            bulk: Semaphore::new(BULK),
-            bodies: Semaphore::new(BODIES_KIB),
+            hosts,
+            slots: Shares::new(u64::MAX),
+            in_flight: lanes(ADMIN_IN_FLIGHT, in_flight, in_flight),
+            bulk: lanes(BULK, BULK, BULK),
+            bodies: memory(),
+            large_answers: memory(),
             catch_ups: Semaphore::new(CATCH_UPS),
             domains: std::sync::Mutex::default(),
-            reads: Arc::new(Semaphore::new(READS)),
-            works: Arc::new(Semaphore::new(WORKS)),
-            lookups: Arc::new(Semaphore::new(LOOKUPS)),
-            connections_of: Counts::default(),
+            reads: Turns::new((4 * processors).clamp(8, READS), processors, ADMIN_WORKS),
+            works: Turns::new(WORKS, processors, ADMIN_WORKS),
+            judgings: Turns::new((processors - 1).clamp(1, JUDGINGS), processors, ADMIN_WORKS),
+            openings: Turns::new(OPENINGS, OPENINGS, OPENINGS),
+            lookups: Shares::new(LOOKUPS as u64),
+            connections: Pool::new(crate::serve::room_for_connections(&settings) as u64),
+            disk_full: AtomicBool::new(false),
             curve: tokio::sync::Mutex::default(),
             unusable: ArcSwapOption::empty(),
             ledger_check: AtomicUsize::new(CHECK_RUNS),
-            connections: AtomicUsize::new(0),
             closing: watch::Sender::new(false),
             settings,
         });
@@ -356,13 +396,27 @@ impl App {
         self.within(&self.works, work).await
     }
 
+    /// Judging that takes long: it needs a processor all the time.
+    pub(crate) async fn judging<T: Send + 'static>(
+        self: &Arc<Self>,
+        work: impl FnOnce(&App) -> Result<T, Problem> + Send + 'static,
+    ) -> Result<T, Problem> {
+        self.within(&self.judgings, work).await
+    }
+
+    /// Opens a namespace of the engine. Those who wait for theirs do not hold up other work.
+    pub(crate) async fn opening(self: &Arc<Self>, name: EntityId) -> Result<Arc<Namespace>, Problem> {
+        let _turn = self.openings.wait(turns::payer()).await;
+        self.work(move |app| app.engines.open(name.as_str())).await
+    }
+
     /// The place is held until the work is over, also where nobody waits for it any more: what was given up must not pile up.
     async fn within<T: Send + 'static>(
         self: &Arc<Self>,
-        places: &Arc<Semaphore>,
+        places: &Turns,
         work: impl FnOnce(&App) -> Result<T, Problem> + Send + 'static,
     ) -> Result<T, Problem> {
-        let place = Arc::clone(places).acquire_owned().await.map_err(|e| Problem::internal(&e))?;
+        let place = places.wait(turns::payer()).await;
         let app = Arc::clone(self);
         let done = tokio::task::spawn_blocking(move || {
             let done = work(&app);
@@ -405,13 +459,31 @@ impl App {
 
     pub(crate) fn metrics_text(&self) -> String {
         self.metrics.text(&GaugeValues {
-            in_flight: self.settings.max_in_flight.saturating_sub(self.in_flight.available_permits()),
-            connections: self.connections.load(Ordering::Relaxed),
+            in_flight: self.requests_in_flight(),
+            body_bytes: [&self.bodies.admin, &self.bodies.tokens, &self.bodies.anonymous]
+                .map(|one| one.used())
+                .iter()
+                .sum(),
+            connections: self.connections.used(),
             entries: self.authority.ledger().committed().unwrap_or_default(),
             responses_waiting: self.outbox.len(),
             namespaces: self.engines.len(),
             ledger_check: self.ledger_check.load(Ordering::Relaxed),
             clock_trouble: self.authority.ledger().view().is_ok_and(|view| self.clock_trouble(&*view).is_some()),
+            engine_bytes: self.engines.bytes(),
+            forgotten: self.engines.forgotten(),
         })
+    }
+
+    pub(crate) fn requests_in_flight(&self) -> u64 {
+        [&self.in_flight.admin, &self.in_flight.tokens, &self.in_flight.anonymous].map(|one| one.used()).iter().sum()
+    }
+
+    /// Records answers that left; remembers whether the disk was full.
+    pub(crate) fn record_answers(&self) -> credence_pipeline::Result<()> {
+        let recorded = self.outbox.record(&self.authority);
+        let full = matches!(&recorded, Err(credence_pipeline::Error::Ledger(credence_ledger::Error::Full(_))));
+        self.disk_full.store(full, Ordering::Relaxed);
+        recorded
     }
 }

@@ -11,10 +11,9 @@ use std::{
 
 use axum::http::StatusCode;
 use credence_protocol::{Alias, EntityId, SecretKey, Signature, Timestamp};
-use tokio::sync::OwnedSemaphorePermit;
 use url::{Host, Url};
 
-use crate::problem::Problem;
+use crate::{problem::Problem, shares::Share};
 
 /// Where the line has to be.
 pub(crate) const PATH: &str = "/.well-known/credence-challenge";
@@ -92,7 +91,7 @@ pub(crate) struct DomainCheck<'a> {
 }
 
 /// Fetches the line and checks it. The place is held until the last thread that works on it is free.
-pub(crate) async fn check_domain(check: DomainCheck<'_>, place: OwnedSemaphorePermit) -> Result<(), Problem> {
+pub(crate) async fn check_domain(check: DomainCheck<'_>, place: Share) -> Result<(), Problem> {
     let DomainCheck { key, agent, host, allow_loopback, now } = check;
     let failed = |why: &str| Problem::unprocessable("domain_not_verified", format!("https://{host}{PATH}: {why}"));
     let url = Url::parse(&format!("https://{host}{PATH}")).map_err(|_| failed("not an address"))?;

@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 
-use credence_verify::Decision;
+use credence_verify::{Decision, Trimmed};
 use prometheus_client::{
     encoding::{EncodeLabelSet, text::encode},
     metrics::{counter::Counter, family::Family, gauge::Gauge, histogram::Histogram},
@@ -24,6 +24,11 @@ struct RequestLabels {
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct RouteLabels {
     route: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct KindLabels {
+    kind: &'static str,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -52,17 +57,23 @@ pub(crate) struct Metrics {
     namespaces: Gauge,
     clock_trouble: Gauge,
     ledger_check: Gauge,
+    engine_bytes: Gauge,
+    body_bytes: Gauge,
+    forgotten: Family<KindLabels, Gauge>,
 }
 
 /// What is looked up when somebody asks.
 pub(crate) struct GaugeValues {
-    pub in_flight: usize,
-    pub connections: usize,
+    pub in_flight: u64,
+    pub body_bytes: u64,
+    pub connections: u64,
     pub entries: u64,
     pub responses_waiting: usize,
     pub namespaces: usize,
     pub clock_trouble: bool,
     pub ledger_check: usize,
+    pub engine_bytes: usize,
+    pub forgotten: Trimmed,
 }
 
 impl Metrics {
@@ -86,6 +97,9 @@ impl Metrics {
             namespaces: Gauge::default(),
             clock_trouble: Gauge::default(),
             ledger_check: Gauge::default(),
+            engine_bytes: Gauge::default(),
+            body_bytes: Gauge::default(),
+            forgotten: Family::default(),
             registry: Registry::default(),
         };
         let r = &mut registry;
@@ -118,6 +132,11 @@ impl Metrics {
             "The tables against the ledger: 0 not known yet, 1 the same, 2 different, and nothing is signed",
             metrics.ledger_check.clone(),
         );
+        let says = "Memory of what all namespaces together have learned, in bytes";
+        r.register("verify_memory_bytes", says, metrics.engine_bytes.clone());
+        let says = "What namespaces forgot since the start because the memory for all was used up";
+        r.register("verify_forgotten", says, metrics.forgotten.clone());
+        r.register("http_body_bytes", "Bodies in memory, in bytes", metrics.body_bytes.clone());
         Self { registry, ..metrics }
     }
 
@@ -147,8 +166,14 @@ impl Metrics {
         let gauge = |gauge: &Gauge, value: u64| {
             gauge.set(i64::try_from(value).unwrap_or(i64::MAX));
         };
-        gauge(&self.in_flight, now.in_flight as u64);
-        gauge(&self.connections, now.connections as u64);
+        gauge(&self.in_flight, now.in_flight);
+        gauge(&self.connections, now.connections);
+        gauge(&self.body_bytes, now.body_bytes);
+        gauge(&self.engine_bytes, now.engine_bytes as u64);
+        let Trimmed { tools, histories, sessions } = now.forgotten;
+        for (kind, value) in [("tools", tools), ("histories", histories), ("sessions", sessions)] {
+            gauge(&self.forgotten.get_or_create(&KindLabels { kind }), value);
+        }
         gauge(&self.entries, now.entries);
         gauge(&self.responses_waiting, now.responses_waiting as u64);
         gauge(&self.namespaces, now.namespaces as u64);
