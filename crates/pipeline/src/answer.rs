@@ -35,10 +35,10 @@ use crate::{
 pub const WELL_KNOWN: [&str; 3] = ["purchase", "inquiry", HIGH_VALUE];
 /// The purpose whose answers hold the shortest.
 const HIGH_VALUE: &str = "high-value";
-/// How long a badge holds.
-const BADGE_SECONDS: i64 = 86_400;
-/// How long an answer holds.
-const HOLDS_SECONDS: i64 = 3600;
+/// How long a badge holds. Short, because a badge is shown where nobody asks whether its agent was revoked since.
+const BADGE_SECONDS: i64 = 3600;
+/// How long an answer holds: this is how long a revocation takes to reach everyone who keeps answers.
+const HOLDS_SECONDS: i64 = 600;
 /// How long one for a high-value purpose holds.
 const HIGH_VALUE_SECONDS: i64 = 300;
 /// Measurements listed at most, the newest ones.
