@@ -1,4 +1,4 @@
-//! The authority's folder: `credence.toml`, `ledger.db`, `checkpoint`, `log.jwk`, `keys/`, `tokens.json`.
+//! The authority's folder: `credence.toml`, `ledger.db`, `checkpoint`, `log.jwk`, `keys/`, `tokens.json`, `served-at`.
 
 use std::{
     fs,
@@ -28,6 +28,9 @@ pub const LOG_KEY_VARIABLE: &str = "CREDENCE_LOG_KEY";
 
 /// Holds the private key of source `credence` instead of `keys/credence.jwk`.
 pub const AUTHORITY_KEY_VARIABLE: &str = "CREDENCE_AUTHORITY_KEY";
+
+/// Where the service is reached, as it was started last.
+const SERVED_AT: &str = "served-at";
 
 /// `credence.toml`.
 #[derive(Debug, Serialize, Deserialize)]
@@ -74,6 +77,21 @@ impl Home {
     /// Where a source's private key is kept when it is kept here.
     pub fn key_file(&self, owner: &str) -> PathBuf {
         self.0.join("keys").join(format!("{owner}.jwk"))
+    }
+
+    /// Where the service on this folder was reached when it was started last.
+    pub fn served_at(&self) -> anyhow::Result<Option<String>> {
+        let path = self.0.join(SERVED_AT);
+        match fs::read_to_string(&path) {
+            Ok(text) => Ok(Some(text.trim().to_owned())),
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(None),
+            Err(e) => Err(e).with_context(|| format!("cannot read {}", path.display())),
+        }
+    }
+
+    /// Keeps where the service is reached, for commands that say it in what they sign.
+    pub fn keep_served_at(&self, url: &str) -> anyhow::Result<()> {
+        crate::traces::write(&self.0.join(SERVED_AT), format!("{url}\n").as_bytes())
     }
 
     pub fn options(&self) -> Options {

@@ -13,7 +13,6 @@ use arc_swap::ArcSwapOption;
 use axum::http::StatusCode;
 use credence_engine::assessment::Rules;
 use credence_ledger::{Clock, Kind, LogKey, LogVerifier, View};
-use credence_output::did::Issuer;
 use credence_pipeline::{
     Authority,
     credentials::Office,
@@ -31,6 +30,7 @@ use crate::{
     dashboard::{ranking::Rankings, session::Sessions, status::Samples},
     engines::Engines,
     events::{self, Event},
+    identity::Identities,
     limiter::{Counts, Limiter},
     metrics::{GaugeValues, Metrics},
     problem::Problem,
@@ -121,6 +121,8 @@ pub struct App {
     works: Arc<Semaphore>,
     /// Questions to other hosts at once.
     pub(crate) lookups: Arc<Semaphore>,
+    /// Callers that identify themselves with a DID.
+    pub(crate) identities: Identities,
     pub(crate) connections: AtomicUsize,
     pub(crate) connections_of: Counts,
     /// The curve of all outcomes, and when it was made.
@@ -155,11 +157,8 @@ impl App {
         let Setup { authority, log, key, tokens, folder, clock, settings, local_url, receipts, demo } = setup;
         let receipts = receipts.map(|key| ReceiptStore::open(&folder, key, Arc::clone(&clock))).transpose()?;
         let tokens = Tokens::open(tokens)?;
-        let public = (!settings.public_url.is_empty()).then(|| settings.public_url.trim_end_matches('/').to_owned());
-        let domain = public.as_deref().and_then(|url| url.strip_prefix("https://"));
-        let issuer = Issuer::new(domain, &key.public());
         let now = clock();
-        let office = Office { issuer, key, base_url: public.unwrap_or(local_url) };
+        let office = Office::new(settings.base_url(&local_url), key);
         let app = Arc::new(Self {
             tail: Tail::from(authority.ledger().committed()?),
             authority,
@@ -191,6 +190,7 @@ impl App {
             reads: Arc::new(Semaphore::new(READS)),
             works: Arc::new(Semaphore::new(WORKS)),
             lookups: Arc::new(Semaphore::new(LOOKUPS)),
+            identities: Identities::default(),
             connections_of: Counts::default(),
             curve: tokio::sync::Mutex::default(),
             unusable: ArcSwapOption::empty(),

@@ -7,7 +7,7 @@
 //! - [`mcp`]: the same authority as an MCP server, over HTTP and over standard input and output;
 //! - `dashboard`: pages for people; [`score_charts`]: charts that are the same on a page and in a file;
 //! - `tail`: follows the ledger; `answers`: signed answers, reused until what they were made of changes;
-//! - `engines`: verification, one namespace for each token; `domain`: who owns a domain;
+//! - `engines`: verification, one namespace for each token; `domain`: who owns a domain; `identity`: callers with a DID;
 //! - [`tokens`], [`settings`], [`telemetry`]: what an operator has in hand.
 
 mod answers;
@@ -18,6 +18,7 @@ mod edge;
 mod engines;
 mod events;
 mod extract;
+mod identity;
 mod limiter;
 pub mod mcp;
 mod metrics;

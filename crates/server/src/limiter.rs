@@ -132,6 +132,11 @@ impl Counts {
         true
     }
 
+    /// One more until it is dropped, unless there are `most` already.
+    pub(crate) fn slot(&self, address: IpAddr, most: u32) -> Option<RequestSlot<'_>> {
+        self.take(address, most).then_some(RequestSlot::Address(self, address))
+    }
+
     /// One less.
     pub(crate) fn give_back(&self, address: IpAddr) {
         let mut counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);

@@ -7,6 +7,7 @@ mod browser;
 mod credentials;
 mod description;
 mod domains;
+mod identity;
 mod life;
 mod limits;
 mod mcp;
