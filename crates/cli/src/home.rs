@@ -14,7 +14,7 @@ use credence_ledger::{
     sqlite::{Options, Sealing},
 };
 use credence_pipeline::{Authority, TABLES, query::Reading};
-use credence_protocol::{AUTHORITY_SOURCE, EntityId, SecretKey, TagRegistry, Timestamp, nearest};
+use credence_protocol::{AUTHORITY_SOURCE, Audience, EntityId, SecretKey, TagRegistry, Timestamp, nearest};
 use credence_server::{
     settings::Settings,
     tokens::{TokenFile, TokenStore},
@@ -135,6 +135,14 @@ impl Home {
         let variables = std::env::vars_os().filter_map(|(name, value)| Some((text(&name)?, text(&value)?)));
         Settings::merge(file, variables, flags)
             .with_context(|| format!("settings of the service, in {} and above", self.config_file().display()))
+    }
+
+    /// What signals and statements for the authority in this folder name as their `aud`; none where there is no authority.
+    pub fn origin(&self) -> anyhow::Result<Option<Audience>> {
+        if !self.config_file().exists() {
+            return Ok(None);
+        }
+        Ok(Some(Audience::new(LogVerifier::parse(&self.config()?.log_key)?.origin())?))
     }
 
     /// The log's name and private key.

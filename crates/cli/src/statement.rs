@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use anyhow::{Context, bail};
 use credence_pipeline::{Authority, Rejection, statements::Published};
 use credence_protocol::{
-    AUTHORITY_SOURCE, EntityId, SecretKey, Statement, StatementKind, Uuid, limits::MAX_STATEMENT_INPUT_BYTES, strict,
+    AUTHORITY_SOURCE, Audience, EntityId, SecretKey, Statement, StatementKind, Uuid, limits::MAX_STATEMENT_INPUT_BYTES, strict,
 };
 use serde_json::{Value, json};
 
@@ -22,6 +22,9 @@ pub struct SignArgs {
     /// The author's private key [default: the environment's CREDENCE_SIGNING_KEY, else keys/AUTHOR.jwk]
     #[arg(long, value_name = "FILE")]
     key: Option<PathBuf>,
+    /// The authority it is for: the origin of its log [default: that of the authority in --data, if there is one]
+    #[arg(long, value_name = "ORIGIN")]
+    aud: Option<Audience>,
     /// Print the signed statement instead of submitting it
     #[arg(long)]
     pub sign_only: bool,
@@ -32,6 +35,7 @@ impl SignArgs {
     pub fn key(&self, home: &Home, author: &EntityId) -> anyhow::Result<SecretKey> {
         signing_key(home, author, self.key.as_ref())
     }
+
 }
 
 /// A record to be signed, or a statement that was.
@@ -77,11 +81,16 @@ impl Draft {
             Draft::Signed { bytes, .. } => Ok(bytes),
             Draft::Record { author, kind, record } => {
                 let key = args.key(home, &author)?;
-                let statement = Statement::sign(author, kind, strict::StrictValue(record), &key)?;
+                let statement = Statement::sign(author, audience(home, args.aud.as_ref())?, kind, strict::StrictValue(record), &key)?;
                 Ok(statement.canonical().as_bytes().to_vec())
             }
         }
     }
+}
+
+/// The authority that something is signed for: the one named, else the one in the folder.
+pub fn audience(home: &Home, named: Option<&Audience>) -> anyhow::Result<Option<Audience>> {
+    named.cloned().map_or_else(|| home.origin(), |aud| Ok(Some(aud)))
 }
 
 /// The key that signs for `author`.

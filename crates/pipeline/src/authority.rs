@@ -9,7 +9,7 @@ use std::{
 
 use credence_engine::{certification::Requirements, universal::DEFAULT_COVERAGE_FLOOR};
 use credence_ledger::{Clock, Ledger, PendingWrite};
-use credence_protocol::{SecretKey, TagRegistry, Timestamp};
+use credence_protocol::{Audience, SecretKey, TagRegistry, Timestamp};
 use rayon::prelude::*;
 
 use crate::{
@@ -74,12 +74,18 @@ impl Authority {
         maker.make_all(&*ledger, true)?;
         let scorer = Scorer::start(Arc::clone(&ledger), maker.clone(), clock.clone());
         let requirements = Requirements::standard()?;
-        Ok(Self { ledger, gate: Gate::new(tags), scoring, requirements, clock, maker, scorer })
+        let gate = Gate::new(tags, Audience::new(ledger.origin())?);
+        Ok(Self { ledger, gate, scoring, requirements, clock, maker, scorer })
     }
 
     /// The authority's time.
     pub(crate) fn now(&self) -> Timestamp {
         (self.clock)()
+    }
+
+    /// What signals and statements for this authority name: the origin of its log.
+    pub fn origin(&self) -> Result<Audience> {
+        Ok(Audience::new(self.ledger.origin())?)
     }
 
     pub(crate) fn gate(&self) -> &Gate {

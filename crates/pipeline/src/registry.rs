@@ -21,6 +21,8 @@ pub struct NewAgent {
     pub aliases: Vec<Alias>,
     /// Who runs it.
     pub owner: Option<EntityId>,
+    /// What it signs need not name this authority. Of a new agent alone: one that is bound stays so.
+    pub unbound: bool,
 }
 
 /// A source to register.
@@ -36,19 +38,21 @@ pub struct NewSource {
     pub owner: Option<EntityId>,
     /// Where it says how it verifies outputs: with it the source is admitted as a provider.
     pub methodology: Option<String>,
+    /// What it signs need not name this authority.
+    pub unbound: bool,
 }
 
 impl NewAgent {
     /// Nothing but an id.
     pub fn new(agent: EntityId) -> Self {
-        Self { agent, name: None, aliases: Vec::new(), owner: None }
+        Self { agent, name: None, aliases: Vec::new(), owner: None, unbound: false }
     }
 }
 
 impl NewSource {
     /// Nothing but an id and a weight.
     pub fn new(source: EntityId, weight: f64) -> Self {
-        Self { source, weight, description: None, owner: None, methodology: None }
+        Self { source, weight, description: None, owner: None, methodology: None, unbound: false }
     }
 }
 
@@ -56,6 +60,7 @@ impl Authority {
     /// Registers an agent, or adds a name or aliases to it. Gives the entry's seq.
     pub fn add_agent(&self, new: NewAgent) -> Result<u64> {
         check_text("name", new.name.as_deref())?;
+        let origin = self.origin()?;
         let seq = write(self.ledger(), move |tx| {
             let former: Option<AgentRow> = tables::get(tx, tables::AGENTS, new.agent.as_str())?;
             for alias in &new.aliases {
@@ -73,8 +78,9 @@ impl Authority {
                     return Err(Error::NothingNew(new.agent.clone()));
                 }
             }
-            let NewAgent { agent, name, aliases, owner } = new.clone();
-            let record = AgentRecord { agent, name, aliases, owner };
+            let NewAgent { agent, name, aliases, owner, unbound } = new.clone();
+            let aud = (former.is_none() && !unbound).then(|| origin.clone());
+            let record = AgentRecord { agent, name, aliases, owner, aud };
             append(tx, &new.agent, &Record::Agent(record))
         })?;
         // Who may speak of it may have changed.
@@ -87,12 +93,14 @@ impl Authority {
         check_text("description", new.description.as_deref())?;
         check_methodology(new.methodology.as_deref())?;
         check_weight(new.weight)?;
+        let origin = self.origin()?;
         write(self.ledger(), move |tx| {
             if tables::get::<SourceRow>(tx, tables::SOURCES, new.source.as_str())?.is_some() {
                 return Err(Error::SourceExists(new.source.clone()));
             }
-            let NewSource { source, weight, description, owner, methodology } = new.clone();
-            let record = SourceRecord { source: source.clone(), weight, description, owner, methodology };
+            let NewSource { source, weight, description, owner, methodology, unbound } = new.clone();
+            let aud = (!unbound).then(|| origin.clone());
+            let record = SourceRecord { source: source.clone(), weight, description, owner, methodology, aud };
             append(tx, &source, &Record::Source(record))
         })
     }
@@ -105,8 +113,8 @@ impl Authority {
             if row.weight == weight {
                 return Err(Error::SameWeight { source_id: source.clone(), weight });
             }
-            let record =
-                SourceRecord { source: source.clone(), weight, description: None, owner: None, methodology: None };
+            let (description, owner, methodology, aud) = (None, None, None, None);
+            let record = SourceRecord { source: source.clone(), weight, description, owner, methodology, aud };
             append(tx, &source, &Record::Source(record))
         })?;
         self.wake_scorer();
@@ -133,7 +141,7 @@ impl Authority {
             }
             let weight = weight.unwrap_or(row.weight);
             let (owner, methodology) = (owner.clone(), methodology.clone());
-            let record = SourceRecord { source: source.clone(), weight, description: None, owner, methodology };
+            let record = SourceRecord { source: source.clone(), weight, description: None, owner, methodology, aud: None };
             append(tx, &source, &Record::Source(record))
         })?;
         self.wake_scorer();
@@ -152,7 +160,7 @@ impl Authority {
         let seq = write(self.ledger(), move |tx| {
             let row = require_source(tx, &source)?;
             let (weight, owner, methodology) = (row.weight, owner.clone(), methodology.clone());
-            let record = SourceRecord { source: source.clone(), weight, description: None, owner, methodology };
+            let record = SourceRecord { source: source.clone(), weight, description: None, owner, methodology, aud: None };
             append(tx, &source, &Record::Source(record))
         })?;
         self.wake_scorer();

@@ -44,7 +44,7 @@
 use std::ops::ControlFlow;
 
 use credence_ledger::{Scan, Table, Transaction, View};
-use credence_protocol::{Alias, EntityId, KeyId, PublicKey, Tag, Timestamp, Uuid};
+use credence_protocol::{Alias, Audience, EntityId, KeyId, PublicKey, Tag, Timestamp, Uuid};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use crate::{Error, Result, record::RecordedScore};
@@ -178,6 +178,9 @@ pub struct AgentRow {
     /// Who runs it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub owner: Option<EntityId>,
+    /// What it signs must name this authority, where it is bound.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub aud: Option<Audience>,
     /// The entry by which its standing was revoked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub revoked: Option<u64>,
@@ -198,6 +201,9 @@ pub struct SourceRow {
     /// How it verifies outputs, where it is admitted as a provider.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub methodology: Option<String>,
+    /// What it signs must name this authority, where it is bound.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub aud: Option<Audience>,
 }
 
 /// A key.

@@ -27,6 +27,7 @@
 //! ```
 
 mod alias;
+mod audience;
 pub mod canonical;
 mod decision;
 mod error;
@@ -47,6 +48,7 @@ mod text;
 mod time;
 
 pub use alias::Alias;
+pub use audience::Audience;
 pub use canonical::Canonical;
 pub use decision::Decision;
 pub use error::Error;

@@ -15,7 +15,9 @@ use credence_protocol::{
 
 use super::{ParsedStatement, StatementBody};
 use crate::{
-    Rejection, Result, reputation,
+    Rejection, Result,
+    admit::rules as admission,
+    reputation,
     reputation::rows::{ChallengeRow, ChallengeState, ContractRow},
     summaries::{self, SummaryRow},
     tables::{self, AgentRow, SourceRow},
@@ -53,6 +55,15 @@ impl Moment {
     }
 }
 
+/// Propagates a rejection out of a function that can also fail.
+macro_rules! allow {
+    ($examined:expr) => {
+        if let Err(rejection) = $examined {
+            return Ok(Err(rejection));
+        }
+    };
+}
+
 /// Whether the statement may be recorded.
 pub(crate) fn examine(view: &(impl View + ?Sized), stated: &ParsedStatement, moment: Moment) -> Result<Examined> {
     if let Some(at) = stated.time().filter(|at| *at > moment.latest()) {
@@ -65,6 +76,11 @@ pub(crate) fn examine(view: &(impl View + ?Sized), stated: &ParsedStatement, mom
         return Ok(Err(Rejection::DuplicateRecord { kind, id, seq }));
     }
     let author = stated.statement.author();
+    let aud = match tables::get::<AgentRow>(view, tables::AGENTS, author.as_str())? {
+        Some(AgentRow { aud: Some(aud), .. }) => Some(aud),
+        _ => tables::get::<SourceRow>(view, tables::SOURCES, author.as_str())?.and_then(|row| row.aud),
+    };
+    allow!(admission::bound(author, stated.statement.aud(), aud));
     match &stated.body {
         StatementBody::Identity(record) => identity(view, stated, record),
         StatementBody::Contract(record) => contract(view, author, record),
@@ -86,15 +102,6 @@ fn speaks_for_itself(field: &'static str, named: &EntityId, author: &EntityId) -
 fn registered(view: &(impl View + ?Sized), agent: &EntityId) -> Result<Examined> {
     let row: Option<AgentRow> = tables::get(view, tables::AGENTS, agent.as_str())?;
     Ok(row.map(drop).ok_or_else(|| Rejection::UnknownAgent(agent.clone())))
-}
-
-/// Propagates a rejection out of a function that can also fail.
-macro_rules! allow {
-    ($examined:expr) => {
-        if let Err(rejection) = $examined {
-            return Ok(Err(rejection));
-        }
-    };
 }
 
 fn identity(view: &(impl View + ?Sized), stated: &ParsedStatement, record: &IdentityRecord) -> Result<Examined> {

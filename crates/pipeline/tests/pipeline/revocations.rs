@@ -5,7 +5,7 @@ use credence_protocol::{Statement, StatementKind, records::ChallengeOutcome, str
 use serde_json::json;
 
 use crate::{
-    common::{House, id, key},
+    common::{House, aud, id, key},
     tables,
 };
 
@@ -62,7 +62,7 @@ fn revoking_a_former_key_takes_nothing_from_its_successor() {
     house.authority.rotate_key(id("bob"), &key("bob"), &key("bob-2").public()).unwrap();
     house.advance(60);
     let record = StrictValue(house.review_record("bob", "alice", "alice-2", 0.9));
-    let again = Statement::sign(id("bob"), StatementKind::Review, record, &key("bob-2")).unwrap();
+    let again = Statement::sign(id("bob"), aud(), StatementKind::Review, record, &key("bob-2")).unwrap();
     house.authority.publish(again.canonical().as_bytes()).unwrap().unwrap();
     house.authority.revoke_key(key("bob").public().id(), Some(from), None).unwrap();
     assert!(house.reputation("alice").unwrap().basis["validation"]["helpfulness"].as_f64().unwrap() > 0.0);
@@ -92,7 +92,7 @@ fn challenges_under_a_revoked_key_are_not_held_against_their_author() {
         "already_resolved"
     );
     again["challenge_id"] = "mine".into();
-    let mine = Statement::sign(id("bob"), StatementKind::Challenge, StrictValue(again), &key("bob-2")).unwrap();
+    let mine = Statement::sign(id("bob"), aud(), StatementKind::Challenge, StrictValue(again), &key("bob-2")).unwrap();
     assert_eq!(
         house.authority.publish(mine.canonical().as_bytes()).unwrap().unwrap().remark,
         None,
@@ -140,7 +140,7 @@ fn the_word_before_a_revoked_one_counts_again() {
     house.authority.add_key(&key("stolen").public(), id("bob")).unwrap();
     let from = house.size();
     let record = StrictValue(house.review_record("bob", "alice", "alice-2", 0.0));
-    let forged = Statement::sign(id("bob"), StatementKind::Review, record, &key("stolen")).unwrap();
+    let forged = Statement::sign(id("bob"), aud(), StatementKind::Review, record, &key("stolen")).unwrap();
     house.authority.publish(forged.canonical().as_bytes()).unwrap().unwrap();
     assert!(helpfulness() < own);
     let steps = house.reputation("alice").unwrap().score;
@@ -161,7 +161,7 @@ fn what_a_revoked_resolution_stood_before_takes_its_place() {
     house.authority.add_key(&key("second-desk").public(), id("credence")).unwrap();
     let from = house.size();
     let record = StrictValue(house.resolution_record("first", "successful"));
-    let resolved = Statement::sign(id("credence"), StatementKind::Resolution, record, &key("second-desk")).unwrap();
+    let resolved = Statement::sign(id("credence"), aud(), StatementKind::Resolution, record, &key("second-desk")).unwrap();
     house.authority.publish(resolved.canonical().as_bytes()).unwrap().unwrap();
     house.resolve("second", "successful");
     let refuted = |agent: &str| house.reputation(agent).unwrap().basis["validation"]["refuted"].clone();
@@ -190,7 +190,7 @@ fn the_report_before_a_revoked_one_counts_again() {
     house.advance(60);
     let from = house.size();
     let record = StrictValue(house.summary("alice", 0.1, 0.9, 100));
-    let forged = Statement::sign(id("judge"), StatementKind::Summary, record, &key("judge-2")).unwrap();
+    let forged = Statement::sign(id("judge"), aud(), StatementKind::Summary, record, &key("judge-2")).unwrap();
     house.authority.publish(forged.canonical().as_bytes()).unwrap().unwrap();
     house.authority.score_now().unwrap();
     let values = |rows: &[(String, tables::CurrentRow)]| {
@@ -224,7 +224,7 @@ fn praise_of_a_provider_does_not_come_back_while_another_report_stands() {
     house.say("judge-bot", StatementKind::Summary, house.summary("alice", 0.9, 0.1, 100)).unwrap();
     house.advance(60);
     let record = StrictValue(house.summary("alice", 0.9, 0.1, 120));
-    let second = Statement::sign(id("judge-bot"), StatementKind::Summary, record, &key("judge-bot-2")).unwrap();
+    let second = Statement::sign(id("judge-bot"), aud(), StatementKind::Summary, record, &key("judge-bot-2")).unwrap();
     house.authority.publish(second.canonical().as_bytes()).unwrap().unwrap();
     house.authority.revoke_key(key("judge-bot").public().id(), Some(from), None).unwrap();
     let view = house.authority.ledger().view().unwrap();
