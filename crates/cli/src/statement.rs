@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use anyhow::{Context, bail};
 use credence_pipeline::{Authority, Rejection, statements::Published};
 use credence_protocol::{
-    AUTHORITY_SOURCE, Audience, EntityId, SecretKey, Statement, StatementKind, Uuid, limits::MAX_STATEMENT_INPUT_BYTES, strict,
+    AUTHORITY_SOURCE, Audience, EntityId, SecretKey, Statement, StatementKind, Uuid, limits::MAX_STATEMENT_INPUT_BYTES,
+    strict,
 };
 use serde_json::{Value, json};
 
@@ -35,7 +36,6 @@ impl SignArgs {
     pub fn key(&self, home: &Home, author: &EntityId) -> anyhow::Result<SecretKey> {
         signing_key(home, author, self.key.as_ref())
     }
-
 }
 
 /// A record to be signed, or a statement that was.
@@ -81,7 +81,13 @@ impl Draft {
             Draft::Signed { bytes, .. } => Ok(bytes),
             Draft::Record { author, kind, record } => {
                 let key = args.key(home, &author)?;
-                let statement = Statement::sign(author, audience(home, args.aud.as_ref())?, kind, strict::StrictValue(record), &key)?;
+                let statement = Statement::sign(
+                    author,
+                    audience(home, args.aud.as_ref())?,
+                    kind,
+                    strict::StrictValue(record),
+                    &key,
+                )?;
                 Ok(statement.canonical().as_bytes().to_vec())
             }
         }

@@ -296,7 +296,9 @@ fn host_and_path(url: &str) -> Option<(String, String)> {
         return None;
     }
     let parsed = url::Url::parse(url).ok().filter(|parsed| parsed.scheme() == "https")?;
+    // With the dot of the root it is the same host.
     let (host, path) = (parsed.host_str()?, parsed.path());
+    let host = host.strip_suffix('.').unwrap_or(host);
     let lower = path.to_ascii_lowercase();
     let tricky = ["%2f", "%5c", "%25", "%2e"].iter().any(|escape| lower.contains(escape))
         || path.split('/').any(|part| part.starts_with(".."));

@@ -9,7 +9,9 @@ use credence_ledger::{
     Checkpoint, Entry, Hash, Kind, LogVerifier, Scan, Table, View,
     merkle::{self, ChangedTile, Edge, TILE_WIDTH},
 };
-use credence_protocol::{Audience, Canonical, EntityId, KeyId, PublicKey, Signal, TagRegistry, Timestamp, verify_batch};
+use credence_protocol::{
+    Audience, Canonical, EntityId, KeyId, PublicKey, Signal, TagRegistry, Timestamp, verify_batch,
+};
 use rayon::prelude::*;
 use serde::{Serialize, de::DeserializeOwned};
 
@@ -21,6 +23,7 @@ use crate::{
     outcomes,
     receipts::GuardLogRow,
     record::{AgentRecord, CheckpointRecord, KeyRecord, KeyRevocationRecord, Record, SourceRecord},
+    registry,
     replay::{Findings, Fold, for_each_chunk},
     schema,
     statements::{ParsedStatement, rules},
@@ -220,7 +223,7 @@ impl Audit<'_> {
         let wrong = match record {
             Record::Signal(signal) => self.signal(entry, signal)?,
             Record::Key(key) => self.key(key)?,
-            Record::Source(source) => self.source(source),
+            Record::Source(source) => self.source(source)?,
             Record::KeyRevocation(revocation) => self.revocation(one.seq, revocation)?,
             Record::Agent(agent) => self.aliases(agent)?,
             Record::Statement(stated) => self.statement(entry, stated)?,
@@ -309,9 +312,10 @@ impl Audit<'_> {
         Ok(wrong)
     }
 
-    fn source(&self, source: &SourceRecord) -> Vec<String> {
+    fn source(&self, source: &SourceRecord) -> Result<Vec<String>> {
         let weight = (!is_weight(source.weight)).then(|| format!("{} is no weight", source.weight));
-        weight.into_iter().chain(self.bound_elsewhere(source.aud.as_ref())).collect()
+        let wrong = weight.into_iter().chain(self.bound_elsewhere(source.aud.as_ref()));
+        Ok(wrong.chain(registry::source_id_taken(&self.fold.scratch, &source.source)?.map(|e| e.to_string())).collect())
     }
 
     /// Sources and agents are bound to the authority whose log it is, or to none.
@@ -321,9 +325,10 @@ impl Audit<'_> {
     }
 
     fn aliases(&self, agent: &AgentRecord) -> Result<Vec<String>> {
-        let mut wrong: Vec<String> = self.bound_elsewhere(agent.aud.as_ref()).into_iter().collect();
+        let taken = registry::agent_id_taken(&self.fold.scratch, &agent.agent)?.map(|e| e.to_string());
+        let mut wrong: Vec<String> = self.bound_elsewhere(agent.aud.as_ref()).into_iter().chain(taken).collect();
         for alias in &agent.aliases {
-            match self.row::<EntityId>(tables::ALIASES, alias.as_str())? {
+            match self.row::<EntityId>(tables::ALIASES, &alias.key())? {
                 Some(owner) if owner != agent.agent => wrong.push(format!("{alias} was an alias of '{owner}'")),
                 _ => {}
             }

@@ -122,9 +122,13 @@ fn agent(tx: &mut dyn Transaction, at: Appended, record: &AgentRecord) -> Result
         due::derive(tx, record.agent.as_str(), at.seq)?;
     }
     for alias in &record.aliases {
-        // Whoever had the alias first keeps it.
-        if tables::get::<EntityId>(tx, tables::ALIASES, alias.as_str())?.is_none() {
-            tables::put(tx, tables::ALIASES, alias.as_str(), &record.agent)?;
+        // The agent that had the alias first keeps it, in every spelling.
+        match tables::get::<EntityId>(tx, tables::ALIASES, &alias.key())? {
+            Some(owner) if owner != record.agent => continue,
+            Some(_) => {}
+            None => tables::put(tx, tables::ALIASES, &alias.key(), &record.agent)?,
+        }
+        if !row.aliases.contains(alias) {
             row.aliases.push(alias.clone());
         }
     }

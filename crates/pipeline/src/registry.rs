@@ -1,8 +1,8 @@
 //! Agents, sources and keys: who is spoken of, who may speak and how much it counts. Every change is an entry.
 
 use credence_engine::mixture::is_weight;
-use credence_ledger::{Transaction, write};
-use credence_protocol::{AUTHORITY_SOURCE, Alias, EntityId, KeyId, PublicKey, SecretKey};
+use credence_ledger::{Transaction, View, write};
+use credence_protocol::{AUTHORITY_SOURCE, Alias, EntityId, KeyId, PublicKey, SecretKey, is_deceptive};
 
 use crate::{
     Authority, Error, Result, projection,
@@ -63,8 +63,11 @@ impl Authority {
         let origin = self.origin()?;
         let seq = write(self.ledger(), move |tx| {
             let former: Option<AgentRow> = tables::get(tx, tables::AGENTS, new.agent.as_str())?;
+            if let Some(taken) = agent_id_taken(tx, &new.agent)? {
+                return Err(taken);
+            }
             for alias in &new.aliases {
-                match tables::get::<EntityId>(tx, tables::ALIASES, alias.as_str())? {
+                match tables::get::<EntityId>(tx, tables::ALIASES, &alias.key())? {
                     Some(agent) if agent != new.agent => {
                         return Err(Error::AliasTaken { alias: alias.clone(), agent });
                     }
@@ -97,6 +100,9 @@ impl Authority {
         write(self.ledger(), move |tx| {
             if tables::get::<SourceRow>(tx, tables::SOURCES, new.source.as_str())?.is_some() {
                 return Err(Error::SourceExists(new.source.clone()));
+            }
+            if let Some(taken) = source_id_taken(tx, &new.source)? {
+                return Err(taken);
             }
             let NewSource { source, weight, description, owner, methodology, unbound } = new.clone();
             let aud = (!unbound).then(|| origin.clone());
@@ -141,7 +147,8 @@ impl Authority {
             }
             let weight = weight.unwrap_or(row.weight);
             let (owner, methodology) = (owner.clone(), methodology.clone());
-            let record = SourceRecord { source: source.clone(), weight, description: None, owner, methodology, aud: None };
+            let record =
+                SourceRecord { source: source.clone(), weight, description: None, owner, methodology, aud: None };
             append(tx, &source, &Record::Source(record))
         })?;
         self.wake_scorer();
@@ -160,7 +167,8 @@ impl Authority {
         let seq = write(self.ledger(), move |tx| {
             let row = require_source(tx, &source)?;
             let (weight, owner, methodology) = (row.weight, owner.clone(), methodology.clone());
-            let record = SourceRecord { source: source.clone(), weight, description: None, owner, methodology, aud: None };
+            let record =
+                SourceRecord { source: source.clone(), weight, description: None, owner, methodology, aud: None };
             append(tx, &source, &Record::Source(record))
         })?;
         self.wake_scorer();
@@ -216,8 +224,26 @@ pub const MAX_RESPONSES: usize = 800;
 const MAX_TEXT: usize = 256;
 
 pub(crate) fn check_text(field: &'static str, text: Option<&str>) -> Result<()> {
-    let fits = |text: &str| text.chars().count() <= MAX_TEXT && !text.chars().any(char::is_control);
+    let fits = |text: &str| text.chars().count() <= MAX_TEXT && !text.chars().any(is_deceptive);
     if text.is_none_or(fits) { Ok(()) } else { Err(Error::Text { field, limit: MAX_TEXT }) }
+}
+
+/// Why an agent cannot have this id: agents, sources and the authority share one namespace, because keys are found by the name alone.
+pub(crate) fn agent_id_taken(view: &(impl View + ?Sized), agent: &EntityId) -> Result<Option<Error>> {
+    if agent.as_str().eq_ignore_ascii_case(AUTHORITY_SOURCE) {
+        return Ok(Some(Error::IdTaken { id: agent.clone(), by: "the authority itself" }));
+    }
+    let source: Option<SourceRow> = tables::get(view, tables::SOURCES, agent.as_str())?;
+    Ok(source.map(|_| Error::IdTaken { id: agent.clone(), by: "a source" }))
+}
+
+/// Why a source cannot have this id.
+pub(crate) fn source_id_taken(view: &(impl View + ?Sized), source: &EntityId) -> Result<Option<Error>> {
+    if source.as_str() != AUTHORITY_SOURCE && source.as_str().eq_ignore_ascii_case(AUTHORITY_SOURCE) {
+        return Ok(Some(Error::IdTaken { id: source.clone(), by: "the authority itself" }));
+    }
+    let agent: Option<AgentRow> = tables::get(view, tables::AGENTS, source.as_str())?;
+    Ok(agent.map(|_| Error::IdTaken { id: source.clone(), by: "an agent" }))
 }
 
 /// Where a method is published: an address.

@@ -51,7 +51,9 @@ pub enum Rejection {
         from: u64,
     },
     /// It names another authority.
-    #[error("aud is '{given}': it is for another authority; what is for this one is signed with \"aud\": \"{expected}\"")]
+    #[error(
+        "aud is '{given}': it is for another authority; what is for this one is signed with \"aud\": \"{expected}\""
+    )]
     OtherAudience {
         /// What it names.
         given: Audience,
@@ -59,7 +61,9 @@ pub enum Rejection {
         expected: Audience,
     },
     /// It names no authority, and its author is bound to one.
-    #[error("aud is missing: '{author}' is bound to this authority, and what it signs names it: \"aud\": \"{expected}\"")]
+    #[error(
+        "aud is missing: '{author}' is bound to this authority, and what it signs names it: \"aud\": \"{expected}\""
+    )]
     NoAudience {
         /// Who signed.
         author: EntityId,

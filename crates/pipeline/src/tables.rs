@@ -4,7 +4,7 @@
 //! | table | key | row |
 //! |---|---|---|
 //! | `agents` | agent | name, aliases |
-//! | `aliases` | alias | agent |
+//! | `aliases` | what all spellings of an alias have in common | agent |
 //! | `sources` | source | weight |
 //! | `keys` | key id | source, public key, revocation |
 //! | `signal_ids` | id | where the signal is |
@@ -51,7 +51,7 @@ use crate::{Error, Result, record::RecordedScore};
 
 /// agent → [`AgentRow`]
 pub const AGENTS: Table = Table("agents");
-/// alias → [`EntityId`]
+/// [`Alias::key`] → [`EntityId`]
 pub const ALIASES: Table = Table("aliases");
 /// source → [`SourceRow`]
 pub const SOURCES: Table = Table("sources");

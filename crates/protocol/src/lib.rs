@@ -59,6 +59,7 @@ pub use signal::{Signal, SignalDraft, SignedTime, verify_batch};
 pub use stake::Stake;
 pub use statement::{Statement, StatementKind};
 pub use tag::{Emitter, Tag, TagDefinition, TagRegistry, nearest};
+pub use text::is_deceptive;
 pub use time::Timestamp;
 pub use uuid::Uuid;
 

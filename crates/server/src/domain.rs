@@ -65,7 +65,7 @@ pub(crate) fn host_of(aliases: &[Alias], address: &str) -> Result<String, Proble
         let host = url.host_str()?;
         Some(url.port().map_or_else(|| host.to_owned(), |port| format!("{host}:{port}")))
     };
-    let registered = aliases.contains(&wanted);
+    let registered = aliases.iter().any(|alias| alias.key() == wanted.key());
     of(&wanted).filter(|_| registered).ok_or_else(|| {
         let detail = "address: one of the agent's own aliases, https://… or did:web:…";
         Problem::unprocessable("invalid_address", detail)

@@ -7,8 +7,8 @@ use std::{
 use anyhow::{Context, bail, ensure};
 use credence_engine::hcs25::output_verification::{CountedLine, Limits, Naming, Rated, RolledUp, Rollup};
 use credence_pipeline::{Authority, query};
-use credence_protocol::{Audience, 
-    EntityId, SecretKey, Statement, Timestamp,
+use credence_protocol::{
+    Audience, EntityId, SecretKey, Statement, Timestamp,
     limits::{MAX_ALIAS_BYTES, MAX_CLOCK_SKEW_SECONDS},
 };
 use serde_json::{Value, json};

@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use credence_engine::hcs25::output_verification::{Report, Window};
 use credence_ledger::{Scan, View};
 use credence_protocol::{
-    AUTHORITY_SOURCE, EntityId, PublicKey, Timestamp,
+    AUTHORITY_SOURCE, EntityId, PublicKey, Timestamp, is_deceptive,
     limits::MAX_CLOCK_SKEW_SECONDS,
     records::{
         ChallengeOutcome, ChallengeRecord, ContractRecord, IdentityRecord, Interaction, ResolutionRecord, ReviewRecord,
@@ -107,6 +107,11 @@ fn registered(view: &(impl View + ?Sized), agent: &EntityId) -> Result<Examined>
 fn identity(view: &(impl View + ?Sized), stated: &ParsedStatement, record: &IdentityRecord) -> Result<Examined> {
     allow!(speaks_for_itself("agent_id", &record.agent_id, stated.statement.author()));
     allow!(registered(view, &record.agent_id)?);
+    let labels = [&record.model_type, &record.risk_profile, &record.transparency_level, &record.version_hash];
+    if labels.into_iter().chain(&record.capability_tags).any(|label| label.chars().any(is_deceptive)) {
+        let why = "a label has a character that changes the direction of text, or is not shown".to_owned();
+        return Ok(Err(Rejection::Schema { kind: stated.statement.kind(), path: "/".to_owned(), why }));
+    }
     let key_id = stated.statement.key_id();
     let named = PublicKey::parse(&record.signature_key).ok().map(|key| key.id());
     Ok(if named == Some(key_id) { Ok(()) } else { Err(Rejection::IdentityKey(key_id)) })

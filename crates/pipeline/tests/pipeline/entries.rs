@@ -18,7 +18,7 @@ use credence_protocol::{
 use credence_testing::assert_vector;
 use serde_json::{Value, json};
 
-use crate::common::{aud, START, id, key, log_key, tag};
+use crate::common::{START, aud, id, key, log_key, tag};
 
 fn at() -> Timestamp {
     START.parse().unwrap()

@@ -6,6 +6,7 @@ mod attacks;
 mod audit;
 mod common;
 mod entries;
+mod names;
 mod properties;
 mod reads;
 mod revocations;

@@ -2,8 +2,8 @@
 //! stated. Guards, the command line and the demo all report through [`RolledUp::statement`].
 
 use credence_protocol::{
-    Audience, Decision, EntityId, SecretKey, Stake, Statement, StatementKind, Timestamp, limits::MAX_CLOCK_SKEW_SECONDS,
-    strict::StrictValue,
+    Audience, Decision, EntityId, SecretKey, Stake, Statement, StatementKind, Timestamp,
+    limits::MAX_CLOCK_SKEW_SECONDS, strict::StrictValue,
 };
 use serde::Deserialize;
 use serde_json::{Value, json};
