@@ -99,6 +99,13 @@ pub fn audience(home: &Home, named: Option<&Audience>) -> anyhow::Result<Option<
     named.cloned().map_or_else(|| home.origin(), |aud| Ok(Some(aud)))
 }
 
+/// Says so where what was signed names no authority: most refuse it.
+pub fn note_without_audience(out: &Output, aud: Option<&Audience>) {
+    if aud.is_none() {
+        out.note("note: it names no authority: one that its author is bound to refuses it; name it with --aud");
+    }
+}
+
 /// The key that signs for `author`.
 pub fn signing_key(home: &Home, author: &EntityId, file: Option<&PathBuf>) -> anyhow::Result<SecretKey> {
     match file {
@@ -137,6 +144,7 @@ pub fn publish(
 ) -> Done {
     let bytes = draft.signed(home, args)?;
     if args.sign_only {
+        note_without_audience(out, audience(home, args.aud.as_ref())?.as_ref());
         println!("{}", String::from_utf8_lossy(&bytes).trim_end());
         return Ok(answer(false));
     }

@@ -95,10 +95,11 @@ fn sign(home: &Home, out: &Output, args: SignArgs) -> Done {
     };
     let registry = TagRegistry::standard()?;
     let origin = crate::statement::audience(home, args.aud.as_ref())?;
-    let mut keys = BTreeMap::new();
+    let (mut keys, mut unnamed) = (BTreeMap::new(), false);
     let mut stdout = io::stdout().lock();
     for mut draft in drafts {
         draft.aud = draft.aud.or_else(|| origin.clone());
+        unnamed |= draft.aud.is_none();
         if let Some(unknown) = draft.tags.iter().find(|tag| registry.find(tag.as_str()).is_none()) {
             let nearest =
                 registry.nearest(unknown.as_str()).map(|tag| format!(": did you mean '{tag}'?")).unwrap_or_default();
@@ -116,6 +117,9 @@ fn sign(home: &Home, out: &Output, args: SignArgs) -> Done {
             }
         };
         writeln!(stdout, "{}", draft.sign(key)?.canonical())?;
+    }
+    if unnamed {
+        crate::statement::note_without_audience(out, None);
     }
     Ok(ExitCode::SUCCESS)
 }
