@@ -1,4 +1,4 @@
-//! The authority's folder: `credence.toml`, `ledger.db`, `checkpoint`, `log.jwk`, `keys/`, `tokens.json`.
+//! The authority's folder: `credence.toml`, `ledger.db`, `checkpoint`, `log.jwk`, `keys/`, `tokens.json`, `served-at`.
 
 use std::{
     fs,
@@ -14,7 +14,7 @@ use credence_ledger::{
     sqlite::{Options, Sealing},
 };
 use credence_pipeline::{Authority, TABLES, query::Reading, receipts::ReceiptStore};
-use credence_protocol::{AUTHORITY_SOURCE, EntityId, SecretKey, TagRegistry, Timestamp, nearest};
+use credence_protocol::{AUTHORITY_SOURCE, Audience, EntityId, SecretKey, TagRegistry, Timestamp, nearest};
 use credence_server::{
     settings::Settings,
     tokens::{TokenFile, TokenStore},
@@ -28,6 +28,9 @@ pub const LOG_KEY_VARIABLE: &str = "CREDENCE_LOG_KEY";
 
 /// Holds the private key of source `credence` instead of `keys/credence.jwk`.
 pub const AUTHORITY_KEY_VARIABLE: &str = "CREDENCE_AUTHORITY_KEY";
+
+/// Where the service is reached, as it was started last.
+const SERVED_AT: &str = "served-at";
 
 /// `credence.toml`.
 #[derive(Debug, Serialize, Deserialize)]
@@ -76,6 +79,21 @@ impl Home {
         self.0.join("keys").join(format!("{owner}.jwk"))
     }
 
+    /// Where the service on this folder was reached when it was started last.
+    pub fn served_at(&self) -> anyhow::Result<Option<String>> {
+        let path = self.0.join(SERVED_AT);
+        match fs::read_to_string(&path) {
+            Ok(text) => Ok(Some(text.trim().to_owned())),
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(None),
+            Err(e) => Err(e).with_context(|| format!("cannot read {}", path.display())),
+        }
+    }
+
+    /// Keeps where the service is reached, for commands that say it in what they sign.
+    pub fn keep_served_at(&self, url: &str) -> anyhow::Result<()> {
+        crate::traces::write(&self.0.join(SERVED_AT), format!("{url}\n").as_bytes())
+    }
+
     pub fn options(&self) -> Options {
         Options {
             path: self.0.join("ledger.db"),
@@ -117,6 +135,14 @@ impl Home {
         let variables = std::env::vars_os().filter_map(|(name, value)| Some((text(&name)?, text(&value)?)));
         Settings::merge(file, variables, flags)
             .with_context(|| format!("settings of the service, in {} and above", self.config_file().display()))
+    }
+
+    /// What signals and statements for the authority in this folder name as their `aud`; none where there is no authority.
+    pub fn origin(&self) -> anyhow::Result<Option<Audience>> {
+        if !self.config_file().exists() {
+            return Ok(None);
+        }
+        Ok(Some(Audience::new(LogVerifier::parse(&self.config()?.log_key)?.origin())?))
     }
 
     /// The log's name and private key.

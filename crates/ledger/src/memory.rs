@@ -165,6 +165,10 @@ impl Store {
 }
 
 impl Ledger for MemoryLedger {
+    fn origin(&self) -> &str {
+        self.0.key.verifier().origin()
+    }
+
     fn view(&self) -> Result<Box<dyn View + '_>> {
         Ok(Box::new(MemoryView::newest(&self.0)))
     }

@@ -190,6 +190,8 @@ impl Completion {
 
 /// An append-only ledger. The module's documentation is its contract.
 pub trait Ledger: Send + Sync {
+    /// The log's name, fixed when it was created.
+    fn origin(&self) -> &str;
     /// A consistent read.
     fn view(&self) -> Result<Box<dyn View + '_>>;
     /// Queues a unit of work.

@@ -9,7 +9,7 @@ use std::{
 
 use credence_engine::{certification::Requirements, universal::DEFAULT_COVERAGE_FLOOR};
 use credence_ledger::{Clock, Ledger, PendingWrite};
-use credence_protocol::{SecretKey, TagRegistry, Timestamp};
+use credence_protocol::{Audience, SecretKey, TagRegistry, Timestamp};
 use rayon::prelude::*;
 
 use crate::{
@@ -78,8 +78,9 @@ impl Authority {
         maker.make_all(&*ledger, true)?;
         let scorer = Scorer::start(Arc::clone(&ledger), maker.clone(), clock.clone());
         let requirements = Requirements::standard()?;
+        let gate = Gate::new(tags, Audience::new(ledger.origin())?);
         let response_hashes = settings.response_hashes;
-        Ok(Self { ledger, gate: Gate::new(tags), scoring, requirements, clock, maker, scorer, response_hashes })
+        Ok(Self { ledger, gate, scoring, requirements, clock, maker, scorer, response_hashes })
     }
 
     /// The authority's time.
@@ -90,6 +91,11 @@ impl Authority {
     /// Hashes of responses that are kept of each class of readers.
     pub(crate) fn response_hashes(&self) -> u64 {
         self.response_hashes
+    }
+
+    /// What signals and statements for this authority name: the origin of its log.
+    pub fn origin(&self) -> Result<Audience> {
+        Ok(Audience::new(self.ledger.origin())?)
     }
 
     pub(crate) fn gate(&self) -> &Gate {

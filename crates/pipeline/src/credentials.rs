@@ -68,6 +68,12 @@ pub struct Office {
 }
 
 impl Office {
+    /// The office of the service at `base_url`: did:web where others reach it over https, did:key elsewhere.
+    pub fn new(base_url: &str, key: SecretKey) -> Self {
+        let base_url = base_url.trim_end_matches('/').to_owned();
+        Self { issuer: Issuer::new(base_url.strip_prefix("https://"), &key.public()), key, base_url }
+    }
+
     fn list_url(&self, list: u64, purpose: Purpose) -> String {
         let name = match purpose {
             Purpose::Revocation => "status-lists",

@@ -34,7 +34,8 @@ pub fn apply(tx: &mut dyn Transaction, at: Appended, subject: &EntityId, record:
             let methodology = record.methodology.clone().or_else(|| former.clone().and_then(|f| f.methodology));
             // An empty one takes the admission back.
             let methodology = methodology.filter(|text| !text.is_empty());
-            let row = SourceRow { seq, weight: record.weight, description: described, owner, methodology };
+            let aud = record.aud.clone().or_else(|| former.clone().and_then(|f| f.aud));
+            let row = SourceRow { seq, weight: record.weight, description: described, owner, methodology, aud };
             tables::put(tx, tables::SOURCES, record.source.as_str(), &row)?;
             let Some(former) = former else { return Ok(()) };
             if former.weight != row.weight || former.owner != row.owner {
@@ -109,8 +110,10 @@ fn agent(tx: &mut dyn Transaction, at: Appended, record: &AgentRecord) -> Result
         name: None,
         aliases: Vec::new(),
         owner: None,
+        aud: None,
         revoked: None,
     });
+    row.aud = record.aud.clone().or(row.aud);
     row.name = record.name.clone().or(row.name);
     if record.owner.is_some() && record.owner != row.owner {
         row.owner = record.owner.clone();
@@ -119,9 +122,13 @@ fn agent(tx: &mut dyn Transaction, at: Appended, record: &AgentRecord) -> Result
         due::derive(tx, record.agent.as_str(), at.seq)?;
     }
     for alias in &record.aliases {
-        // Whoever had the alias first keeps it.
-        if tables::get::<EntityId>(tx, tables::ALIASES, alias.as_str())?.is_none() {
-            tables::put(tx, tables::ALIASES, alias.as_str(), &record.agent)?;
+        // The agent that had the alias first keeps it, in every spelling.
+        match tables::get::<EntityId>(tx, tables::ALIASES, &alias.key())? {
+            Some(owner) if owner != record.agent => continue,
+            Some(_) => {}
+            None => tables::put(tx, tables::ALIASES, &alias.key(), &record.agent)?,
+        }
+        if !row.aliases.contains(alias) {
             row.aliases.push(alias.clone());
         }
     }

@@ -3,8 +3,8 @@
 use credence_engine::universal::{self, Outcome};
 use credence_ledger::{Entry, Kind, NewEntry};
 use credence_protocol::{
-    Alias, Canonical, EntityId, KeyId, PublicKey, ScoreStatus, SecretKey, Signal, Signature, Tag, Timestamp, Uuid,
-    strict::present,
+    Alias, Audience, Canonical, EntityId, KeyId, PublicKey, ScoreStatus, SecretKey, Signal, Signature, Tag, Timestamp,
+    Uuid, strict::present,
 };
 use data_encoding::HEXLOWER;
 use serde::{Deserialize, Serialize};
@@ -32,6 +32,9 @@ pub struct SourceRecord {
     /// Where it says how it verifies outputs: with it the source is admitted as a provider.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "present")]
     pub methodology: Option<String>,
+    /// What it signs from then on must name this authority; nothing where it is not bound.
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "present")]
+    pub aud: Option<Audience>,
 }
 
 /// An agent. A later record of the same agent adds to the former.
@@ -49,6 +52,9 @@ pub struct AgentRecord {
     /// Who runs it.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "present")]
     pub owner: Option<EntityId>,
+    /// What it signs from then on must name this authority; nothing where it is not bound.
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "present")]
+    pub aud: Option<Audience>,
 }
 
 /// A key and the source it belongs to.

@@ -4,7 +4,7 @@
 //! | table | key | row |
 //! |---|---|---|
 //! | `agents` | agent | name, aliases |
-//! | `aliases` | alias | agent |
+//! | `aliases` | what all spellings of an alias have in common | agent |
 //! | `sources` | source | weight |
 //! | `keys` | key id | source, public key, revocation |
 //! | `signal_ids` | id | where the signal is |
@@ -51,14 +51,14 @@
 use std::ops::ControlFlow;
 
 use credence_ledger::{Scan, Table, Transaction, View};
-use credence_protocol::{Alias, EntityId, KeyId, PublicKey, Tag, Timestamp, Uuid};
+use credence_protocol::{Alias, Audience, EntityId, KeyId, PublicKey, Tag, Timestamp, Uuid};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use crate::{Error, Result, record::RecordedScore};
 
 /// agent → [`AgentRow`]
 pub const AGENTS: Table = Table("agents");
-/// alias → [`EntityId`]
+/// [`Alias::key`] → [`EntityId`]
 pub const ALIASES: Table = Table("aliases");
 /// source → [`SourceRow`]
 pub const SOURCES: Table = Table("sources");
@@ -196,6 +196,9 @@ pub struct AgentRow {
     /// Who runs it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub owner: Option<EntityId>,
+    /// What it signs must name this authority, where it is bound.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub aud: Option<Audience>,
     /// The entry by which its standing was revoked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub revoked: Option<u64>,
@@ -216,6 +219,9 @@ pub struct SourceRow {
     /// How it verifies outputs, where it is admitted as a provider.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub methodology: Option<String>,
+    /// What it signs must name this authority, where it is bound.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub aud: Option<Audience>,
 }
 
 /// A key.

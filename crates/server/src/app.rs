@@ -13,7 +13,6 @@ use arc_swap::ArcSwapOption;
 use axum::http::StatusCode;
 use credence_engine::assessment::Rules;
 use credence_ledger::{Clock, Kind, LogKey, LogVerifier, View};
-use credence_output::did::Issuer;
 use credence_pipeline::{
     Authority,
     answer::Refusal,
@@ -34,6 +33,7 @@ use crate::{
     dashboard::{ranking::Rankings, session::Sessions, status::Samples},
     engines::Engines,
     events::{self, Event},
+    identity::Identities,
     limiter::Limiter,
     metrics::{GaugeValues, Metrics},
     namespace::Namespace,
@@ -156,6 +156,8 @@ pub struct App {
     openings: Turns,
     /// Questions to other hosts at once.
     pub(crate) lookups: Arc<Shares>,
+    /// Callers that identify themselves with a DID.
+    pub(crate) identities: Identities,
     pub(crate) connections: Arc<Pool>,
     /// The disk was full when answers that left were to be recorded last.
     pub(crate) disk_full: AtomicBool,
@@ -199,9 +201,6 @@ impl App {
         let receipts =
             receipts.map(|key| ReceiptStore::open(&folder, key, Arc::clone(&clock), handed_in)).transpose()?;
         let tokens = Tokens::open(tokens)?;
-        let public = (!settings.public_url.is_empty()).then(|| settings.public_url.trim_end_matches('/').to_owned());
-        let domain = public.as_deref().and_then(|url| url.strip_prefix("https://"));
-        let issuer = Issuer::new(domain, &key.public());
         let now = clock();
         let processors = std::thread::available_parallelism().map_or(1, usize::from);
         let lanes = |admin: u64, tokens: u64, anonymous: u64| Lanes {
@@ -216,7 +215,7 @@ impl App {
         };
         let in_flight = settings.max_in_flight as u64;
         let listeners = settings.max_event_clients as u64;
-        let office = Office { issuer, key, base_url: public.unwrap_or(local_url) };
+        let office = Office::new(settings.base_url(&local_url), key);
         let hosts = crate::mcp::http::hosts(&settings.listen, Url::parse(&office.base_url).ok().as_ref());
         let app = Arc::new(Self {
             tail: Tail::from(authority.ledger().committed()?),
@@ -253,6 +252,7 @@ impl App {
             judgings: Turns::new((processors - 1).clamp(1, JUDGINGS), processors, ADMIN_WORKS),
             openings: Turns::new(OPENINGS, OPENINGS, OPENINGS),
             lookups: Shares::new(LOOKUPS as u64),
+            identities: Identities::default(),
             connections: Pool::new(crate::serve::room_for_connections(&settings) as u64),
             disk_full: AtomicBool::new(false),
             curve: tokio::sync::Mutex::default(),

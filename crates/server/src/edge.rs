@@ -24,6 +24,7 @@ use crate::{
     app::App,
     bodies::{Cut, refused, taken_in, until_read},
     extract::is_media_type,
+    identity::Identity,
     limiter::network,
     origin,
     problem::{Code, Problem},
@@ -199,7 +200,10 @@ async fn answer(
     if PROBES.contains(&route) {
         return run(app, request, next, id, method, route).await;
     }
-    let caller = admit(app, &request)?;
+    let (caller, identity) = admit(app, address(app, &request), bearer(request.headers())).await?;
+    if let Some(Identity(did)) = &identity {
+        tracing::debug!(id = id.to_str().unwrap_or_default(), method, route, caller = &**did, "identified");
+    }
     if matches!(caller, Caller::Anyone(_)) && origin::records(request.method(), route) {
         origin::check(app, request.headers())?;
     }
@@ -265,31 +269,39 @@ fn preflight() -> Response {
     (StatusCode::NO_CONTENT, allowed).into_response()
 }
 
+/// The text of a bearer token; empty where the header promises one and has none that can be read.
+fn bearer(headers: &HeaderMap) -> Option<String> {
+    const SCHEME: &[u8] = b"bearer";
+    let value = headers.get(header::AUTHORIZATION)?.as_bytes();
+    let (scheme, rest) = value.split_at_checked(SCHEME.len())?;
+    let ends = rest.first().is_none_or(u8::is_ascii_whitespace);
+    let text = || str::from_utf8(rest).unwrap_or_default().trim().to_owned();
+    (ends && scheme.eq_ignore_ascii_case(SCHEME)).then(text)
+}
+
 /// Who asks, and whether it may ask so often.
-fn admit(app: &App, request: &Request) -> Result<Caller, Problem> {
+async fn admit(app: &App, address: IpAddr, bearer: Option<String>) -> Result<(Caller, Option<Identity>), Problem> {
     let refused = |setting: &str| too_often(app, setting);
-    let address = address(app, request);
-    let text = request.headers().get(header::AUTHORIZATION).and_then(|value| {
-        let (scheme, token) = value.to_str().ok()?.split_once(' ')?;
-        scheme.eq_ignore_ascii_case("bearer").then_some(token.trim())
-    });
-    // Other people's credentials (agents may identify themselves with a JWT) neither help nor hurt.
-    let caller = match text.filter(|text| text.starts_with(crate::tokens::PREFIX)) {
-        None => Caller::Anyone(address),
-        Some(text) => match app.tokens.find(text, app.now()) {
-            Some(token) => Caller::Token(token),
-            None if !app.limiter.address(address) => return Err(refused("requests_per_second")),
-            None => {
-                let detail = "the token is unknown, revoked or expired";
-                return Err(Problem::new(StatusCode::UNAUTHORIZED, "unauthorized", detail));
-            }
-        },
+    let anyone = Caller::Anyone(address);
+    let Some(text) = bearer else {
+        return if app.limiter.address(address) { Ok((anyone, None)) } else { Err(refused("requests_per_second")) };
     };
-    match &caller {
-        Caller::Anyone(address) if !app.limiter.address(*address) => Err(refused("requests_per_second")),
-        Caller::Token(token) if !app.limiter.token(token) => Err(refused("token_requests_per_second")),
-        _ => Ok(caller),
+    if text.starts_with(crate::tokens::PREFIX) {
+        return match app.tokens.find(&text, app.now()) {
+            Some(token) if app.limiter.token(&token) => Ok((Caller::Token(token), None)),
+            Some(_) => Err(refused("token_requests_per_second")),
+            None if app.limiter.address(address) => {
+                let detail = "the token is unknown, revoked or expired";
+                Err(Problem::new(StatusCode::UNAUTHORIZED, "unauthorized", detail))
+            }
+            None => Err(refused("requests_per_second")),
+        };
     }
+    if !app.limiter.address(address) {
+        return Err(refused("requests_per_second"));
+    }
+    let identity = app.identities.identify(app, &text, address).await?;
+    Ok((anyone, Some(identity)))
 }
 
 async fn run(

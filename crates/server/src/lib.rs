@@ -8,7 +8,7 @@
 //! - [`mcp`]: the same authority as an MCP server, over HTTP and over standard input and output;
 //! - `dashboard`: pages for people; [`score_charts`]: charts that are the same on a page and in a file;
 //! - `tail`: follows the ledger; `answers`: signed answers, reused until what they were made of changes;
-//! - `engines`, `namespace`: verification, one namespace for each token; `domain`: who owns a domain;
+//! - `engines`, `namespace`: verification, one namespace for each token; `domain`: who owns a domain; `identity`: callers with a DID;
 //! - [`tokens`], [`settings`], [`telemetry`]: what an operator has in hand; [`steady`]: a clock that does not jump ahead.
 
 mod answers;
@@ -20,6 +20,7 @@ mod edge;
 mod engines;
 mod events;
 mod extract;
+mod identity;
 mod limiter;
 pub mod mcp;
 mod metrics;

@@ -138,6 +138,7 @@ impl From<Error> for Problem {
             Error::Ledger(inner) => return inner.into(),
             Error::UnknownAgent(_) => (S::NOT_FOUND, "unknown_agent"),
             Error::AliasTaken { .. } => (S::CONFLICT, "alias_taken"),
+            Error::IdTaken { .. } => (S::CONFLICT, "id_taken"),
             Error::NothingNew(_) => (S::CONFLICT, "nothing_new"),
             Error::UnknownSource(_) => (S::NOT_FOUND, "unknown_source"),
             Error::SourceExists(_) => (S::CONFLICT, "source_exists"),

@@ -155,6 +155,11 @@ fn invalid(place: impl Into<String>, why: impl Into<String>) -> Invalid {
 }
 
 impl Settings {
+    /// Where others reach a service that listens at `local_url`.
+    pub fn base_url<'a>(&'a self, local_url: &'a str) -> &'a str {
+        if self.public_url.is_empty() { local_url } else { self.public_url.trim_end_matches('/') }
+    }
+
     /// Every key.
     pub fn keys() -> Vec<String> {
         let whole = Self { public_url: "-".into(), otlp_endpoint: "-".into(), ..Self::default() };

@@ -9,9 +9,10 @@ use std::{
     sync::atomic::{AtomicU32, Ordering},
 };
 
+use credence_protocol::Audience;
 use serde_json::{Value, json};
 
-use crate::{PATIENCE, Shell, draft, key, now, until};
+use crate::{ORIGIN, PATIENCE, Shell, draft, key, now, until};
 
 /// A running service.
 pub struct Service {
@@ -139,7 +140,14 @@ impl Service {
 
     /// An authority from nothing.
     pub fn fresh(settings: &[&str]) -> Self {
-        Self::start(Shell::new(), settings)
+        let shell = Shell::new();
+        shell.ok(&["init", "--origin", ORIGIN]);
+        Self::start(shell, settings)
+    }
+
+    /// What signals and statements for it name as their `aud`.
+    pub fn origin(&self) -> Audience {
+        Audience::new(self.log_key.split('+').next().unwrap()).unwrap()
     }
 
     /// The id of its process.
@@ -215,7 +223,7 @@ impl Service {
     pub fn submit(&self, agent: &str, source: &str, tag: &str, value: f64) -> Value {
         let mut signal = draft(agent, source, tag, value);
         signal.observed_at = now().into();
-        let signal = signal.sign(&key(source)).unwrap();
+        let signal = signal.to(self.origin()).sign(&key(source)).unwrap();
         self.request("POST", "/v1/signals", &self.token, "application/json", signal.canonical().to_string()).created()
     }
 

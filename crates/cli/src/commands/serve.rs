@@ -86,6 +86,7 @@ pub fn run(home: &Home, out: &Output, args: Args, names_folder: bool) -> Done {
             None
         };
         let public_url = settings.public_url.clone();
+        home.keep_served_at(settings.base_url(&local_url))?;
         let setup = Setup {
             authority,
             log: credence_ledger::LogVerifier::parse(&config.log_key)?,

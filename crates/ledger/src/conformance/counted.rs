@@ -31,6 +31,9 @@ impl<L: Ledger> Counted<L> {
 }
 
 impl<L: Ledger> Ledger for Counted<L> {
+    fn origin(&self) -> &str {
+        self.inner.origin()
+    }
     fn view(&self) -> Result<Box<dyn View + '_>> {
         self.inner.view()
     }

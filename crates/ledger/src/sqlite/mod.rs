@@ -262,6 +262,10 @@ impl Drop for SqliteLedger {
 }
 
 impl Ledger for SqliteLedger {
+    fn origin(&self) -> &str {
+        self.log.origin()
+    }
+
     fn view(&self) -> Result<Box<dyn View + '_>> {
         Ok(Box::new(SqliteView::begin(self.reader()?)?))
     }

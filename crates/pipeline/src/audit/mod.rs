@@ -8,7 +8,7 @@ use std::{collections::HashMap, ops::ControlFlow};
 
 use credence_engine::mixture::is_weight;
 use credence_ledger::{Appended, Checkpoint, Entry, Hash, Kind, LogVerifier, Scan, Table, View, merkle};
-use credence_protocol::{EntityId, KeyId, PublicKey, Signal, TagRegistry, Timestamp, verify_batch};
+use credence_protocol::{Audience, EntityId, KeyId, PublicKey, Signal, TagRegistry, Timestamp, verify_batch};
 pub(crate) use log::{LogAudit, is_canonical};
 use rayon::prelude::*;
 use serde::{Serialize, de::DeserializeOwned};
@@ -20,7 +20,8 @@ use crate::{
     filter::{self, Weights},
     outcomes,
     receipts::{AuditedReceipts, GuardLogRow},
-    record::{AgentRecord, CheckpointRecord, KeyRecord, KeyRevocationRecord, Record},
+    record::{AgentRecord, CheckpointRecord, KeyRecord, KeyRevocationRecord, Record, SourceRecord},
+    registry,
     replay::{Findings, Fold, for_each_chunk},
     responses, schema,
     statements::{ParsedStatement, rules},
@@ -92,6 +93,7 @@ pub fn audit(view: &dyn View, scope: Scope<'_>, progress: &mut dyn FnMut(u64)) -
     let mut audit = Audit {
         view,
         scope,
+        origin: Audience::new(scope.log.origin())?,
         fold: Fold::new(view, scope.tags)?,
         log,
         keys: HashMap::new(),
@@ -110,6 +112,7 @@ pub fn audit(view: &dyn View, scope: Scope<'_>, progress: &mut dyn FnMut(u64)) -
 struct Audit<'a> {
     view: &'a dyn View,
     scope: Scope<'a>,
+    origin: Audience,
     fold: Fold<'a>,
     log: LogAudit<'a>,
     keys: HashMap<KeyId, KeyRecord>,
@@ -226,7 +229,7 @@ impl Audit<'_> {
         let wrong = match record {
             Record::Signal(signal) => self.signal(entry, signal)?,
             Record::Key(key) => self.key(key)?,
-            Record::Source(source) if !is_weight(source.weight) => vec![format!("{} is no weight", source.weight)],
+            Record::Source(source) => self.source(source)?,
             Record::KeyRevocation(revocation) => self.revocation(one.seq, revocation)?,
             Record::Agent(agent) => self.aliases(agent)?,
             Record::Statement(stated) => self.statement(entry, stated)?,
@@ -315,10 +318,23 @@ impl Audit<'_> {
         Ok(wrong)
     }
 
+    fn source(&self, source: &SourceRecord) -> Result<Vec<String>> {
+        let weight = (!is_weight(source.weight)).then(|| format!("{} is no weight", source.weight));
+        let wrong = weight.into_iter().chain(self.bound_elsewhere(source.aud.as_ref()));
+        Ok(wrong.chain(registry::source_id_taken(&self.fold.scratch, &source.source)?.map(|e| e.to_string())).collect())
+    }
+
+    /// Sources and agents are bound to the authority whose log it is, or to none.
+    fn bound_elsewhere(&self, aud: Option<&Audience>) -> Option<String> {
+        let elsewhere = aud.filter(|aud| **aud != self.origin)?;
+        Some(format!("it is bound to '{elsewhere}', and this log is '{}'", self.origin))
+    }
+
     fn aliases(&self, agent: &AgentRecord) -> Result<Vec<String>> {
-        let mut wrong = Vec::new();
+        let taken = registry::agent_id_taken(&self.fold.scratch, &agent.agent)?.map(|e| e.to_string());
+        let mut wrong: Vec<String> = self.bound_elsewhere(agent.aud.as_ref()).into_iter().chain(taken).collect();
         for alias in &agent.aliases {
-            match self.row::<EntityId>(tables::ALIASES, alias.as_str())? {
+            match self.row::<EntityId>(tables::ALIASES, &alias.key())? {
                 Some(owner) if owner != agent.agent => wrong.push(format!("{alias} was an alias of '{owner}'")),
                 _ => {}
             }
@@ -361,6 +377,7 @@ impl Audit<'_> {
                 wrong.extend(statement.verify(&key.public_key).err().map(|error| error.to_string()));
             }
         }
+        wrong.extend(admission::audience(statement.aud(), &self.origin).err().map(|rejection| rejection.to_string()));
         let scratch = &self.fold.scratch;
         wrong.extend(
             rules::examine(scratch, stated, rules::Moment::in_hindsight(entry.recorded_at))?
@@ -389,7 +406,7 @@ impl Audit<'_> {
     fn signal(&self, entry: &Entry, signal: &Signal) -> Result<Vec<String>> {
         let mut wrong: Vec<String> = Vec::new();
         if let Some(key) = self.row::<KeyRow>(tables::KEYS, &signal.key_id().to_string())? {
-            let formed = admission::form(self.scope.tags, signal, &key.source, entry.recorded_at);
+            let formed = admission::form(self.scope.tags, &self.origin, signal, &key.source, entry.recorded_at);
             wrong.extend(formed.err().map(|rejection| rejection.to_string()));
         }
         match admission::state(&self.fold.scratch, signal)? {

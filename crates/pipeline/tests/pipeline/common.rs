@@ -21,7 +21,7 @@ use credence_pipeline::{
     record::RecordedScore,
     replay::{self, Replayed},
 };
-use credence_protocol::{EntityId, SecretKey, Signal, SignalDraft, Tag, TagRegistry, Timestamp};
+use credence_protocol::{Audience, EntityId, SecretKey, Signal, SignalDraft, Tag, TagRegistry, Timestamp};
 
 pub struct House {
     pub folder: tempfile::TempDir,
@@ -37,6 +37,11 @@ pub fn id(text: &str) -> EntityId {
 
 pub fn tag(text: &str) -> Tag {
     Tag::new(text).unwrap()
+}
+
+/// What signals and statements for the tests' authority name.
+pub fn aud() -> Option<Audience> {
+    Some(Audience::new("example.org/log").unwrap())
 }
 
 /// The key of a source, the same in every test.
@@ -144,7 +149,9 @@ impl House {
     }
 
     pub fn draft(&self, agent: &str, source: &str, tags: &[&str], value: f64) -> SignalDraft {
-        SignalDraft::new(id(agent), id(source), tags.iter().map(|t| tag(t)).collect(), value, 1.0, self.now())
+        let tags = tags.iter().map(|t| tag(t)).collect();
+        let draft = SignalDraft::new(id(agent), id(source), tags, value, 1.0, self.now());
+        SignalDraft { aud: aud(), ..draft }
     }
 
     pub fn send(&self, signal: &Signal) -> Result<Admitted, Rejection> {

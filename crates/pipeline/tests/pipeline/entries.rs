@@ -19,7 +19,7 @@ use credence_testing::assert_vector;
 use data_encoding::BASE64;
 use serde_json::{Value, json};
 
-use crate::common::{START, id, key, log_key, tag};
+use crate::common::{START, aud, id, key, log_key, tag};
 
 fn at() -> Timestamp {
     START.parse().unwrap()
@@ -30,7 +30,7 @@ fn uuid(n: u128) -> Uuid {
 }
 
 fn statement(author: &str, kind: StatementKind, record: Value) -> Record {
-    let statement = Statement::sign(id(author), kind, StrictValue(record), &key(author)).unwrap();
+    let statement = Statement::sign(id(author), aud(), kind, StrictValue(record), &key(author)).unwrap();
     Record::Statement(Box::new(ParsedStatement::parse(statement.canonical().as_bytes()).unwrap()))
 }
 
@@ -122,6 +122,7 @@ fn records() -> Vec<(&'static str, Record)> {
                 description: Some("probes every minute".into()),
                 owner: Some(id("example-org")),
                 methodology: Some("https://example.org/how".into()),
+                aud: aud(),
             }),
         ),
         (
@@ -131,6 +132,7 @@ fn records() -> Vec<(&'static str, Record)> {
                 name: Some("Bot".into()),
                 aliases: vec!["did:web:bot.example".parse().unwrap()],
                 owner: Some(id("example-com")),
+                aud: aud(),
             }),
         ),
         ("lab", Record::Key(rotated)),
@@ -198,6 +200,7 @@ fn records() -> Vec<(&'static str, Record)> {
 fn signal() -> Signal {
     let draft = SignalDraft {
         id: uuid(4),
+        aud: aud(),
         evidence: Some(StrictValue(json!({"probes": 40}))),
         ..SignalDraft::new(id("bot"), id("lab"), vec![tag("rel_uptime")], 99.2, 0.5, at())
     };

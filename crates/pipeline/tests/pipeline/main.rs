@@ -7,6 +7,7 @@ mod audit;
 mod common;
 mod entries;
 mod integrity;
+mod names;
 mod properties;
 mod reads;
 mod receipts;

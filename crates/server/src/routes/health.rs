@@ -26,6 +26,8 @@ pub(crate) struct About {
     issuer: String,
     /// Verifies checkpoints (C2SP signed-note).
     log_key: String,
+    /// What signals and statements for this authority name as their `aud`: the origin of its log.
+    aud: String,
     /// Where this is reached.
     url: String,
     /// To try it out.
@@ -49,6 +51,7 @@ pub(crate) async fn about(
         version: env!("CARGO_PKG_VERSION"),
         issuer: app.office.issuer.did().to_owned(),
         log_key: app.log.as_str().to_owned(),
+        aud: app.log.origin().to_owned(),
         url: app.office.base_url.clone(),
         docs: format!("{}/docs/", app.office.base_url),
         entries: app.authority.ledger().committed()?,

@@ -37,7 +37,8 @@ pub(crate) struct Purpose {
     /// The page that the asking agent is really on.
     #[param(max_length = 2048, example = "https://weather.example/today")]
     url: String,
-    /// What for: `purchase`, `inquiry`, `high-value`; anything else gives a general answer.
+    /// What for: `purchase`, `inquiry`, `high-value`; anything else gives a general answer. The answer repeats it as it was sent, up to
+    /// 64 characters; a longer one is ignored.
     context: Option<String>,
 }
 
@@ -72,7 +73,7 @@ pub(crate) async fn kept(
     context: Option<&str>,
 ) -> Result<Option<CachedAnswer>, Problem> {
     let url = answer::checked_url(url)?.to_owned();
-    let context = answer::known_context(context).map(str::to_owned);
+    let context = answer::sent_context(context).map(str::to_owned);
     let anyone = Owner::Address(std::net::Ipv4Addr::UNSPECIFIED.into());
     find(app, &AnswerKey::TrustSignals { entity, url, context }, anyone, app.now()).await
 }
@@ -87,7 +88,7 @@ pub(crate) async fn signed(
 ) -> Result<CachedAnswer, Problem> {
     // As the answer will have them: what differs in nothing else is one answer.
     let url = answer::checked_url(url)?.to_owned();
-    let context = answer::known_context(context).map(str::to_owned);
+    let context = answer::sent_context(context).map(str::to_owned);
     let key = AnswerKey::TrustSignals { entity, url, context };
     let now = app.now();
     match find(app, &key, caller.owner(), now).await? {

@@ -9,6 +9,7 @@ mod cross_site;
 mod description;
 mod disk;
 mod domains;
+mod identity;
 mod life;
 mod limits;
 mod mcp;
