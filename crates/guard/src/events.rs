@@ -1,5 +1,8 @@
 //! Server-sent events on their way: cut where they end, however their lines end.
 
+/// Bytes of the name or the id of an event.
+const MAX_TOKEN: usize = 256;
+
 /// Events as they come, and how far they were looked at.
 #[derive(Default)]
 pub(crate) struct Events {
@@ -118,8 +121,8 @@ impl<'a> Event<'a> {
                     }
                     None => event.data = Some(value.to_owned()),
                 },
-                // Some readers split lines at characters that the format does not know.
-                "event" | "id" | "retry" if !value.contains(splits) => event.fields.push((field, value)),
+                // Names and numbers, no words: some readers take a message from any line.
+                "event" | "id" | "retry" if is_token(value) => event.fields.push((field, value)),
                 "" if !line.is_empty() => event.comment = true,
                 _ => {}
             }
@@ -147,8 +150,9 @@ impl<'a> Event<'a> {
     }
 }
 
-fn splits(c: char) -> bool {
-    c.is_control() || matches!(c, '\u{2028}' | '\u{2029}')
+/// Whether a field's value is a name or a number, of which nothing can be read but itself.
+fn is_token(value: &str) -> bool {
+    value.len() <= MAX_TOKEN && value.bytes().all(|byte| byte.is_ascii_graphic() && !b"{}[]\"'\\<>".contains(&byte))
 }
 
 #[cfg(test)]
@@ -182,6 +186,7 @@ mod tests {
         assert_eq!(Event::parse(event).data.as_deref(), Some("a\n\nb"));
         assert_eq!(written(event, Some("c")), ":\nevent: message\nid: 1\ndata: c\n\n");
         assert_eq!(written("id: 1\u{2028}data: x\n\n", None), "");
+        assert_eq!(written("id: {\"a\":1}\nevent: two words\ndata: a\n\n", Some("c")), "data: c\n\n");
         assert_eq!(written(": ping\n\n", None), ":\n\n");
         assert_eq!(written("id: 7\ndata:\n\n", Some("")), "id: 7\ndata: \n\n");
         let lines: Vec<_> = lines_of("data: a\r: x\n\n").collect();
