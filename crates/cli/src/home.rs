@@ -1,4 +1,4 @@
-//! The authority's folder: `credence.toml`, `ledger.db`, `checkpoint`, `log.jwk`, `keys/`, `tokens.json`.
+//! The authority's folder: `credence.toml`, `ledger.db`, `checkpoint`, `log.jwk`, `keys/`, `tokens.json`, `served-at`.
 
 use std::{
     fs,
@@ -13,8 +13,8 @@ use credence_ledger::{
     Clock, Ledger, LogKey, LogVerifier, OutsideCheckpoint, SqliteLedger, View,
     sqlite::{Options, Sealing},
 };
-use credence_pipeline::{Authority, TABLES, query::Reading};
-use credence_protocol::{AUTHORITY_SOURCE, EntityId, SecretKey, TagRegistry, Timestamp, nearest};
+use credence_pipeline::{Authority, TABLES, query::Reading, receipts::ReceiptStore};
+use credence_protocol::{AUTHORITY_SOURCE, Audience, EntityId, SecretKey, TagRegistry, Timestamp, nearest};
 use credence_server::{
     settings::Settings,
     tokens::{TokenFile, TokenStore},
@@ -28,6 +28,9 @@ pub const LOG_KEY_VARIABLE: &str = "CREDENCE_LOG_KEY";
 
 /// Holds the private key of source `credence` instead of `keys/credence.jwk`.
 pub const AUTHORITY_KEY_VARIABLE: &str = "CREDENCE_AUTHORITY_KEY";
+
+/// Where the service is reached, as it was started last.
+const SERVED_AT: &str = "served-at";
 
 /// `credence.toml`.
 #[derive(Debug, Serialize, Deserialize)]
@@ -76,6 +79,21 @@ impl Home {
         self.0.join("keys").join(format!("{owner}.jwk"))
     }
 
+    /// Where the service on this folder was reached when it was started last.
+    pub fn served_at(&self) -> anyhow::Result<Option<String>> {
+        let path = self.0.join(SERVED_AT);
+        match fs::read_to_string(&path) {
+            Ok(text) => Ok(Some(text.trim().to_owned())),
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(None),
+            Err(e) => Err(e).with_context(|| format!("cannot read {}", path.display())),
+        }
+    }
+
+    /// Keeps where the service is reached, for commands that say it in what they sign.
+    pub fn keep_served_at(&self, url: &str) -> anyhow::Result<()> {
+        crate::traces::write(&self.0.join(SERVED_AT), format!("{url}\n").as_bytes())
+    }
+
     pub fn options(&self) -> Options {
         Options {
             path: self.0.join("ledger.db"),
@@ -119,6 +137,14 @@ impl Home {
             .with_context(|| format!("settings of the service, in {} and above", self.config_file().display()))
     }
 
+    /// What signals and statements for the authority in this folder name as their `aud`; none where there is no authority.
+    pub fn origin(&self) -> anyhow::Result<Option<Audience>> {
+        if !self.config_file().exists() {
+            return Ok(None);
+        }
+        Ok(Some(Audience::new(LogVerifier::parse(&self.config()?.log_key)?.origin())?))
+    }
+
     /// The log's name and private key.
     pub fn log_key(&self, config: &Config) -> anyhow::Result<LogKey> {
         let verifier = LogVerifier::parse(&config.log_key)?;
@@ -134,7 +160,17 @@ impl Home {
     pub fn receipts_key(&self, config: &Config) -> anyhow::Result<LogKey> {
         let verifier = LogVerifier::parse(&config.log_key)?;
         let secret: SecretKey = keyfile::from_environment_or(LOG_KEY_VARIABLE, &self.log_key_file())?;
-        Ok(LogKey::new(&format!("{}/receipts", verifier.origin()), &secret)?)
+        Ok(LogKey::new(&receipts_origin(verifier.origin()), &secret)?)
+    }
+
+    /// The receipts that guards handed in, for an audit: their database, if there is one, and what verifies its checkpoints.
+    pub fn held_receipts(&self) -> anyhow::Result<(Option<SqliteLedger>, LogVerifier)> {
+        let verifier = LogVerifier::parse(&self.config()?.log_key)?;
+        let verifier = verifier.renamed(&receipts_origin(verifier.origin()))?;
+        let options = ReceiptStore::options(&self.0);
+        let held =
+            options.path.exists().then(|| SqliteLedger::open_unchecked(options, verifier.clone())).transpose()?;
+        Ok((held, verifier))
     }
 
     /// The key that signs what the authority says itself; none where it is kept elsewhere.
@@ -153,11 +189,19 @@ impl Home {
 
     /// Opens for writing.
     pub fn authority(&self) -> anyhow::Result<Authority> {
+        self.authority_at(clock())
+    }
+
+    /// Opens for writing, by a clock of the caller's.
+    pub fn authority_at(&self, clock: Clock) -> anyhow::Result<Authority> {
         let config = self.config()?;
-        let open = || -> anyhow::Result<_> { Ok(SqliteLedger::open(self.options(), self.log_key(&config)?, clock())) };
+        let open = || -> anyhow::Result<_> {
+            Ok(SqliteLedger::open(self.options(), self.log_key(&config)?, Arc::clone(&clock)))
+        };
         let ledger = self.upgraded(&open)??;
-        let settings = credence_pipeline::Settings { coverage_floor: config.coverage_floor, signer: self.signer()? };
-        Ok(Authority::open(Arc::new(ledger), &settings, clock())?)
+        let (coverage_floor, signer) = (config.coverage_floor, self.signer()?);
+        let settings = credence_pipeline::Settings { coverage_floor, signer, ..Default::default() };
+        Ok(Authority::open(Arc::new(ledger), &settings, clock)?)
     }
 
     /// Opens for writing to rebuild the projections: nothing is read from them before, and tables may be missing.
@@ -199,6 +243,11 @@ impl Home {
         let ledger = SqliteLedger::open_unchecked(self.options(), LogVerifier::parse(&config.log_key)?)?;
         Reader::new(ledger)
     }
+}
+
+/// The name of the log of receipts that guards hand in.
+fn receipts_origin(origin: &str) -> String {
+    format!("{origin}/receipts")
 }
 
 /// An authority open for reading.

@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use anyhow::{Context, bail};
 use credence_pipeline::{Authority, Rejection, statements::Published};
 use credence_protocol::{
-    AUTHORITY_SOURCE, EntityId, SecretKey, Statement, StatementKind, Uuid, limits::MAX_STATEMENT_INPUT_BYTES, strict,
+    AUTHORITY_SOURCE, Audience, EntityId, SecretKey, Statement, StatementKind, Uuid, limits::MAX_STATEMENT_INPUT_BYTES,
+    strict,
 };
 use serde_json::{Value, json};
 
@@ -22,6 +23,9 @@ pub struct SignArgs {
     /// The author's private key [default: the environment's CREDENCE_SIGNING_KEY, else keys/AUTHOR.jwk]
     #[arg(long, value_name = "FILE")]
     key: Option<PathBuf>,
+    /// The authority it is for: the origin of its log [default: that of the authority in --data, if there is one]
+    #[arg(long, value_name = "ORIGIN")]
+    aud: Option<Audience>,
     /// Print the signed statement instead of submitting it
     #[arg(long)]
     pub sign_only: bool,
@@ -77,10 +81,28 @@ impl Draft {
             Draft::Signed { bytes, .. } => Ok(bytes),
             Draft::Record { author, kind, record } => {
                 let key = args.key(home, &author)?;
-                let statement = Statement::sign(author, kind, strict::StrictValue(record), &key)?;
+                let statement = Statement::sign(
+                    author,
+                    audience(home, args.aud.as_ref())?,
+                    kind,
+                    strict::StrictValue(record),
+                    &key,
+                )?;
                 Ok(statement.canonical().as_bytes().to_vec())
             }
         }
+    }
+}
+
+/// The authority that something is signed for: the one named, else the one in the folder.
+pub fn audience(home: &Home, named: Option<&Audience>) -> anyhow::Result<Option<Audience>> {
+    named.cloned().map_or_else(|| home.origin(), |aud| Ok(Some(aud)))
+}
+
+/// Says so where what was signed names no authority: most refuse it.
+pub fn note_without_audience(out: &Output, aud: Option<&Audience>) {
+    if aud.is_none() {
+        out.note("note: it names no authority: one that its author is bound to refuses it; name it with --aud");
     }
 }
 
@@ -122,6 +144,7 @@ pub fn publish(
 ) -> Done {
     let bytes = draft.signed(home, args)?;
     if args.sign_only {
+        note_without_audience(out, audience(home, args.aud.as_ref())?.as_ref());
         println!("{}", String::from_utf8_lossy(&bytes).trim_end());
         return Ok(answer(false));
     }

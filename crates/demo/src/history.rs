@@ -167,12 +167,12 @@ impl World {
             return Ok(());
         }
         let windows: &[Window] = if day.is_last() { &Window::ALL } else { &[Window::Week] };
-        let mut reports = Vec::new();
+        let (mut reports, aud) = (Vec::new(), self.authority().origin()?);
         for provider in &self.providers {
             let there = |agent: &String| character(agent).is_some_and(|one| is_active(one.id, one.joins, day.story));
             for agent in provider.agents().into_iter().filter(there) {
                 for window in windows {
-                    reports.extend(provider.report(&agent, *window, day.end)?);
+                    reports.extend(provider.report(&aud, &agent, *window, day.end)?);
                 }
             }
         }

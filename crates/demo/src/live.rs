@@ -146,7 +146,8 @@ impl Traffic {
     async fn report(&mut self) -> Sent {
         let one = someone(&mut self.world.rng);
         let provider = self.world.rng.usize(..self.world.providers.len());
-        let report = self.world.providers[provider].report(one.id, Window::Week, system_time());
+        let aud = self.world.authority().origin().map_err(|e| e.to_string())?;
+        let report = self.world.providers[provider].report(&aud, one.id, Window::Week, system_time());
         match report.map_err(|e| e.to_string())? {
             Some(report) => self.post_bytes("/v1/statements", report.canonical().as_bytes().to_vec()).await,
             None => Ok(()),

@@ -4,7 +4,7 @@
 //! learns from everything that it sees and shows nothing.
 
 use credence_engine::hcs25::output_verification::{CheckedOutput, Limits, Rollup, Window};
-use credence_protocol::{EntityId, SecretKey, Statement, Timestamp};
+use credence_protocol::{Audience, EntityId, SecretKey, Statement, Timestamp};
 use credence_verify::{
     Call as Asked, Decision, Engine, Stake, ToolProfile, Verdict,
     fabricate::{Fabrication, Genuine},
@@ -99,9 +99,15 @@ impl Provider {
         self.rollup.agents().map(str::to_owned).collect()
     }
 
-    /// What it reports on an agent's window that ends at `end`, signed.
-    pub fn report(&self, agent: &str, window: Window, end: Timestamp) -> Result<Option<Statement>, Error> {
+    /// What it reports to the authority `aud` on an agent's window that ends at `end`, signed.
+    pub fn report(
+        &self,
+        aud: &Audience,
+        agent: &str,
+        window: Window,
+        end: Timestamp,
+    ) -> Result<Option<Statement>, Error> {
         let Some(up) = self.rollup.summary(agent, window, end) else { return Ok(None) };
-        Ok(Some(up.statement(&self.id, &EntityId::new(agent)?, None, &self.key)?))
+        Ok(Some(up.statement(&self.id, Some(aud.clone()), &EntityId::new(agent)?, None, &self.key)?))
     }
 }

@@ -2,7 +2,6 @@
 
 use std::{path::Path, sync::Arc};
 
-use credence_engine::universal::DEFAULT_COVERAGE_FLOOR;
 use credence_ledger::{
     LogKey, OutsideCheckpoint, SqliteLedger,
     sqlite::{Options, Sealing},
@@ -88,8 +87,7 @@ impl Demo {
             sealing: Sealing::Volatile,
         };
         let ledger = SqliteLedger::create(options, log_key, clock.clock())?;
-        let settings_of_authority =
-            credence_pipeline::Settings { coverage_floor: DEFAULT_COVERAGE_FLOOR, signer: Some(own.clone()) };
+        let settings_of_authority = credence_pipeline::Settings { signer: Some(own.clone()), ..Default::default() };
         let authority = Authority::open(Arc::new(ledger), &settings_of_authority, clock.clock())?;
         authority.hold_scores(true);
         let itself = EntityId::new(AUTHORITY_SOURCE)?;
@@ -115,6 +113,7 @@ impl Demo {
             local_url: local_url.to_owned(),
             receipts: Some(LogKey::new(&format!("{origin}/receipts"), &log)?),
             demo: Some(gateway.clone()),
+            steady: None,
         })?;
         let office = Office {
             issuer: Issuer::new(None, &own.public()),

@@ -75,6 +75,7 @@ impl World {
                 description: Some(source.description.to_owned()),
                 owner: Some(EntityId::new(source.owner)?),
                 methodology: source.methodology.map(str::to_owned),
+                unbound: false,
             };
             app.authority().add_source(new)?;
             keys.insert(source.id.to_owned(), new_key(app.authority(), source.id)?);
@@ -108,7 +109,8 @@ impl World {
             aliases.push(Alias::parse(&format!("{REGISTRY_ON_CHAIN}/{token}"))?);
         }
         let owner = Some(EntityId::new(one.owner)?);
-        let new = NewAgent { agent: EntityId::new(one.id)?, name: Some(one.name.to_owned()), aliases, owner };
+        let name = Some(one.name.to_owned());
+        let new = NewAgent { agent: EntityId::new(one.id)?, name, aliases, owner, unbound: false };
         self.authority().add_agent(new)?;
         let key = new_key(self.authority(), one.id)?;
         self.keys.insert(one.id.to_owned(), key);
@@ -148,6 +150,7 @@ impl World {
     ) -> Result<Vec<u8>, Error> {
         let (agent, tags) = (EntityId::new(agent)?, vec![Tag::new(tag)?]);
         let draft = SignalDraft::new(agent, EntityId::new(source)?, tags, value, stddev, at);
+        let draft = draft.to(self.authority().origin()?);
         Ok(draft.sign(&self.keys[source])?.canonical().as_bytes().to_vec())
     }
 
@@ -165,7 +168,8 @@ impl World {
     /// A record of `author`, signed.
     pub(crate) fn sign_statement(&self, author: &str, kind: StatementKind, record: Value) -> Result<Statement, Error> {
         let key = if author == credence_protocol::AUTHORITY_SOURCE { &self.office.key } else { &self.keys[author] };
-        Ok(Statement::sign(EntityId::new(author)?, kind, StrictValue(record), key)?)
+        let aud = Some(self.authority().origin()?);
+        Ok(Statement::sign(EntityId::new(author)?, aud, kind, StrictValue(record), key)?)
     }
 
     /// Queues a statement, to be published with the others of the day.

@@ -16,7 +16,7 @@ use std::{
 };
 
 use credence_engine::hcs25::output_verification::Window;
-use credence_protocol::EntityId;
+use credence_protocol::{Audience, EntityId, Statement, strict::StrictValue};
 use credence_receipts::{
     folder,
     handover::{Disclosure, Known},
@@ -100,6 +100,7 @@ impl Courier {
             failures: 0,
             not_before: Instant::now(),
             shown: std::cell::Cell::new(false),
+            audience: std::cell::RefCell::default(),
         };
         let thread = std::thread::Builder::new().name("courier".to_owned()).spawn(move || {
             loop {
@@ -131,6 +132,8 @@ struct Round {
     not_before: Instant,
     /// The authority was shown this log since the start, and took it for the one it knows.
     shown: std::cell::Cell<bool>,
+    /// What statements for the authority name, once it has said so.
+    audience: std::cell::RefCell<Option<Option<Audience>>>,
 }
 
 impl Round {
@@ -206,7 +209,7 @@ impl Round {
             for window in Window::ALL {
                 let Some(up) = together.summary(agent, window, end) else { continue };
                 let id = EntityId::new(agent)?;
-                let signed = up.statement(self.guard.provider(), &id, checkpoint.as_deref(), self.guard.key())?;
+                let signed = up.statement(self.guard.provider(), None, &id, checkpoint.as_deref(), self.guard.key())?;
                 // The newest of an agent's window is all that the authority wants.
                 let file = self.spool.join(format!("{agent}.{}.json", window.key()));
                 folder::replace_file(&file, signed.canonical().as_bytes())?;
@@ -232,7 +235,8 @@ impl Round {
     fn send_summaries(&self) -> Result<(), String> {
         let mut refused = None;
         for file in unsent_files(&self.spool).map_err(|e| e.to_string())? {
-            let body = fs::read(&file).map_err(|e| format!("{}: {e}", file.display()))?;
+            let kept = fs::read(&file).map_err(|e| format!("{}: {e}", file.display()))?;
+            let body = self.addressed(kept)?;
             let (status, answer) = self.post("/v1/statements", body)?;
             let code = answer["code"].as_str().unwrap_or_default();
             if status.is_success() || code == "older_summary" {
@@ -245,6 +249,33 @@ impl Round {
             }
         }
         refused.map_or(Ok(()), Err)
+    }
+
+    /// The same statement, signed for the authority that is told: who is bound to it has to name it.
+    fn addressed(&self, kept: Vec<u8>) -> Result<Vec<u8>, String> {
+        let words = |e: credence_protocol::Error| e.to_string();
+        let aud = self.audience()?;
+        let statement = Statement::parse(&kept).map_err(words)?;
+        if aud.is_none() || statement.aud() == aud.as_ref() {
+            return Ok(kept);
+        }
+        let (author, record) = (statement.author().clone(), StrictValue(statement.record().clone()));
+        let signed = Statement::sign(author, aud, statement.kind(), record, self.guard.key()).map_err(words)?;
+        Ok(signed.canonical().as_bytes().to_vec())
+    }
+
+    /// What statements for the authority name, as it says itself; none where it is too old to say.
+    fn audience(&self) -> Result<Option<Audience>, String> {
+        if let Some(known) = self.audience.borrow().clone() {
+            return Ok(known);
+        }
+        let (status, answer) = answer(self.client.get(self.url("/v1/keys?limit=1")?))?;
+        if !status.is_success() {
+            return Err(refusal(status, &answer));
+        }
+        let aud = answer["aud"].as_str().map(Audience::new).transpose().map_err(|e| e.to_string())?;
+        *self.audience.borrow_mut() = Some(aud.clone());
+        Ok(aud)
     }
 
     /// Sends the checkpoint, and receipts that the authority does not have, segment by segment.

@@ -86,6 +86,14 @@ impl LogVerifier {
         Ok(Self { vkey: vkey.to_owned(), origin, verifier })
     }
 
+    /// The same key under another log's name.
+    pub fn renamed(&self, origin: &str) -> Result<Self> {
+        let unusable = |why: &str| Error::LogKey(format!("'{}': {why}", self.vkey));
+        let key = self.vkey.splitn(3, '+').nth(2).ok_or_else(|| unusable("no key in it"))?;
+        let encoded = BASE64.decode(key.as_bytes()).map_err(|e| unusable(&e.to_string()))?;
+        Self::parse(&format!("{origin}+{:08x}+{key}", signed_note::key_id(origin, &encoded)))
+    }
+
     /// As one line.
     pub fn as_str(&self) -> &str {
         &self.vkey
@@ -153,6 +161,8 @@ mod tests {
     fn verifier_keys_round_trip_and_bad_names_are_refused() {
         let key = LogKey::new("example.org/log", &SecretKey::from_seed(&[9; 32])).unwrap();
         let again = LogVerifier::parse(key.verifier().as_str()).unwrap();
+        let receipts = LogKey::new("example.org/log/receipts", &SecretKey::from_seed(&[9; 32])).unwrap();
+        assert_eq!(again.renamed("example.org/log/receipts").unwrap().as_str(), receipts.verifier().as_str());
         assert_eq!(again.origin(), "example.org/log");
         for bad in ["", "a b", "a+b", "a\nb"] {
             assert!(LogKey::new(bad, &SecretKey::from_seed(&[9; 32])).is_err(), "{bad:?}");

@@ -103,6 +103,7 @@ macro_rules! ledger_suite {
             lost_races_run_again_on_what_others_wrote, a_view_does_not_move, a_work_sees_its_own_writes,
             keys_are_ordered_by_their_bytes, scans_are_bounded_paged_and_reversed, scans_can_be_nested,
             many_rows_are_read_and_written_in_one_call, times_never_go_back_and_are_one_for_a_unit,
+            times_go_back_to_the_clock_where_a_unit_says_so,
             tiles_and_checkpoint_follow_every_append, entries_are_protected, a_crash_loses_nothing_acknowledged,
             jobs_are_kept_with_the_work_that_put_them, due_jobs_are_claimed_once, a_lost_lease_is_taken_over,
             a_job_put_while_claimed_is_due_again, failed_jobs_come_back_when_told, jobs_outlive_a_crash,

@@ -59,6 +59,8 @@ pub enum Kind {
     Standing,
     /// Hashes of signed responses that left.
     Responses,
+    /// From here on times are right again: entries before were recorded in the future.
+    Clock,
     /// A tool call that happened, in a guard's own ledger.
     Receipt,
     /// A receipt that a guard handed in, in the authority's store of receipts.
@@ -71,7 +73,7 @@ pub enum Kind {
 
 impl Kind {
     /// All of them.
-    pub const ALL: [Kind; 24] = [
+    pub const ALL: [Kind; 25] = [
         Kind::Key,
         Kind::Source,
         Kind::Agent,
@@ -92,6 +94,7 @@ impl Kind {
         Kind::Withdrawal,
         Kind::Standing,
         Kind::Responses,
+        Kind::Clock,
         Kind::Receipt,
         Kind::HeldReceipt,
         Kind::Canary,
@@ -121,6 +124,7 @@ impl Kind {
             Kind::Withdrawal => "withdrawal",
             Kind::Standing => "standing",
             Kind::Responses => "responses",
+            Kind::Clock => "clock",
             Kind::Receipt => "receipt",
             Kind::HeldReceipt => "held_receipt",
             Kind::Canary => "canary",

@@ -55,9 +55,7 @@ pub enum Error {
     #[error("table {0} is missing: rebuild the projections with `credence replay --rebuild`")]
     MissingTable(String),
     /// The database or its folder cannot be written.
-    #[error(
-        "{0} cannot be written (even readers need to, beside the database): check the permissions of the file and its folder"
-    )]
+    #[error("{0} cannot be written: check the permissions of the file and its folder")]
     ReadOnly(String),
     /// An entry over the log format's limit.
     #[error("an entry of {bytes} bytes, the limit is {limit}: nothing was written")]
@@ -84,6 +82,16 @@ pub enum Error {
          `credence log accept-restore` says what is lost and takes it; otherwise restore the right database"
     )]
     DoesNotExtend {
+        /// In which way.
+        why: String,
+    },
+    /// The receipts that are held do not extend the checkpoint kept outside their database.
+    #[error(
+        "the receipts that guards handed in do not extend the checkpoint kept outside receipts.db: {why}. If an old copy was \
+         restored on purpose, `credence log accept-restore --receipts` says what is lost and takes it; otherwise restore the \
+         right database"
+    )]
+    ReceiptsDoNotExtend {
         /// In which way.
         why: String,
     },

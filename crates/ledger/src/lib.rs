@@ -9,10 +9,11 @@
 //! - `memory` and `conformance` (feature `testing`): a second implementation with several writers, and the suite that every
 //!   implementation passes;
 //! - [`merkle`], [`checkpoint`], [`proof`], [`tiles`]: RFC 6962 tree, C2SP checkpoints, proofs and tile paths, over the
-//!   `tlog_tiles` and `signed_note` crates.
+//!   `tlog_tiles` and `signed_note` crates; [`batch`]: the same tree over a list that stands beside the log.
 //!
 //! Leaf = SHA-256(0x00 ‖ entry bytes), leaf index = seq.
 
+pub mod batch;
 pub mod checkpoint;
 #[cfg(feature = "testing")]
 pub mod conformance;

@@ -165,6 +165,10 @@ impl Store {
 }
 
 impl Ledger for MemoryLedger {
+    fn origin(&self) -> &str {
+        self.0.key.verifier().origin()
+    }
+
     fn view(&self) -> Result<Box<dyn View + '_>> {
         Ok(Box::new(MemoryView::newest(&self.0)))
     }
@@ -426,6 +430,10 @@ impl Transaction for MemoryTransaction {
         Ok(self.stamp)
     }
 
+    fn return_to_clock(&mut self) -> Result<Timestamp> {
+        self.stamp = (self.view.store.clock)();
+        Ok(self.stamp)
+    }
     fn append_many(&mut self, entries: &[NewEntry]) -> Result<Vec<Appended>> {
         let mut appended = Vec::with_capacity(entries.len());
         for entry in entries {

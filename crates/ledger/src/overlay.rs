@@ -167,6 +167,11 @@ impl Transaction for Overlay<'_> {
         Ok(self.stamp)
     }
 
+    fn return_to_clock(&mut self) -> Result<Timestamp> {
+        self.stamp = self.inner.borrow_mut().return_to_clock()?;
+        Ok(self.stamp)
+    }
+
     fn append_many(&mut self, entries: &[NewEntry]) -> Result<Vec<Appended>> {
         let first = self.size()?;
         for entry in entries {

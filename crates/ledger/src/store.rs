@@ -14,10 +14,12 @@
 //! - **Durable before done.** A [`Ticket`] resolves when the work is durable, the Merkle tiles and the signed checkpoint over
 //!   its entries included. (SQLite's batched sealing relaxes this for a guard's own ledger, and says so there.)
 //! - **One time for a unit.** Every entry of a unit of work is recorded at [`Transaction::stamp`], which is never before the
-//!   time of the last entry.
+//!   time of the last entry, unless the unit says so first ([`Transaction::return_to_clock`]).
 //! - **Byte order.** Tables are ordered by the bytes of their keys (UTF-8), whatever the collation of the database.
 //! - **Scans can be nested.** A visitor may read from the same view. An implementation whose connection cannot answer a second
 //!   query during the first reads in pages.
+//! - **Tables.** Most are projections, which replay drops and rebuilds. A table can also hold what follows from no entry, such as
+//!   the hashes under a root that an entry holds: its rows commit with the entry, in the same unit of work, and outlive a replay.
 //! - **Jobs commit with the work.** Jobs put or taken in a unit of work are there, or gone, exactly if it commits.
 //! - **Protection.** The database itself refuses to change or remove an entry.
 //!
@@ -44,7 +46,7 @@ use crate::{
 /// Where the time of day comes from.
 pub type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
 
-/// A projection's table. Its rows can be dropped and rebuilt from the entries.
+/// A table: a projection, whose rows can be dropped and rebuilt from the entries, or a list that is kept beside the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Table(pub &'static str);
 
@@ -109,7 +111,7 @@ pub trait View {
     fn checkpoint(&self) -> Result<Option<String>>;
     /// A job, due or not.
     fn job(&self, queue: Queue, key: &str) -> Result<Option<Job>>;
-    /// What should keep the database from changing entries, and is not there.
+    /// What is wrong with what keeps the database from changing entries: something is not there, or is not what was made.
     fn missing_protections(&self) -> Result<Vec<String>>;
 }
 
@@ -127,6 +129,9 @@ pub trait Transaction: View {
     /// The time at which this unit's entries are recorded: the clock's, or the last entry's when that is later. The same
     /// throughout the unit.
     fn stamp(&self) -> Result<Timestamp>;
+    /// Makes this unit's time the clock's, though the last entry's is later: the way back after entries were recorded in the
+    /// future. Before anything else in the unit. Gives the time.
+    fn return_to_clock(&mut self) -> Result<Timestamp>;
     /// Appends entries, in order.
     fn append_many(&mut self, entries: &[NewEntry]) -> Result<Vec<Appended>>;
     /// Appends an entry.
@@ -185,6 +190,8 @@ impl Completion {
 
 /// An append-only ledger. The module's documentation is its contract.
 pub trait Ledger: Send + Sync {
+    /// The log's name, fixed when it was created.
+    fn origin(&self) -> &str;
     /// A consistent read.
     fn view(&self) -> Result<Box<dyn View + '_>>;
     /// Queues a unit of work.

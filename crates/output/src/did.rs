@@ -29,16 +29,17 @@ impl Issuer {
         format!("{}#{}", self.did, multibase(key))
     }
 
-    /// The DID document, with every key that may have signed something still around.
+    /// The DID document. The first of the keys is the one in force; those after it are retired: they stay, so that what they signed
+    /// can be verified, and sign nothing any more.
     pub fn document(&self, keys: &[PublicKey]) -> Value {
         let method = |key: &PublicKey| json!({ "id": self.verification_method(key), "type": "Multikey", "controller": self.did, "publicKeyMultibase": multibase(key) });
-        let ids: Vec<String> = keys.iter().map(|key| self.verification_method(key)).collect();
+        let in_force: Vec<String> = keys.iter().take(1).map(|key| self.verification_method(key)).collect();
         json!({
             "@context": ["https://www.w3.org/ns/did/v1", "https://w3id.org/security/multikey/v1"],
             "id": self.did,
             "verificationMethod": keys.iter().map(method).collect::<Vec<_>>(),
-            "assertionMethod": ids,
-            "authentication": ids,
+            "assertionMethod": in_force,
+            "authentication": in_force,
         })
     }
 }
@@ -58,9 +59,13 @@ mod tests {
         let key = SecretKey::from_seed(&[1; 32]).public();
         let issuer = Issuer::new(Some("example.org:8443"), &key);
         assert_eq!(issuer.did(), "did:web:example.org%3A8443");
-        let document = issuer.document(&[key]);
+        let retired = SecretKey::from_seed(&[2; 32]).public();
+        let document = issuer.document(&[key, retired]);
         assert_eq!(document["id"], issuer.did());
-        assert_eq!(document["assertionMethod"][0], document["verificationMethod"][0]["id"]);
+        assert_eq!(document["verificationMethod"].as_array().unwrap().len(), 2);
+        for relation in ["assertionMethod", "authentication"] {
+            assert_eq!(document[relation], json!([issuer.verification_method(&key)]), "no retired key in {relation}");
+        }
         assert_eq!(Issuer::new(None, &key).did(), key.did_key());
     }
 }

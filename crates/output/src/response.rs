@@ -89,6 +89,10 @@ pub fn sign(meta: &Meta, facts: &[Fact], assessment: Option<&Assessment>, key: &
 pub struct Checked {
     /// About whom.
     pub entity: String,
+    /// The page it was asked for.
+    pub url: String,
+    /// The purpose it was asked for, if one was named.
+    pub context: Option<String>,
     /// Its standing.
     pub status: String,
     /// The recommendation, if there is one.
@@ -115,6 +119,8 @@ pub fn verify(bytes: &[u8], keys: &[PublicKey]) -> Result<Checked, Error> {
     let action = verified.body.get("assessment").and_then(|assessment| assessment.get("action")?.as_str());
     Ok(Checked {
         entity: text("entityId")?,
+        url: text("url")?,
+        context: meta.get("context").and_then(Value::as_str).map(str::to_owned),
         status: text("status")?,
         action: action.map(str::to_owned),
         expires: text("expires")?.parse()?,

@@ -12,7 +12,7 @@ use std::{
 };
 
 use credence_pipeline::{NewAgent, NewSource};
-use credence_protocol::{SecretKey, Signal, SignalDraft, Tag};
+use credence_protocol::{Audience, SecretKey, Signal, SignalDraft, Tag};
 use criterion::{Criterion, Throughput};
 use rayon::prelude::*;
 use support::{House, house, id, now};
@@ -50,6 +50,7 @@ fn signals() -> Vec<Vec<u8>> {
             let (agent, from) = (format!("agent-{}", n * 7 % AGENTS), n / AGENTS % SOURCES);
             let tag = Tag::new(tags[n / AGENTS / SOURCES % 3]).unwrap();
             let draft = SignalDraft::new(id(&agent), id(&source(from)), vec![tag], (n * 13 % 101) as f64, 1.5, now());
+            let draft = draft.to(Audience::new("example.org/bench").unwrap());
             draft.sign(&key(from)).unwrap().canonical().as_bytes().to_vec()
         })
         .collect()

@@ -23,7 +23,7 @@ use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 
 use crate::{
-    Authority, Error, domains,
+    Authority, Error, domains, integrity,
     query::{self, AgentRow, CurrentScore, Reading, Reputation},
     record::Input,
     reputation,
@@ -35,10 +35,10 @@ use crate::{
 pub const WELL_KNOWN: [&str; 3] = ["purchase", "inquiry", HIGH_VALUE];
 /// The purpose whose answers hold the shortest.
 const HIGH_VALUE: &str = "high-value";
-/// How long a badge holds.
-const BADGE_SECONDS: i64 = 86_400;
-/// How long an answer holds.
-const HOLDS_SECONDS: i64 = 3600;
+/// How long a badge holds. Short, because a badge is shown where nobody asks whether its agent was revoked since.
+const BADGE_SECONDS: i64 = 3600;
+/// How long an answer holds: this is how long a revocation takes to reach everyone who keeps answers.
+const HOLDS_SECONDS: i64 = 600;
 /// How long one for a high-value purpose holds.
 const HIGH_VALUE_SECONDS: i64 = 300;
 /// Measurements listed at most, the newest ones.
@@ -160,7 +160,8 @@ impl<'a> Answers<'a> {
     pub fn answer(&self, view: &dyn View, question: Question<'_>, now: Timestamp) -> Result<Answer, Refusal> {
         let Question { entity, url, context } = question;
         let url = checked_url(url)?;
-        let context = known_context(context);
+        let context = sent_context(context);
+        let purpose = context.map(purpose);
         let agent = query::resolve(view, entity)?;
         let row = query::agent(view, &agent)?;
         if !in_scope(&row.aliases, url) {
@@ -184,9 +185,9 @@ impl<'a> Answers<'a> {
             probes: probes(&score.inputs),
             signals: score.inputs.len(),
         };
-        let assessment = self.rules.assess(&facts, context);
+        let assessment = self.rules.assess(&facts, purpose);
         let signals = signals(view, &agent, &row, &score, &stats, reputation.as_ref(), now)?;
-        let seconds = if context == Some(HIGH_VALUE) { HIGH_VALUE_SECONDS } else { HOLDS_SECONDS };
+        let seconds = if purpose == Some(HIGH_VALUE) { HIGH_VALUE_SECONDS } else { HOLDS_SECONDS };
         let expires = now.plus_seconds(seconds);
         let meta = Meta {
             response_id: Uuid::new_v4(),
@@ -219,7 +220,9 @@ impl<'a> Answers<'a> {
         if !self.rescored && self.reading.is_behind(view, agent)? {
             return Err(Refusal::Behind(agent.clone()));
         }
-        Ok(self.reading.score(view, agent)?)
+        let score = self.reading.score(view, agent)?;
+        integrity::basis(view, &score)?;
+        Ok(score)
     }
 }
 
@@ -228,15 +231,19 @@ pub fn checked_url(url: &str) -> Result<&str, Refusal> {
     if url.chars().count() > MAX_URL || url.chars().any(char::is_control) { Err(Refusal::Url) } else { Ok(url) }
 }
 
-/// A purpose, if it can be one: what cannot is passed over, as the protocol says.
-pub fn known_context(context: Option<&str>) -> Option<&str> {
+/// A context as it was sent, which is how the answer repeats it. One that is too long, or has control characters, is passed over, as
+/// the protocol says of contexts that are not known.
+pub fn sent_context(context: Option<&str>) -> Option<&str> {
     let plain = |context: &&str| {
         !context.is_empty() && context.chars().count() <= MAX_CONTEXT && !context.chars().any(char::is_control)
     };
-    let context = context.filter(plain)?;
-    // A purpose that is only spelled otherwise must not get the answer of no purpose.
+    context.filter(plain)
+}
+
+/// What a context is assessed as: a purpose that is only spelled otherwise must not get the answer of no purpose.
+fn purpose(context: &str) -> &str {
     let folded = context.to_ascii_lowercase().replace(['_', ' '], "-");
-    Some(WELL_KNOWN.into_iter().find(|known| *known == folded).unwrap_or(context))
+    WELL_KNOWN.into_iter().find(|known| *known == folded).unwrap_or(context)
 }
 
 /// The addresses among an entity's names.
@@ -291,7 +298,9 @@ fn host_and_path(url: &str) -> Option<(String, String)> {
         return None;
     }
     let parsed = url::Url::parse(url).ok().filter(|parsed| parsed.scheme() == "https")?;
+    // With the dot of the root it is the same host.
     let (host, path) = (parsed.host_str()?, parsed.path());
+    let host = host.strip_suffix('.').unwrap_or(host);
     let lower = path.to_ascii_lowercase();
     let tricky = ["%2f", "%5c", "%25", "%2e"].iter().any(|escape| lower.contains(escape))
         || path.split('/').any(|part| part.starts_with(".."));

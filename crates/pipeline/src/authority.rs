@@ -9,7 +9,7 @@ use std::{
 
 use credence_engine::{certification::Requirements, universal::DEFAULT_COVERAGE_FLOOR};
 use credence_ledger::{Clock, Ledger, PendingWrite};
-use credence_protocol::{SecretKey, TagRegistry, Timestamp};
+use credence_protocol::{Audience, SecretKey, TagRegistry, Timestamp};
 use rayon::prelude::*;
 
 use crate::{
@@ -17,6 +17,7 @@ use crate::{
     admit::{self, Admitted, Checked, Gate, Verdict},
     derive, due,
     recompute::{self, Recomputed},
+    responses::DEFAULT_HASHES,
     score::{self, SCORE_WITHIN, Scoring},
 };
 
@@ -45,11 +46,13 @@ pub struct Settings {
     pub coverage_floor: f64,
     /// Signs the authority's own signals; without it none are emitted, and they wait.
     pub signer: Option<SecretKey>,
+    /// Hashes of signed responses that are kept beside the log, of readers without a token and of bearers of tokens each.
+    pub response_hashes: u64,
 }
 
 impl Default for Settings {
     fn default() -> Self {
-        Self { coverage_floor: DEFAULT_COVERAGE_FLOOR, signer: None }
+        Self { coverage_floor: DEFAULT_COVERAGE_FLOOR, signer: None, response_hashes: DEFAULT_HASHES }
     }
 }
 
@@ -62,6 +65,7 @@ pub struct Authority {
     clock: Clock,
     maker: Maker,
     scorer: Scorer,
+    response_hashes: u64,
 }
 
 impl Authority {
@@ -74,12 +78,24 @@ impl Authority {
         maker.make_all(&*ledger, true)?;
         let scorer = Scorer::start(Arc::clone(&ledger), maker.clone(), clock.clone());
         let requirements = Requirements::standard()?;
-        Ok(Self { ledger, gate: Gate::new(tags), scoring, requirements, clock, maker, scorer })
+        let gate = Gate::new(tags, Audience::new(ledger.origin())?);
+        let response_hashes = settings.response_hashes;
+        Ok(Self { ledger, gate, scoring, requirements, clock, maker, scorer, response_hashes })
     }
 
     /// The authority's time.
     pub(crate) fn now(&self) -> Timestamp {
         (self.clock)()
+    }
+
+    /// Hashes of responses that are kept of each class of readers.
+    pub(crate) fn response_hashes(&self) -> u64 {
+        self.response_hashes
+    }
+
+    /// What signals and statements for this authority name: the origin of its log.
+    pub fn origin(&self) -> Result<Audience> {
+        Ok(Audience::new(self.ledger.origin())?)
     }
 
     pub(crate) fn gate(&self) -> &Gate {

@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
 use crate::{
-    Authority, Error, Result, answer,
+    Authority, Error, Result, answer, integrity,
     query::{self, CurrentScore, Reading},
     record::{CredentialRecord, CredentialRevocationRecord, Record, StandingRecord},
     registry::{append, check_text},
@@ -68,6 +68,12 @@ pub struct Office {
 }
 
 impl Office {
+    /// The office of the service at `base_url`: did:web where others reach it over https, did:key elsewhere.
+    pub fn new(base_url: &str, key: SecretKey) -> Self {
+        let base_url = base_url.trim_end_matches('/').to_owned();
+        Self { issuer: Issuer::new(base_url.strip_prefix("https://"), &key.public()), key, base_url }
+    }
+
     fn list_url(&self, list: u64, purpose: Purpose) -> String {
         let name = match purpose {
             Purpose::Revocation => "status-lists",
@@ -97,6 +103,7 @@ impl Authority {
             }
             rescore(tx, &agent, &scoring)?;
             let score = reading.score(&*tx, &agent)?;
+            integrity::basis(tx, &score)?;
             let id = Uuid::new_v4();
             let index = next_index(tx)?;
             let now = tx.stamp()?;

@@ -32,7 +32,7 @@ use crate::{
     registry,
     reputation::{self, rows::ReputationRow},
     summaries::{self, SIGNAL_WINDOW},
-    tables::{self, CurrentRow, KeyRow, SignalPlace},
+    tables::{self, CurrentRow, KeyRow, SignalPlace, SourceRow},
 };
 
 /// How `output_quality` and `output_coverage` are made.
@@ -217,6 +217,7 @@ fn emit_one(
         let mut evidence = one.evidence;
         evidence["as_of"] = json!(tx.size()?);
         draft.evidence = Some(StrictValue(evidence));
+        draft.aud = tables::get::<SourceRow>(tx, tables::SOURCES, AUTHORITY_SOURCE)?.and_then(|row| row.aud);
         let checked = Checked::own(draft.sign(key)?);
         for verdict in admit::record_batch(tx, &[checked])? {
             if let Err(rejection) = verdict {

@@ -75,6 +75,7 @@ impl Authority {
         let tags = vec![Tag::new(TAG)?];
         let mut draft = SignalDraft::new(agent.clone(), EntityId::new(AUTHORITY_SOURCE)?, tags, 100.0, 0.0, now);
         draft.evidence = Some(StrictValue(json!({ "method": "well-known", "hosts": hosts })));
+        draft.aud = Some(self.origin()?);
         let signal = draft.sign(key)?;
         drop(view);
         self.submit(signal.canonical().as_bytes())

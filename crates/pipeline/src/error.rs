@@ -35,6 +35,14 @@ pub enum Error {
         /// Whose it is.
         agent: EntityId,
     },
+    /// The id is somebody else's: agents, sources and the authority share one namespace.
+    #[error("the id '{id}' is taken by {by}: agents and sources have ids of their own")]
+    IdTaken {
+        /// The id.
+        id: EntityId,
+        /// Whose it is.
+        by: &'static str,
+    },
     /// It is registered already and nothing new was said.
     #[error("'{0}' is registered already, and nothing new was said of it")]
     NothingNew(EntityId),
@@ -97,8 +105,10 @@ pub enum Error {
         /// Whose it was said to be.
         claimed: EntityId,
     },
-    /// A name, description or reason that is too long or has control characters.
-    #[error("{field}: at most {limit} characters and no control characters, because it is shown to people")]
+    /// A name, description or reason that is too long, or has characters that deceive its readers.
+    #[error(
+        "{field}: at most {limit} characters and no control characters, none that change the direction of text and none that are not shown, because people read it"
+    )]
     Text {
         /// Which field.
         field: &'static str,
@@ -152,6 +162,12 @@ pub enum Error {
     /// A document that could not be made.
     #[error(transparent)]
     Output(#[from] credence_output::Error),
+    /// A table says something else than the ledger.
+    #[error(
+        "{0} differs from the ledger, so nothing is signed: stop the service, run `credence audit`, and rebuild the tables with \
+         `credence replay --rebuild`"
+    )]
+    Differs(String),
     /// Nothing was recorded at that time.
     #[error("{0}")]
     NotThen(String),

@@ -22,7 +22,7 @@ pub struct Weights(BTreeMap<EntityId, Weight>);
 struct Weight {
     weight: f64,
     owner: Option<EntityId>,
-    /// Where the source is itself an agent: its verification providers. It must not carry whoever vouches for it.
+    /// The verification providers of the agent that runs the source: it must not carry whoever vouches for it.
     vouched_for_by: Vec<String>,
 }
 
@@ -31,7 +31,10 @@ impl Weights {
     pub fn read(view: &(impl View + ?Sized)) -> Result<Self> {
         let mut weights = BTreeMap::new();
         for (source, row) in tables::all::<SourceRow>(view, tables::SOURCES)? {
-            let vouched_for_by = summaries::providers_of(view, &source)?;
+            let mut vouched_for_by = summaries::providers_of(view, &source)?;
+            if let Some(owner) = &row.owner {
+                vouched_for_by.extend(summaries::providers_of(view, owner.as_str())?);
+            }
             weights.insert(EntityId::new(&source)?, Weight { weight: row.weight, owner: row.owner, vouched_for_by });
         }
         Ok(Self(weights))
@@ -50,9 +53,13 @@ impl Weights {
             || owner == Some(source)
     }
 
-    /// Whether `agent` vouches for `source`.
-    fn is_vouched_for(&self, source: &EntityId, agent: &str) -> bool {
-        self.0.get(source).is_some_and(|known| known.vouched_for_by.iter().any(|provider| provider == agent))
+    /// Whether `agent`, or a provider that is its kin, vouches for `source`.
+    fn is_vouched_for(&self, source: &EntityId, agent: &str, owner: Option<&EntityId>) -> bool {
+        let kin = |provider: &str| {
+            let known = self.0.get_key_value(provider).map(|(id, _)| id);
+            provider == agent || known.is_some_and(|provider| self.is_kin(provider, agent, owner))
+        };
+        self.0.get(source).is_some_and(|known| known.vouched_for_by.iter().any(|provider| kin(provider)))
     }
 }
 
@@ -80,13 +87,18 @@ pub(crate) fn with_a_say(
     weights: &Weights,
 ) -> Vec<Input> {
     inputs.retain(|input: &Input| !weights.is_kin(&input.source, agent.as_str(), owner));
-    without_circles(inputs, agent, weights)
+    without_circles(inputs, agent, owner, weights)
 }
 
 /// Leaves out what would raise `agent` and comes from those it vouches for: their praise must not carry whoever carries
 /// them. What they say against it stays, or a provider could silence its critics by reporting on them.
-fn without_circles(mut inputs: Vec<Input>, agent: &EntityId, weights: &Weights) -> Vec<Input> {
-    let circular = |input: &Input| weights.is_vouched_for(&input.source, agent.as_str());
+fn without_circles(
+    mut inputs: Vec<Input>,
+    agent: &EntityId,
+    owner: Option<&EntityId>,
+    weights: &Weights,
+) -> Vec<Input> {
+    let circular = |input: &Input| weights.is_vouched_for(&input.source, agent.as_str(), owner);
     if !inputs.iter().any(circular) {
         return inputs;
     }

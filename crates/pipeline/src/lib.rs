@@ -10,7 +10,10 @@
 //! - [`domains`]: which domains were proved to be an agent's;
 //! - [`credentials`], [`outcomes`]: what the authority vouches for and takes back, and what came of relying on it;
 //! - [`answer`]: signed answers to "should I go ahead?", and badges;
+//! - [`responses`]: what is recorded and proved of the answers that left;
+//! - [`times`]: entries that a wrong clock recorded in the future, and the way back;
 //! - [`query`]: everything that is read for a person or an answer;
+//! - [`integrity`]: nothing is signed on tables that differ from the entries;
 //! - [`replay`], [`audit`]: everything rebuilt from seq 0 and compared.
 
 pub mod admit;
@@ -23,6 +26,7 @@ pub mod domains;
 pub mod due;
 mod error;
 pub mod filter;
+pub mod integrity;
 pub mod outcomes;
 pub mod projection;
 pub mod query;
@@ -34,14 +38,16 @@ mod rejection;
 pub mod replay;
 pub mod reputation;
 mod rescore;
+pub mod responses;
 pub mod schema;
 pub mod score;
 pub mod statements;
 pub mod summaries;
 pub(crate) mod tables;
+pub mod times;
 
 pub use authority::{Authority, Feed, SIGNALS_PER_BATCH, Settings};
 pub use error::{Error, Result};
-pub use registry::{MAX_RESPONSES, NewAgent, NewSource};
+pub use registry::{NewAgent, NewSource};
 pub use rejection::Rejection;
 pub use tables::TABLES;

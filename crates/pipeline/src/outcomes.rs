@@ -14,13 +14,12 @@ use serde::{Deserialize, Serialize};
 use crate::{
     Authority, Error, Result,
     admit::Admitted,
-    record::{OutcomeRecord, Record},
+    record::{CitedResponse, OutcomeRecord, Record},
     registry::append,
+    responses,
     tables::{self, AgentRow, ScoreRow},
+    times::Times,
 };
-
-/// Hex digits of a response's hash.
-const HASH_DIGITS: usize = 64;
 
 /// An outcome.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -69,19 +68,29 @@ impl Authority {
 fn record(tx: &mut dyn Transaction, new: NewOutcome) -> Result<Admitted> {
     let NewOutcome { id, agent, good, relied_at: given, reporter, response } = new;
     let relied_at = given.map_or_else(|| tx.stamp(), Ok)?;
-    let record = OutcomeRecord { id, agent, good, relied_at, reporter, response };
+    let mut record = OutcomeRecord { id, agent, good, relied_at, reporter, response: None };
     if let Some(seq) = tables::get::<u64>(tx, tables::OUTCOME_IDS, &record.id.to_string())? {
         let bytes = tx.entry(seq)?.unwrap_or_default();
         let known: OutcomeRecord = Entry::parse(seq, &bytes)?.record(seq)?;
         // A time that was not given is not what makes another outcome of it.
         let relied_at = given.unwrap_or(known.relied_at);
-        let same = known == OutcomeRecord { relied_at, ..record.clone() };
+        let hash = |cited: &CitedResponse| cited.hash.clone();
+        let same = known.response.as_ref().map(hash) == response
+            && OutcomeRecord { response: None, ..known } == OutcomeRecord { relied_at, ..record.clone() };
         return if same { Ok(Admitted { seq, known: true }) } else { Err(Error::OutcomeExists { id: record.id, seq }) };
     }
     if tables::get::<AgentRow>(tx, tables::AGENTS, record.agent.as_str())?.is_none() {
         return Err(Error::UnknownAgent(record.agent.to_string()));
     }
-    if let Some(why) = wrong_with(tx, &record, tx.stamp()?)? {
+    if let Some(hash) = &response {
+        if let Err(error) = responses::hash_of(hash) {
+            return Err(Error::Outcome(format!("response: {error}")));
+        }
+        let unknown = "response: no such answer is recorded, or its hash is no longer kept; one that just left is recorded \
+                       within a second";
+        record.response = Some(responses::cite(tx, hash)?.ok_or_else(|| Error::Outcome(unknown.to_owned()))?);
+    }
+    if let Some(why) = wrong_with(tx, &record, Appended { seq: tx.size()?, recorded_at: tx.stamp()? })? {
         return Err(Error::Outcome(why));
     }
     let agent = record.agent.clone();
@@ -90,11 +99,8 @@ fn record(tx: &mut dyn Transaction, new: NewOutcome) -> Result<Admitted> {
 }
 
 /// At the door and in audits: what cannot be.
-pub(crate) fn wrong_with(
-    view: &(impl View + ?Sized),
-    record: &OutcomeRecord,
-    now: Timestamp,
-) -> Result<Option<String>> {
+pub(crate) fn wrong_with(view: &(impl View + ?Sized), record: &OutcomeRecord, at: Appended) -> Result<Option<String>> {
+    let now = at.recorded_at;
     if let Some(seq) = tables::get::<u64>(view, tables::OUTCOME_IDS, &record.id.to_string())? {
         return Ok(Some(format!("id {} was used for another outcome (entry {seq})", record.id)));
     }
@@ -108,18 +114,7 @@ pub(crate) fn wrong_with(
             record.relied_at, agent.registered_at
         )));
     }
-    let hash =
-        |text: &String| text.len() == HASH_DIGITS && text.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'));
-    if let Some(response) = &record.response {
-        if !hash(response) {
-            return Ok(Some("response: the SHA-256 of a signed response, 64 hexadecimal digits".to_owned()));
-        }
-        if tables::get::<u64>(view, tables::RESPONSES, response)?.is_none() {
-            let why = "response: no such answer is recorded; one that just left is recorded within a second";
-            return Ok(Some(why.to_owned()));
-        }
-    }
-    Ok(None)
+    record.response.as_ref().map_or(Ok(None), |cited| responses::wrong_with(view, cited, at.seq))
 }
 
 pub(crate) fn apply(tx: &mut dyn Transaction, at: Appended, record: &OutcomeRecord) -> Result<()> {
@@ -170,10 +165,10 @@ struct Scores {
 
 impl Scores {
     fn read(view: &dyn View, agent: &str) -> Result<Self> {
-        let mut published = Vec::new();
+        let (mut published, times) = (Vec::new(), Times::read(view)?);
         tables::scan(view, tables::SCORE_EVENTS, Scan::prefix(&format!("{agent}/")), |_, row: ScoreRow| {
             let shown = row.recorded.status == ScoreStatus::Published;
-            published.push((row.recorded_at, shown.then_some(row.recorded.score)));
+            published.push((times.of(row.seq, row.recorded_at), shown.then_some(row.recorded.score)));
             Ok(ControlFlow::Continue(()))
         })?;
         Ok(Self { agent: agent.to_owned(), published })

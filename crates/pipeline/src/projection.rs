@@ -19,6 +19,7 @@ use crate::{
     },
     summaries,
     tables::{self, AgentRow, CurrentRow, KeyRow, ScoreRow, SignalPlace, SlotRow, SourceRow},
+    times,
 };
 
 /// Applies one entry to the tables.
@@ -33,7 +34,8 @@ pub fn apply(tx: &mut dyn Transaction, at: Appended, subject: &EntityId, record:
             let methodology = record.methodology.clone().or_else(|| former.clone().and_then(|f| f.methodology));
             // An empty one takes the admission back.
             let methodology = methodology.filter(|text| !text.is_empty());
-            let row = SourceRow { seq, weight: record.weight, description: described, owner, methodology };
+            let aud = record.aud.clone().or_else(|| former.clone().and_then(|f| f.aud));
+            let row = SourceRow { seq, weight: record.weight, description: described, owner, methodology, aud };
             tables::put(tx, tables::SOURCES, record.source.as_str(), &row)?;
             let Some(former) = former else { return Ok(()) };
             if former.weight != row.weight || former.owner != row.owner {
@@ -73,12 +75,11 @@ pub fn apply(tx: &mut dyn Transaction, at: Appended, subject: &EntityId, record:
             tables::put(tx, tables::SCORES, subject.as_str(), &row)?;
             Ok(tables::put(tx, tables::SCORE_EVENTS, &tables::agent_seq(subject, seq), &row)?)
         }
-        Record::Responses(record) => {
-            record.hashes.iter().try_for_each(|hash| Ok(tables::put(tx, tables::RESPONSES, hash, &seq)?))
-        }
         Record::Checkpoint(record) => receipts::apply(tx, at, record),
+        Record::Clock(_) => times::apply(tx, at),
         Record::Statement(stated) => statement(tx, at, stated),
-        Record::Other(_) => Ok(()),
+        // The hashes of a batch follow from no entry: they are written beside it.
+        Record::Responses(_) | Record::Other(_) => Ok(()),
     }
 }
 
@@ -109,8 +110,10 @@ fn agent(tx: &mut dyn Transaction, at: Appended, record: &AgentRecord) -> Result
         name: None,
         aliases: Vec::new(),
         owner: None,
+        aud: None,
         revoked: None,
     });
+    row.aud = record.aud.clone().or(row.aud);
     row.name = record.name.clone().or(row.name);
     if record.owner.is_some() && record.owner != row.owner {
         row.owner = record.owner.clone();
@@ -119,9 +122,13 @@ fn agent(tx: &mut dyn Transaction, at: Appended, record: &AgentRecord) -> Result
         due::derive(tx, record.agent.as_str(), at.seq)?;
     }
     for alias in &record.aliases {
-        // Whoever had the alias first keeps it.
-        if tables::get::<EntityId>(tx, tables::ALIASES, alias.as_str())?.is_none() {
-            tables::put(tx, tables::ALIASES, alias.as_str(), &record.agent)?;
+        // The agent that had the alias first keeps it, in every spelling.
+        match tables::get::<EntityId>(tx, tables::ALIASES, &alias.key())? {
+            Some(owner) if owner != record.agent => continue,
+            Some(_) => {}
+            None => tables::put(tx, tables::ALIASES, &alias.key(), &record.agent)?,
+        }
+        if !row.aliases.contains(alias) {
             row.aliases.push(alias.clone());
         }
     }
@@ -235,7 +242,7 @@ fn tags_of(tx: &dyn Transaction, id: Uuid) -> Result<Vec<Tag>> {
 
 /// Finds the current signal of a slot anew, after something stopped counting: from the newest back to the first that
 /// counts.
-fn refill(tx: &mut dyn Transaction, slot: &str) -> Result<()> {
+pub(crate) fn refill(tx: &mut dyn Transaction, slot: &str) -> Result<()> {
     let prefix = format!("{slot}/");
     let mut current = None;
     let dead_before: u64 = tables::get(tx, tables::WITHDRAWN, slot)?.unwrap_or(0);

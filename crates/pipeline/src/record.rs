@@ -3,8 +3,8 @@
 use credence_engine::universal::{self, Outcome};
 use credence_ledger::{Entry, Kind, NewEntry};
 use credence_protocol::{
-    Alias, Canonical, EntityId, KeyId, PublicKey, ScoreStatus, SecretKey, Signal, Signature, Tag, Timestamp, Uuid,
-    strict::present,
+    Alias, Audience, Canonical, EntityId, KeyId, PublicKey, ScoreStatus, SecretKey, Signal, Signature, Tag, Timestamp,
+    Uuid, strict::present,
 };
 use data_encoding::HEXLOWER;
 use serde::{Deserialize, Serialize};
@@ -32,6 +32,9 @@ pub struct SourceRecord {
     /// Where it says how it verifies outputs: with it the source is admitted as a provider.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "present")]
     pub methodology: Option<String>,
+    /// What it signs from then on must name this authority; nothing where it is not bound.
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "present")]
+    pub aud: Option<Audience>,
 }
 
 /// An agent. A later record of the same agent adds to the former.
@@ -49,6 +52,9 @@ pub struct AgentRecord {
     /// Who runs it.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "present")]
     pub owner: Option<EntityId>,
+    /// What it signs from then on must name this authority; nothing where it is not bound.
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "present")]
+    pub aud: Option<Audience>,
 }
 
 /// A key and the source it belongs to.
@@ -171,24 +177,41 @@ pub struct OutcomeRecord {
     pub relied_at: Timestamp,
     /// Who reports it.
     pub reporter: EntityId,
-    /// The signed response it was relied on for, by its hash.
+    /// The signed response it was relied on for.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "present")]
-    pub response: Option<String>,
+    pub response: Option<CitedResponse>,
 }
 
-/// Signed responses that left, by the SHA-256 of what was signed, in hex.
+/// A signed response that left, with all that proves it from the log alone.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CitedResponse {
+    /// SHA-256 of what was signed, in hex.
+    pub hash: String,
+    /// The entry of the batch that the hash is in.
+    pub entry: u64,
+    /// The hash's place in that batch.
+    pub index: u64,
+    /// From the hash to the batch's root (RFC 6962), in base64, the hash's sibling first.
+    pub path: Vec<String>,
+}
+
+/// A batch of signed responses that left. The hashes stand beside the log ([`crate::responses`]).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ResponsesRecord {
-    /// The hashes.
-    pub hashes: Vec<String>,
-    /// How many more left that are not listed, because there were too many.
-    #[serde(default, skip_serializing_if = "is_zero")]
-    pub unlisted: u64,
+    /// The root of the tree over the SHA-256 of what was signed (RFC 6962), in base64.
+    pub root: String,
+    /// How many responses.
+    pub count: u64,
 }
 
-fn is_zero(n: &u64) -> bool {
-    *n == 0
+/// Entries before this one were recorded in the future; from here on times are the clock's again ([`crate::times`]).
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ClockRecord {
+    /// The time of the entry before.
+    pub ahead: Timestamp,
 }
 
 /// One input of a score: a current, applicable signal under one of its tags.
@@ -341,6 +364,8 @@ pub enum Record {
     Checkpoint(CheckpointRecord),
     /// Responses that left.
     Responses(ResponsesRecord),
+    /// Times are right again.
+    Clock(ClockRecord),
     /// A statement of an author.
     Statement(Box<ParsedStatement>),
     /// A kind this version records but does not interpret.
@@ -371,6 +396,7 @@ impl Record {
             Kind::Score => Record::Score(entry.record(seq)?),
             Kind::Checkpoint => Record::Checkpoint(entry.record(seq)?),
             Kind::Responses => Record::Responses(entry.record(seq)?),
+            Kind::Clock => Record::Clock(entry.record(seq)?),
             Kind::Credential => Record::Credential(entry.record(seq)?),
             Kind::Outcome => Record::Outcome(entry.record(seq)?),
             Kind::KeyRevocation => Record::KeyRevocation(entry.record(seq)?),
@@ -399,6 +425,7 @@ impl Record {
             Record::Outcome(body) => (Kind::Outcome, Canonical::of(body)?),
             Record::Checkpoint(body) => (Kind::Checkpoint, Canonical::of(body)?),
             Record::Responses(body) => (Kind::Responses, Canonical::of(body)?),
+            Record::Clock(body) => (Kind::Clock, Canonical::of(body)?),
             Record::Statement(stated) => (stated.entry_kind(), stated.statement.canonical().clone()),
             Record::Signal(_) | Record::Score(_) | Record::Other(_) => {
                 return Err(credence_ledger::Error::Log("this record is not appended by itself".into()).into());

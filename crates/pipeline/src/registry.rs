@@ -1,12 +1,12 @@
 //! Agents, sources and keys: who is spoken of, who may speak and how much it counts. Every change is an entry.
 
 use credence_engine::mixture::is_weight;
-use credence_ledger::{Transaction, write};
-use credence_protocol::{AUTHORITY_SOURCE, Alias, EntityId, KeyId, PublicKey, SecretKey};
+use credence_ledger::{Transaction, View, write};
+use credence_protocol::{AUTHORITY_SOURCE, Alias, EntityId, KeyId, PublicKey, SecretKey, is_deceptive};
 
 use crate::{
     Authority, Error, Result, projection,
-    record::{AgentRecord, KeyRecord, KeyRevocationRecord, Record, ResponsesRecord, SourceRecord},
+    record::{AgentRecord, KeyRecord, KeyRevocationRecord, Record, SourceRecord},
     tables::{self, AgentRow, KeyRow, SourceRow},
 };
 
@@ -21,6 +21,8 @@ pub struct NewAgent {
     pub aliases: Vec<Alias>,
     /// Who runs it.
     pub owner: Option<EntityId>,
+    /// What it signs need not name this authority. Of a new agent alone: one that is bound stays so.
+    pub unbound: bool,
 }
 
 /// A source to register.
@@ -36,19 +38,21 @@ pub struct NewSource {
     pub owner: Option<EntityId>,
     /// Where it says how it verifies outputs: with it the source is admitted as a provider.
     pub methodology: Option<String>,
+    /// What it signs need not name this authority.
+    pub unbound: bool,
 }
 
 impl NewAgent {
     /// Nothing but an id.
     pub fn new(agent: EntityId) -> Self {
-        Self { agent, name: None, aliases: Vec::new(), owner: None }
+        Self { agent, name: None, aliases: Vec::new(), owner: None, unbound: false }
     }
 }
 
 impl NewSource {
     /// Nothing but an id and a weight.
     pub fn new(source: EntityId, weight: f64) -> Self {
-        Self { source, weight, description: None, owner: None, methodology: None }
+        Self { source, weight, description: None, owner: None, methodology: None, unbound: false }
     }
 }
 
@@ -56,10 +60,14 @@ impl Authority {
     /// Registers an agent, or adds a name or aliases to it. Gives the entry's seq.
     pub fn add_agent(&self, new: NewAgent) -> Result<u64> {
         check_text("name", new.name.as_deref())?;
+        let origin = self.origin()?;
         let seq = write(self.ledger(), move |tx| {
             let former: Option<AgentRow> = tables::get(tx, tables::AGENTS, new.agent.as_str())?;
+            if let Some(taken) = agent_id_taken(tx, &new.agent)? {
+                return Err(taken);
+            }
             for alias in &new.aliases {
-                match tables::get::<EntityId>(tx, tables::ALIASES, alias.as_str())? {
+                match tables::get::<EntityId>(tx, tables::ALIASES, &alias.key())? {
                     Some(agent) if agent != new.agent => {
                         return Err(Error::AliasTaken { alias: alias.clone(), agent });
                     }
@@ -73,8 +81,9 @@ impl Authority {
                     return Err(Error::NothingNew(new.agent.clone()));
                 }
             }
-            let NewAgent { agent, name, aliases, owner } = new.clone();
-            let record = AgentRecord { agent, name, aliases, owner };
+            let NewAgent { agent, name, aliases, owner, unbound } = new.clone();
+            let aud = (former.is_none() && !unbound).then(|| origin.clone());
+            let record = AgentRecord { agent, name, aliases, owner, aud };
             append(tx, &new.agent, &Record::Agent(record))
         })?;
         // Who may speak of it may have changed.
@@ -87,12 +96,17 @@ impl Authority {
         check_text("description", new.description.as_deref())?;
         check_methodology(new.methodology.as_deref())?;
         check_weight(new.weight)?;
+        let origin = self.origin()?;
         write(self.ledger(), move |tx| {
             if tables::get::<SourceRow>(tx, tables::SOURCES, new.source.as_str())?.is_some() {
                 return Err(Error::SourceExists(new.source.clone()));
             }
-            let NewSource { source, weight, description, owner, methodology } = new.clone();
-            let record = SourceRecord { source: source.clone(), weight, description, owner, methodology };
+            if let Some(taken) = source_id_taken(tx, &new.source)? {
+                return Err(taken);
+            }
+            let NewSource { source, weight, description, owner, methodology, unbound } = new.clone();
+            let aud = (!unbound).then(|| origin.clone());
+            let record = SourceRecord { source: source.clone(), weight, description, owner, methodology, aud };
             append(tx, &source, &Record::Source(record))
         })
     }
@@ -105,8 +119,8 @@ impl Authority {
             if row.weight == weight {
                 return Err(Error::SameWeight { source_id: source.clone(), weight });
             }
-            let record =
-                SourceRecord { source: source.clone(), weight, description: None, owner: None, methodology: None };
+            let (description, owner, methodology, aud) = (None, None, None, None);
+            let record = SourceRecord { source: source.clone(), weight, description, owner, methodology, aud };
             append(tx, &source, &Record::Source(record))
         })?;
         self.wake_scorer();
@@ -133,7 +147,8 @@ impl Authority {
             }
             let weight = weight.unwrap_or(row.weight);
             let (owner, methodology) = (owner.clone(), methodology.clone());
-            let record = SourceRecord { source: source.clone(), weight, description: None, owner, methodology };
+            let record =
+                SourceRecord { source: source.clone(), weight, description: None, owner, methodology, aud: None };
             append(tx, &source, &Record::Source(record))
         })?;
         self.wake_scorer();
@@ -152,20 +167,12 @@ impl Authority {
         let seq = write(self.ledger(), move |tx| {
             let row = require_source(tx, &source)?;
             let (weight, owner, methodology) = (row.weight, owner.clone(), methodology.clone());
-            let record = SourceRecord { source: source.clone(), weight, description: None, owner, methodology };
+            let record =
+                SourceRecord { source: source.clone(), weight, description: None, owner, methodology, aud: None };
             append(tx, &source, &Record::Source(record))
         })?;
         self.wake_scorer();
         Ok(seq)
-    }
-
-    /// Records that signed responses left, by their hashes: at most [`MAX_RESPONSES`] of them.
-    pub fn record_responses(&self, hashes: Vec<String>, unlisted: u64) -> Result<u64> {
-        let rest = hashes.len().saturating_sub(MAX_RESPONSES) as u64;
-        let hashes = hashes.into_iter().take(MAX_RESPONSES).collect();
-        let authority = EntityId::new(AUTHORITY_SOURCE)?;
-        let record = Record::Responses(ResponsesRecord { hashes, unlisted: unlisted + rest });
-        write(self.ledger(), move |tx| append(tx, &authority, &record))
     }
 
     /// Registers a key for a source or an agent.
@@ -202,14 +209,30 @@ impl Authority {
     }
 }
 
-/// Responses in one entry, which has at most 64 KiB.
-pub const MAX_RESPONSES: usize = 800;
 /// Characters of a name, description or reason.
 const MAX_TEXT: usize = 256;
 
 pub(crate) fn check_text(field: &'static str, text: Option<&str>) -> Result<()> {
-    let fits = |text: &str| text.chars().count() <= MAX_TEXT && !text.chars().any(char::is_control);
+    let fits = |text: &str| text.chars().count() <= MAX_TEXT && !text.chars().any(is_deceptive);
     if text.is_none_or(fits) { Ok(()) } else { Err(Error::Text { field, limit: MAX_TEXT }) }
+}
+
+/// Why an agent cannot have this id: agents, sources and the authority share one namespace, because keys are found by the name alone.
+pub(crate) fn agent_id_taken(view: &(impl View + ?Sized), agent: &EntityId) -> Result<Option<Error>> {
+    if agent.as_str().eq_ignore_ascii_case(AUTHORITY_SOURCE) {
+        return Ok(Some(Error::IdTaken { id: agent.clone(), by: "the authority itself" }));
+    }
+    let source: Option<SourceRow> = tables::get(view, tables::SOURCES, agent.as_str())?;
+    Ok(source.map(|_| Error::IdTaken { id: agent.clone(), by: "a source" }))
+}
+
+/// Why a source cannot have this id.
+pub(crate) fn source_id_taken(view: &(impl View + ?Sized), source: &EntityId) -> Result<Option<Error>> {
+    if source.as_str() != AUTHORITY_SOURCE && source.as_str().eq_ignore_ascii_case(AUTHORITY_SOURCE) {
+        return Ok(Some(Error::IdTaken { id: source.clone(), by: "the authority itself" }));
+    }
+    let agent: Option<AgentRow> = tables::get(view, tables::AGENTS, source.as_str())?;
+    Ok(agent.map(|_| Error::IdTaken { id: source.clone(), by: "an agent" }))
 }
 
 /// Where a method is published: an address.

@@ -3,7 +3,7 @@
 
 use credence_engine::hcs25;
 use credence_protocol::{
-    EntityId, Error as Malformed, KeyId, StatementKind, Tag, Timestamp, Uuid, records::ChallengeOutcome,
+    Audience, EntityId, Error as Malformed, KeyId, StatementKind, Tag, Timestamp, Uuid, records::ChallengeOutcome,
 };
 
 /// A reason a caller can act on.
@@ -49,6 +49,26 @@ pub enum Rejection {
         key: KeyId,
         /// From which entry on.
         from: u64,
+    },
+    /// It names another authority.
+    #[error(
+        "aud is '{given}': it is for another authority; what is for this one is signed with \"aud\": \"{expected}\""
+    )]
+    OtherAudience {
+        /// What it names.
+        given: Audience,
+        /// This authority.
+        expected: Audience,
+    },
+    /// It names no authority, and its author is bound to one.
+    #[error(
+        "aud is missing: '{author}' is bound to this authority, and what it signs names it: \"aud\": \"{expected}\""
+    )]
+    NoAudience {
+        /// Who signed.
+        author: EntityId,
+        /// This authority.
+        expected: Audience,
     },
     /// The agent is not registered.
     #[error("unknown agent '{0}': register it first")]
@@ -264,6 +284,8 @@ impl Rejection {
             Rejection::UnknownKey(_) => "unknown_key",
             Rejection::KeyNotOfSource { .. } => "key_not_of_source",
             Rejection::RevokedKey { .. } => "revoked_key",
+            Rejection::OtherAudience { .. } => "other_audience",
+            Rejection::NoAudience { .. } => "no_audience",
             Rejection::UnknownAgent(_) => "unknown_agent",
             Rejection::Future { .. } => "observed_in_future",
             Rejection::DuplicateId { .. } => "duplicate_id",

@@ -10,7 +10,8 @@ use credence_protocol::TagRegistry;
 use serde::Serialize;
 
 use crate::{
-    Result, derive, due, filter::Weights, projection, record::Record, score, statements::StatementBody, tables::TABLES,
+    Result, derive, due, filter::Weights, projection, record::Record, score, statements::StatementBody,
+    tables::projections,
 };
 
 /// Entries read at a time.
@@ -42,6 +43,20 @@ impl Findings {
         self.count += other.count;
         let room = MAX_LISTED.saturating_sub(self.listed.len());
         self.listed.extend(other.listed.into_iter().take(room));
+    }
+
+    /// The same, each saying that it is of `place`.
+    pub(crate) fn named(mut self, place: &str) -> Self {
+        for finding in &mut self.listed {
+            let entry = finding.seq.take().map_or(String::new(), |seq| format!("entry {seq}: "));
+            finding.what = format!("{place}: {entry}{}", finding.what);
+        }
+        self
+    }
+
+    /// Adds what is wrong and is about no entry.
+    pub fn extend(&mut self, all: impl IntoIterator<Item = String>) {
+        all.into_iter().for_each(|what| self.add(None, what));
     }
 
     pub(crate) fn add(&mut self, seq: impl Into<Option<u64>>, what: impl Into<String>) {
@@ -112,7 +127,7 @@ pub(crate) struct Fold<'a> {
 
 impl<'a> Fold<'a> {
     pub(crate) fn new(live: &'a dyn View, tags: &'a TagRegistry) -> Result<Self> {
-        let scratch = Scratch::new(live, TABLES)?;
+        let scratch = Scratch::new(live, projections())?;
         Ok(Self { live, scratch, tags, weights: None, report: Replayed::default() })
     }
 
@@ -163,7 +178,7 @@ impl<'a> Fold<'a> {
 
     /// Compares every table, row by row.
     pub(crate) fn finish(mut self) -> Result<Replayed> {
-        for table in TABLES {
+        for table in projections() {
             let mut failed = None;
             let mut rebuilt = 0_u64;
             let (live, report) = (self.live, &mut self.report);
@@ -216,7 +231,7 @@ fn first_difference(stored: &str, again: &str) -> String {
 /// Drops every projection and builds it again from the entries, in one transaction.
 pub fn rebuild(ledger: &dyn Ledger) -> Result<u64> {
     write(ledger, |tx| {
-        for table in TABLES {
+        for table in projections() {
             let mut keys = Vec::new();
             tx.scan(*table, Scan::all(), &mut |key, _| {
                 keys.push(key.to_owned());

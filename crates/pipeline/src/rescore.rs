@@ -7,8 +7,8 @@ use credence_protocol::EntityId;
 
 use crate::{
     Authority, Result, due,
-    filter::Weights,
-    query,
+    filter::{self, Weights},
+    integrity, query,
     score::{self, Scoring},
 };
 
@@ -26,6 +26,8 @@ pub(crate) fn rescore(tx: &mut dyn Transaction, agent: &EntityId, scoring: &Scor
         return Ok(false);
     }
     let weights = Weights::read(tx)?;
+    // Somebody waits to sign what comes of it.
+    integrity::inputs(tx, agent, &filter::inputs(tx, agent, &weights, &scoring.tags)?)?;
     if let Some(body) = score::score_of(tx, agent, &weights, scoring)? {
         score::record_scores(tx, &[(agent.clone(), body)])?;
     }

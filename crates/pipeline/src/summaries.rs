@@ -52,19 +52,24 @@ pub(crate) fn apply(
     report: &Report,
 ) -> Result<()> {
     let at = pass.at;
-    // From now on the agent's praise does not carry its provider, wherever that is an agent too.
-    let vouched = vouches(tx, provider, &record.agent)?;
-    if counts_as_report(report) && tables::get::<AgentRow>(tx, tables::AGENTS, provider.as_str())?.is_some() {
-        // Every such report ends praise, also where an earlier one did: that one may stop counting.
-        pass.bears_on(tx, &Group::Words { agent: provider.clone(), peer: record.agent.clone() })?;
-        if !vouched {
-            reputation::end_praise(tx, provider, &record.agent)?;
-            due::rescore(tx, provider, at.seq)?;
+    // From now on the agent's praise does not carry whoever stands behind its provider.
+    let behind = agents_behind(tx, provider)?;
+    let vouched = behind.iter().map(|one| vouches(tx, one, &record.agent)).collect::<Result<Vec<bool>>>()?;
+    if counts_as_report(report) {
+        for (one, vouched) in behind.iter().zip(&vouched) {
+            // Every such report ends praise, also where an earlier one did: that one may stop counting.
+            pass.bears_on(tx, &Group::Words { agent: one.clone(), peer: record.agent.clone() })?;
+            if !vouched {
+                reputation::end_praise(tx, one, &record.agent)?;
+                due::rescore(tx, one, at.seq)?;
+            }
         }
     }
     put_row(tx, pass, provider, record, report)?;
-    if vouched && !vouches(tx, provider, &record.agent)? {
-        vouching_changed(tx, provider, at.seq)?;
+    for (one, vouched) in behind.iter().zip(vouched) {
+        if vouched && !vouches(tx, one, &record.agent)? {
+            due::rescore(tx, one, at.seq)?;
+        }
     }
     due::derive(tx, record.agent.as_str(), at.seq)
 }
@@ -112,12 +117,22 @@ pub(crate) fn fold_again(tx: &mut dyn Transaction, place: &str, statements: &[(P
     Ok(())
 }
 
-/// Whose praise counts for a provider has changed: where it is an agent too, it is scored again.
+/// Whose praise counts for a provider has changed: the agents behind it are scored again.
 pub(crate) fn vouching_changed(tx: &mut dyn Transaction, provider: &EntityId, seq: u64) -> Result<()> {
-    if tables::get::<AgentRow>(tx, tables::AGENTS, provider.as_str())?.is_some() {
-        due::rescore(tx, provider, seq)?;
+    agents_behind(tx, provider)?.iter().try_for_each(|agent| due::rescore(tx, agent, seq))
+}
+
+/// The agents that a provider is a part of: the one that runs it, and the one of its own id in a log of before agents and sources
+/// shared a namespace.
+pub(crate) fn agents_behind(view: &(impl View + ?Sized), provider: &EntityId) -> Result<Vec<EntityId>> {
+    let source: Option<SourceRow> = tables::get(view, tables::SOURCES, provider.as_str())?;
+    let mut behind = Vec::new();
+    for name in [Some(provider.clone()), source.and_then(|source| source.owner)].into_iter().flatten() {
+        if !behind.contains(&name) && tables::get::<AgentRow>(view, tables::AGENTS, name.as_str())?.is_some() {
+            behind.push(name);
+        }
     }
-    Ok(())
+    Ok(behind)
 }
 
 /// When a window that ended at `updated_at` is wholly past.
@@ -155,12 +170,13 @@ fn counts(summary: &StrictValue) -> (u64, u64) {
     }
 }
 
-/// Whether `provider` has a report on `agent` that can count: then the agent's praise of its provider counts for nothing. A
-/// report too small to count must not silence anyone.
-pub(crate) fn vouches(view: &(impl View + ?Sized), provider: &EntityId, agent: &EntityId) -> Result<bool> {
-    for window in Window::ALL {
-        let row: Option<SummaryRow> = tables::get(view, tables::SUMMARIES, &place(agent, window.key(), provider))?;
-        if row.is_some_and(|row| is_large_enough(&row)) {
+/// Whether `about`, or a provider of the same owner, has a report on `agent` that can count: then the agent's praise counts for
+/// nothing. A report too small to count must not silence anyone.
+pub(crate) fn vouches(view: &(impl View + ?Sized), about: &EntityId, agent: &EntityId) -> Result<bool> {
+    let party = reputation::party(view, about)?;
+    for provider in providers_of(view, agent.as_str())? {
+        let source: Option<SourceRow> = tables::get(view, tables::SOURCES, &provider)?;
+        if provider == about.as_str() || source.is_some_and(|source| source_party(&provider, &source).is(&party)) {
             return Ok(true);
         }
     }

@@ -4,7 +4,7 @@
 //! | table | key | row |
 //! |---|---|---|
 //! | `agents` | agent | name, aliases |
-//! | `aliases` | alias | agent |
+//! | `aliases` | what all spellings of an alias have in common | agent |
 //! | `sources` | source | weight |
 //! | `keys` | key id | source, public key, revocation |
 //! | `signal_ids` | id | where the signal is |
@@ -39,19 +39,26 @@
 //! | `outcomes` | agent/seq | what came of relying on an agent |
 //! | `outcome_ids` | id | the entry |
 //! | `guard_logs` | log | how far a guard's log has grown |
-//! | `responses` | hash | the entry that records that a signed response left |
+//! | `clock` | seq | when times became right again, after entries in the future |
+//!
+//! Beside the log, and no projections: what they hold follows from no entry ([`crate::responses`]).
+//!
+//! | table | key | row |
+//! |---|---|---|
+//! | `response_hashes` | hash | a signed response that left, and its path to the root in the log |
+//! | `response_ages` | class/until/hash | the order in which those hashes go; count/class: how many there are |
 
 use std::ops::ControlFlow;
 
 use credence_ledger::{Scan, Table, Transaction, View};
-use credence_protocol::{Alias, EntityId, KeyId, PublicKey, Tag, Timestamp, Uuid};
+use credence_protocol::{Alias, Audience, EntityId, KeyId, PublicKey, Tag, Timestamp, Uuid};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use crate::{Error, Result, record::RecordedScore};
 
 /// agent → [`AgentRow`]
 pub const AGENTS: Table = Table("agents");
-/// alias → [`EntityId`]
+/// [`Alias::key`] → [`EntityId`]
 pub const ALIASES: Table = Table("aliases");
 /// source → [`SourceRow`]
 pub const SOURCES: Table = Table("sources");
@@ -121,9 +128,13 @@ pub const OUTCOMES: Table = Table("outcomes");
 pub const OUTCOME_IDS: Table = Table("outcome_ids");
 /// log → [`GuardLogRow`](crate::receipts::GuardLogRow)
 pub const GUARD_LOGS: Table = Table("guard_logs");
-/// hash → seq
-pub const RESPONSES: Table = Table("responses");
-/// Every table.
+/// seq → when times became right again
+pub const CLOCK: Table = Table("clock");
+/// hash → [`HashRow`](crate::responses::HashRow)
+pub const RESPONSE_HASHES: Table = Table("response_hashes");
+/// class/until/hash → nothing; count/class → how many
+pub const RESPONSE_AGES: Table = Table("response_ages");
+/// Every table: the projections, and after them those that replay leaves alone.
 pub const TABLES: &[Table] = &[
     AGENTS,
     ALIASES,
@@ -161,8 +172,15 @@ pub const TABLES: &[Table] = &[
     OUTCOMES,
     OUTCOME_IDS,
     GUARD_LOGS,
-    RESPONSES,
+    CLOCK,
+    RESPONSE_HASHES,
+    RESPONSE_AGES,
 ];
+
+/// The projections.
+pub fn projections() -> &'static [Table] {
+    TABLES.split_last_chunk::<2>().map_or(TABLES, |(projections, _)| projections)
+}
 
 /// An agent.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -178,6 +196,9 @@ pub struct AgentRow {
     /// Who runs it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub owner: Option<EntityId>,
+    /// What it signs must name this authority, where it is bound.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub aud: Option<Audience>,
     /// The entry by which its standing was revoked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub revoked: Option<u64>,
@@ -198,6 +219,9 @@ pub struct SourceRow {
     /// How it verifies outputs, where it is admitted as a provider.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub methodology: Option<String>,
+    /// What it signs must name this authority, where it is bound.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub aud: Option<Audience>,
 }
 
 /// A key.

@@ -3,13 +3,24 @@
 //!
 //! | kind | accepted | canonical |
 //! |---|---|---|
-//! | `did:web` | `did:web:Example.com%3a8443:agents:a` | host in lower case, `%3A` before a port |
+//! | `did:web` | `did:web:Example.com%3a8443:agents:a` | host as below, `%3A` before a port that is not 443 |
 //! | `did:key` | base58btc (`z`) or base64url (`u`) multikeys | the `z` form |
-//! | web | `https://Example.com:443/a/../b` | URL-normalised, no credentials, no fragment, no trailing slash of a bare host |
+//! | web | `https://Example.com.:443/a/../b` | URL-normalised, no credentials, no fragment, no trailing slash of a bare host |
 //! | UAID (HCS-14) | parameters in any order | `uid;registry;proto;nativeId;domain`, `uid=0` when absent |
 //! | ERC-8004 | `eip155:1:0xAb…/22`, `eip155:1:0xAb…:22`, `eip155:1/erc721:0xAb…/22` | `eip155:1:0xab…/22` |
 
-use crate::{Error, limits::MAX_ALIAS_BYTES, text::checked_text};
+//!
+//! A host is read as browsers do (percent-encoding, case, IDNA with its mapping of look-alike and zero-width characters), without the
+//! dot of the root. `did:web:example.com:a` and `https://example.com/a` name one place on one host: they have one [`Alias::key`], and
+//! with it one owner.
+
+use url::{Host, Url};
+
+use crate::{
+    Error,
+    limits::MAX_ALIAS_BYTES,
+    text::{checked_text, is_deceptive},
+};
 
 /// An alias in canonical form.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -20,8 +31,10 @@ impl Alias {
     pub fn parse(input: &str) -> Result<Self, Error> {
         let canonical = if input.len() > MAX_ALIAS_BYTES {
             Err("longer than 512 bytes")
-        } else if input.bytes().any(|b| b.is_ascii_control() || b == b' ') {
+        } else if input.chars().any(|c| c.is_control() || c.is_whitespace()) {
             Err("it has a space or a control character")
+        } else if input.chars().any(|c| is_deceptive(c) && !is_mapped(c)) {
+            Err("it has a character that changes the direction of text, or is not shown")
         } else if let Some(rest) = input.strip_prefix("did:web:") {
             did_web(rest)
         } else if let Some(rest) = input.strip_prefix("did:key:") {
@@ -43,6 +56,20 @@ impl Alias {
         &self.0
     }
 
+    /// What every spelling of the same name has in common, whatever its kind: who has one of them has them all.
+    pub fn key(&self) -> String {
+        if let Some(rest) = self.0.strip_prefix("did:web:") {
+            let (host, path) = rest.split_once(':').map_or((rest, ""), |(host, path)| (host, path));
+            let slash = if path.is_empty() { "" } else { "/" };
+            return format!("web:{}{slash}{}", host.replace("%3A", ":"), path.replace(':', "/"));
+        }
+        match self.0.strip_prefix("https://") {
+            Some(rest) if !rest.contains('?') => format!("web:{}", rest.trim_end_matches('/')),
+            Some(rest) => format!("web:{rest}"),
+            None => self.0.clone(),
+        }
+    }
+
     /// Whether this is an on-chain identity.
     pub fn is_on_chain(&self) -> bool {
         self.0.starts_with("eip155:")
@@ -51,35 +78,88 @@ impl Alias {
 
 type Normalised = Result<String, &'static str>;
 
+/// The port that is meant where none is named.
+const HTTPS_PORT: u16 = 443;
+
+/// Characters that are not shown and that IDNA maps to nothing: in a host they are another spelling of it.
+fn is_mapped(c: char) -> bool {
+    matches!(c, '\u{00AD}' | '\u{200B}' | '\u{2060}' | '\u{FEFF}')
+}
+
+/// A domain name as it is looked up: in lower case, other scripts in punycode, without the dot of the root.
+fn domain(name: &str) -> Normalised {
+    let name = name.strip_suffix('.').unwrap_or(name);
+    if name.split('.').any(str::is_empty) {
+        return Err("the host has an empty part");
+    }
+    Ok(name.to_owned())
+}
+
+/// A path in which nothing is escaped that need not be, so that it has one spelling.
+fn plain_path(path: &str) -> Normalised {
+    let hex =
+        |digits: &str| u8::from_str_radix(digits, 16).ok().filter(|_| digits.bytes().all(|b| b.is_ascii_hexdigit()));
+    let (mut out, mut bytes, mut rest) = (String::with_capacity(path.len()), Vec::new(), path);
+    while let Some(c) = rest.chars().next() {
+        if c == '%' {
+            let byte = rest.get(1..3).and_then(hex).ok_or("a '%' that escapes nothing")?;
+            if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
+                out.push(byte.into());
+            } else {
+                out += &format!("%{byte:02X}");
+            }
+            bytes.push(byte);
+            rest = &rest[3..];
+        } else {
+            out.push(c);
+            bytes.extend(c.to_string().bytes());
+            rest = &rest[c.len_utf8()..];
+        }
+    }
+    if String::from_utf8_lossy(&bytes).chars().any(is_deceptive) {
+        return Err("its path has a character that changes the direction of text, or is not shown");
+    }
+    Ok(out)
+}
+
 fn did_web(rest: &str) -> Normalised {
     let (host_and_port, path) = rest.split_once(':').map_or((rest, None), |(h, p)| (h, Some(p)));
-    let lower = host_and_port.to_ascii_lowercase();
+    let lower = host_and_port.to_lowercase();
     let (host, port) = lower.split_once("%3a").map_or((lower.as_str(), None), |(h, p)| (h, Some(p)));
+    const NOT_A_DOMAIN: &str = "the host is not a domain name";
+    if host.contains(['/', '?', '#', '@', '\\', '[', ']']) {
+        return Err(NOT_A_DOMAIN);
+    }
+    let url = Url::parse(&format!("https://{host}/")).map_err(|_| NOT_A_DOMAIN)?;
+    let host = match url.host() {
+        Some(Host::Domain(name)) => domain(name)?,
+        Some(_) => return Err("did:web does not allow IP addresses"),
+        None => return Err(NOT_A_DOMAIN),
+    };
     let label = |l: &str| {
-        !l.is_empty()
-            && l.len() <= 63
+        l.len() <= 63
             && !l.starts_with('-')
             && !l.ends_with('-')
             && l.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-')
     };
     if !host.split('.').all(label) {
-        return Err("the host is not a domain name (write other scripts in punycode)");
-    }
-    if host.split('.').all(|l| l.bytes().all(|b| b.is_ascii_digit())) {
-        return Err("did:web does not allow IP addresses");
+        return Err(NOT_A_DOMAIN);
     }
     let mut out = format!("did:web:{host}");
     if let Some(port) = port {
         let port: u16 = port.parse().map_err(|_| "the port is not a number")?;
-        out += &format!("%3A{port}");
+        if port != HTTPS_PORT {
+            out += &format!("%3A{port}");
+        }
     }
     for segment in path.into_iter().flat_map(|path| path.split(':')) {
         let legal = |b: u8| b.is_ascii_alphanumeric() || b"._~-%".contains(&b);
+        let segment = plain_path(segment)?;
         if segment.is_empty() || segment == "." || segment == ".." || !segment.bytes().all(legal) {
             return Err("a path segment is empty or has an illegal character");
         }
         out += ":";
-        out += segment;
+        out += &segment;
     }
     Ok(out)
 }
@@ -107,19 +187,29 @@ fn did_key(rest: &str) -> Normalised {
 }
 
 fn web(input: &str) -> Normalised {
-    let url = url::Url::parse(input).map_err(|_| "not a URL")?;
+    let url = Url::parse(input).map_err(|_| "not a URL")?;
     if !url.username().is_empty() || url.password().is_some() {
         return Err("a URL with credentials in it");
     }
     if url.fragment().is_some() {
         return Err("a URL with a fragment");
     }
-    let text = String::from(url.clone());
-    let bare = url.path() == "/" && url.query().is_none();
-    Ok(if bare { text.trim_end_matches('/').to_owned() } else { text })
+    let host = match url.host() {
+        Some(Host::Domain(name)) => domain(name)?,
+        Some(address) => address.to_string(),
+        None => return Err("not a URL"),
+    };
+    let port = url.port().map(|port| format!(":{port}")).unwrap_or_default();
+    let query =
+        url.query().map(|query| plain_path(query).map(|query| format!("?{query}"))).transpose()?.unwrap_or_default();
+    let path = plain_path(url.path())?;
+    let path = if path == "/" && query.is_empty() { "" } else { &path };
+    Ok(format!("https://{host}{port}{path}{query}"))
 }
 
 const UAID_PARAMETERS: [&str; 5] = ["uid", "registry", "proto", "nativeId", "domain"];
+/// The place of `domain` among them.
+const DOMAIN: usize = 4;
 
 fn uaid(rest: &str) -> Normalised {
     let mut parts = rest.split(';');
@@ -141,6 +231,8 @@ fn uaid(rest: &str) -> Normalised {
         }
     }
     values[0].get_or_insert("0");
+    let host = values[DOMAIN].map(|name| did_web(name).map_err(|_| "domain is not a domain name")).transpose()?;
+    values[DOMAIN] = host.as_deref().and_then(|did| did.strip_prefix("did:web:"));
     let mut out = format!("uaid:{method}:{id}");
     for (name, value) in UAID_PARAMETERS.iter().zip(values) {
         if let Some(value) = value {
@@ -216,6 +308,64 @@ mod tests {
         assert_eq!(Alias::parse(&u).unwrap().as_str(), format!("did:key:{KEY}"));
     }
 
+    /// Every spelling of a host is one name, whichever kind of alias it stands in.
+    #[test]
+    fn spellings_of_one_host_have_one_key() {
+        for (key, spellings) in [
+            (
+                "web:shop.example",
+                &[
+                    "https://shop.example",
+                    "https://SHOP.Example/",
+                    "https://shop.example.",
+                    "https://shop.example.:443/",
+                    "https://shop.example:0443",
+                    "https://%73hop.ex%61mple",
+                    "https://sh\u{200b}op.example",
+                    "https://shop\u{ad}.exam\u{feff}ple",
+                    "https://ｓｈｏｐ.example",
+                    "https://shop。example",
+                    "did:web:shop.example",
+                    "did:web:Shop.Example.",
+                    "did:web:shop.example%3A443",
+                    "did:web:%73hop.example",
+                    "did:web:sh\u{200b}op.example",
+                ][..],
+            ),
+            (
+                "web:xn--caf-dma.example/a/b",
+                &[
+                    "https://café.example/a/b",
+                    "https://cafe\u{301}.example/a/b/",
+                    "https://CAFÉ.example/x/../a/%62",
+                    "https://xn--caf-dma.example/a/b",
+                    "https://XN--CAF-DMA.example./a/b",
+                    "did:web:café.example:a:b",
+                    "did:web:xn--caf-dma.example:a:%62",
+                ],
+            ),
+            ("web:shop.example:8443/x", &["https://shop.example.:8443/x", "did:web:SHOP.example%3a8443:x"]),
+        ] {
+            for spelling in spellings {
+                let alias = Alias::parse(spelling).unwrap_or_else(|e| panic!("{e}"));
+                assert_eq!(alias.key(), key, "{spelling}");
+                assert_eq!(Alias::parse(alias.as_str()).unwrap(), alias, "canonical forms are fixed points");
+            }
+        }
+        let keys: std::collections::BTreeSet<String> = [
+            "https://shop.example/a",
+            "https://shop.example/A",
+            "https://shop.example/a?x",
+            "https://shop.example:444/a",
+            "https://www.shop.example/a",
+        ]
+        .map(|text| Alias::parse(text).unwrap().key())
+        .into();
+        assert_eq!(keys.len(), 5, "other places stay other names");
+        let uaid = |domain: &str| Alias::parse(&format!("uaid:aid:x;domain={domain}")).unwrap();
+        assert_eq!(uaid("SHOP.example."), uaid("shop.example"));
+    }
+
     #[test]
     fn refuses_what_is_none() {
         for bad in [
@@ -240,6 +390,18 @@ mod tests {
             "eip155:01:0x8004A169FB4a3325136EB29fA0ceB6D2e539a432/1",
             "eip155:1:0x8004A169FB4a3325136EB29fA0ceB6D2e539a432",
             "https://exa mple.com",
+            "https://example.com..",
+            "https://exam\u{202e}ple.com",
+            "https://example.com/\u{202e}a",
+            "https://example.com/%E2%80%AEa",
+            "https://example.com/a\u{200b}b",
+            "https://example.com/%zz",
+            "https://exa\u{85}mple.com",
+            "did:web:exa%2fmple.com",
+            "did:web:example.com:%2e%2e",
+            "did:web:a@b",
+            "uaid:aid:a\u{2066}b",
+            "uaid:aid:a;domain=10.0.0.1",
             &format!("https://example.com/{}", "a".repeat(600)),
         ] {
             assert!(Alias::parse(bad).is_err(), "{bad}");

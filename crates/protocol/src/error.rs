@@ -23,6 +23,9 @@ pub enum Error {
     /// Not an entity id.
     #[error("'{0}' is not an entity id: 1 to 128 of A-Z a-z 0-9 . _ ~ - (and neither '.' nor '..')")]
     EntityId(String),
+    /// Not the origin of a log.
+    #[error("aud: '{0}' is not the origin of an authority's log: up to 255 bytes without spaces and '+'")]
+    Audience(String),
     /// Not one of the alias forms.
     #[error("'{input}' is not an alias: {why}")]
     Alias {

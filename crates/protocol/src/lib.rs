@@ -27,6 +27,7 @@
 //! ```
 
 mod alias;
+mod audience;
 pub mod canonical;
 mod decision;
 mod error;
@@ -47,6 +48,7 @@ mod text;
 mod time;
 
 pub use alias::Alias;
+pub use audience::Audience;
 pub use canonical::Canonical;
 pub use decision::Decision;
 pub use error::Error;
@@ -57,6 +59,7 @@ pub use signal::{Signal, SignalDraft, SignedTime, verify_batch};
 pub use stake::Stake;
 pub use statement::{Statement, StatementKind};
 pub use tag::{Emitter, Tag, TagDefinition, TagRegistry, nearest};
+pub use text::is_deceptive;
 pub use time::Timestamp;
 pub use uuid::Uuid;
 

@@ -3,9 +3,11 @@
 //! `signature = Ed25519(key, JCS(all fields but signature))`, raw, unpadded base64url.
 //!
 //! ```text
-//! { "id", "agent", "source", "tags": [≥1], "value": 0..=100, "stddev": 0..=50, "observed_at",
+//! { "id", "agent", "source", "aud"?, "tags": [≥1], "value": 0..=100, "stddev": 0..=50, "observed_at",
 //!   "supersedes"?, "evidence"?: {…}, "key_id", "signature" }
 //! ```
+//!
+//! `aud` names the authority that the signal is for: another one refuses it, so that nobody can replay it there.
 //!
 //! A [`Signal`] in memory has passed every check that needs no state: form, ranges, sizes. Whether its tags are
 //! registered, its key known and its signature good is the business of admission.
@@ -16,7 +18,7 @@ use serde::{Deserialize, Deserializer, Serialize, de};
 use uuid::{Uuid, Version};
 
 use crate::{
-    Canonical, EntityId, Error, KeyId, PublicKey, SecretKey, Signature, Tag, Timestamp,
+    Audience, Canonical, EntityId, Error, KeyId, PublicKey, SecretKey, Signature, Tag, Timestamp,
     limits::{MAX_SIGNAL_BYTES, MAX_SIGNAL_INPUT_BYTES, MAX_STDDEV, MAX_TAGS_PER_SIGNAL, MAX_VALUE},
     strict::{self, StrictValue, present},
 };
@@ -30,6 +32,9 @@ pub struct SignalDraft {
     pub agent: EntityId,
     /// Who measured.
     pub source: EntityId,
+    /// The authority it is for: the origin of its log.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub aud: Option<Audience>,
     /// What was measured; at least one, none twice.
     pub tags: Vec<Tag>,
     /// 0..=100, 100 is always best.
@@ -112,6 +117,8 @@ struct Wire {
     id: String,
     agent: EntityId,
     source: EntityId,
+    #[serde(default, deserialize_with = "present")]
+    aud: Option<Audience>,
     tags: Vec<Tag>,
     value: f64,
     stddev: f64,
@@ -139,6 +146,7 @@ impl Wire {
             id: uuid_v7("id", &self.id)?,
             agent: self.agent,
             source: self.source,
+            aud: self.aud,
             tags: self.tags,
             value: self.value,
             stddev: self.stddev,
@@ -166,7 +174,13 @@ impl SignalDraft {
         let seconds = at.micros().div_euclid(1_000_000).max(0).unsigned_abs();
         let nanos = at.micros().rem_euclid(1_000_000).unsigned_abs() as u32 * 1_000;
         let id = Uuid::new_v7(uuid::Timestamp::from_unix(uuid::NoContext, seconds, nanos));
-        Self { id, agent, source, tags, value, stddev, observed_at: at.into(), supersedes: None, evidence: None }
+        let observed_at = at.into();
+        Self { id, agent, source, aud: None, tags, value, stddev, observed_at, supersedes: None, evidence: None }
+    }
+
+    /// The same, for one authority alone.
+    pub fn to(self, aud: Audience) -> Self {
+        Self { aud: Some(aud), ..self }
     }
 
     /// Parses an unsigned measurement: a signal without `key_id` and `signature`.

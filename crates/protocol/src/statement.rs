@@ -2,7 +2,7 @@
 //! output-verification summary.
 //!
 //! ```text
-//! { "author", "kind", "record": {…}, "key_id", "signature" }
+//! { "author", "aud"?, "kind", "record": {…}, "key_id", "signature" }
 //! ```
 //!
 //! Signed like a [signal](crate::Signal): Ed25519 over the canonical JSON of everything but `signature`. A [`Statement`] in
@@ -14,10 +14,10 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::Value;
 
 use crate::{
-    Canonical, EntityId, Error, KeyId, PublicKey, SecretKey, Signature,
+    Audience, Canonical, EntityId, Error, KeyId, PublicKey, SecretKey, Signature,
     limits::{MAX_STATEMENT_BYTES, MAX_STATEMENT_INPUT_BYTES},
     schemas,
-    strict::{self, StrictValue},
+    strict::{self, StrictValue, present},
 };
 
 /// What a statement says.
@@ -80,6 +80,8 @@ pub struct Statement {
 #[derive(Debug, Clone, PartialEq, Serialize)]
 struct Signed {
     author: EntityId,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    aud: Option<Audience>,
     kind: StatementKind,
     record: StrictValue,
     key_id: KeyId,
@@ -96,6 +98,8 @@ struct Whole<'a> {
 #[serde(deny_unknown_fields, expecting = "a statement, as an object")]
 struct Wire {
     author: EntityId,
+    #[serde(default, deserialize_with = "present")]
+    aud: Option<Audience>,
     kind: StatementKind,
     record: StrictValue,
     key_id: KeyId,
@@ -103,9 +107,15 @@ struct Wire {
 }
 
 impl Statement {
-    /// `record` of `kind`, signed by `author`'s key.
-    pub fn sign(author: EntityId, kind: StatementKind, record: StrictValue, key: &SecretKey) -> Result<Self, Error> {
-        let signed = Signed { author, kind, record, key_id: key.public().id() };
+    /// `record` of `kind`, signed by `author`'s key, for the authority `aud` alone; for any where there is none.
+    pub fn sign(
+        author: EntityId,
+        aud: Option<Audience>,
+        kind: StatementKind,
+        record: StrictValue,
+        key: &SecretKey,
+    ) -> Result<Self, Error> {
+        let signed = Signed { author, aud, kind, record, key_id: key.public().id() };
         let signature = key.sign(Canonical::of(&signed)?.as_bytes());
         Self::assemble(signed, signature)
     }
@@ -115,8 +125,8 @@ impl Statement {
         if bytes.len() > MAX_STATEMENT_INPUT_BYTES {
             return Err(Error::TooLarge { bytes: bytes.len(), limit: MAX_STATEMENT_BYTES });
         }
-        let Wire { author, kind, record, key_id, signature } = strict::typed(bytes)?;
-        Self::assemble(Signed { author, kind, record, key_id }, signature)
+        let Wire { author, aud, kind, record, key_id, signature } = strict::typed(bytes)?;
+        Self::assemble(Signed { author, aud, kind, record, key_id }, signature)
     }
 
     fn assemble(signed: Signed, signature: Signature) -> Result<Self, Error> {
@@ -134,6 +144,11 @@ impl Statement {
     /// Who signed.
     pub fn author(&self) -> &EntityId {
         &self.signed.author
+    }
+
+    /// The authority it is for.
+    pub fn aud(&self) -> Option<&Audience> {
+        self.signed.aud.as_ref()
     }
 
     /// What it says.
@@ -184,7 +199,8 @@ mod tests {
     fn statement() -> (SecretKey, Statement) {
         let key = SecretKey::from_seed(&[7; 32]);
         let record = StrictValue(json!({"signal_id": "c-1", "risk_band": "low"}));
-        let statement = Statement::sign(EntityId::new("bot").unwrap(), StatementKind::Contract, record, &key).unwrap();
+        let (bot, aud) = (EntityId::new("bot").unwrap(), Audience::new("example.org/log").unwrap());
+        let statement = Statement::sign(bot, Some(aud), StatementKind::Contract, record, &key).unwrap();
         (key, statement)
     }
 
@@ -199,6 +215,10 @@ mod tests {
         assert!(polished.verify(&key.public()).is_err());
         let other = Statement::parse(text.replace("\"kind\":\"contract\"", "\"kind\":\"review\"").as_bytes()).unwrap();
         assert!(other.verify(&key.public()).is_err());
+        let elsewhere = Statement::parse(text.replace("example.org/log", "example.com/log").as_bytes()).unwrap();
+        assert!(elsewhere.verify(&key.public()).is_err());
+        let anywhere = Statement::parse(text.replace("\"aud\":\"example.org/log\",", "").as_bytes()).unwrap();
+        assert!(anywhere.verify(&key.public()).is_err());
     }
 
     #[test]

@@ -1,8 +1,9 @@
 //! Strict JSON: what canonical JSON would merge or drop in silence is refused before anything is signed or checked.
 //!
-//! Refused: duplicate keys (a parser keeps one of them, and two documents share a signature), numbers beyond ±(2^53 − 1)
+//! Refused: duplicate keys (a parser keeps one of them, and two documents share a signature), integers beyond ±(2^53 − 1)
 //! (they collide as doubles; send them as strings, RFC 7493 §2.2), nesting deeper than [`limits::MAX_JSON_DEPTH`],
-//! trailing text, invalid UTF-8.
+//! trailing text, invalid UTF-8. A number with a fraction or an exponent is a double whatever its size, such as `1e30`, unless
+//! canonical JSON would write it as an integer that is refused: it writes doubles below 10^21 in digits.
 
 use std::fmt;
 
@@ -22,6 +23,9 @@ pub fn value(bytes: &[u8]) -> Result<Value, Error> {
 /// Parses a typed document strictly. Structs refuse duplicate fields by themselves; free-form parts must be
 /// [`StrictValue`].
 pub fn typed<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Error> {
+    if let Some(number) = unsafe_integer(bytes) {
+        return Err(Error::Malformed(unsafe_number_text(number)));
+    }
     serde_json::from_slice(bytes).map_err(|e| Error::Malformed(e.to_string()))
 }
 
@@ -81,8 +85,57 @@ impl Strict {
     }
 }
 
+fn unsafe_number_text(number: impl fmt::Display) -> String {
+    format!("number {number} is beyond ±(2^53 − 1) and would not survive as a double: send it as a string")
+}
+
 fn unsafe_number<E: de::Error>(number: impl fmt::Display) -> E {
-    E::custom(format!("number {number} is beyond ±(2^53 − 1) and would not survive as a double: send it as a string"))
+    E::custom(unsafe_number_text(number))
+}
+
+/// From here on canonical JSON writes a double with an exponent (ECMAScript, `Number::toString`).
+const FIRST_WITH_EXPONENT: f64 = 1e21;
+/// Digits of an integer that cannot be beyond 2^53.
+const SAFE_DIGITS: usize = 15;
+/// Characters of a number that an error repeats.
+const MAX_SHOWN: usize = 40;
+
+/// The first integer written as digits that is beyond ±(2^53 − 1). The parser gives integers past 64 bits as doubles, and then nobody
+/// can tell `1e30` from its digits: so the text is looked at.
+fn unsafe_integer(bytes: &[u8]) -> Option<String> {
+    let mut at = 0;
+    while let Some(byte) = bytes.get(at) {
+        match byte {
+            b'"' => at += string_length(&bytes[at..]),
+            b'0'..=b'9' => {
+                let part = |b: &&u8| matches!(b, b'0'..=b'9' | b'.' | b'e' | b'E' | b'+' | b'-');
+                let number = &bytes[at..at + bytes[at..].iter().take_while(part).count()];
+                if number.len() > SAFE_DIGITS && number.iter().all(u8::is_ascii_digit) {
+                    let text = String::from_utf8_lossy(number);
+                    if text.parse::<u64>().map_or(true, |value| value > limits::MAX_SAFE_INTEGER) {
+                        let rest = if text.len() > MAX_SHOWN { "…" } else { "" };
+                        return Some(format!("{}{rest}", text.chars().take(MAX_SHOWN).collect::<String>()));
+                    }
+                }
+                at += number.len();
+            }
+            _ => at += 1,
+        }
+    }
+    None
+}
+
+/// The length of the string that starts here, with its quotes; to the end where it is not closed, which the parser tells.
+fn string_length(bytes: &[u8]) -> usize {
+    let mut at = 1;
+    while let Some(byte) = bytes.get(at) {
+        match byte {
+            b'"' => return at + 1,
+            b'\\' => at += 2,
+            _ => at += 1,
+        }
+    }
+    bytes.len()
 }
 
 impl<'de> DeserializeSeed<'de> for Strict {
@@ -117,8 +170,8 @@ impl<'de> Visitor<'de> for Strict {
         Ok(Value::Number(v.into()))
     }
     fn visit_f64<E: de::Error>(self, v: f64) -> Result<Value, E> {
-        // Integers past u64 arrive here as doubles.
-        if v.abs() > limits::MAX_SAFE_INTEGER as f64 {
+        // Integers past u64 arrive here as doubles too: they were refused before the text was parsed.
+        if v.abs() > limits::MAX_SAFE_INTEGER as f64 && v.abs() < FIRST_WITH_EXPONENT {
             return Err(unsafe_number(v));
         }
         let number = Number::from_f64(v).ok_or_else(|| E::custom("a number that is not finite"))?;
@@ -164,7 +217,11 @@ mod tests {
             ("9007199254740993", "2^53"),
             ("-9007199254740993", "2^53"),
             ("36893488147419103232", "2^53"),
-            ("1e300", "2^53"),
+            ("1000000000000000000000000000000", "2^53"),
+            ("[-1000000000000000000000000000000]", "2^53"),
+            ("1e20", "2^53"),
+            ("9007199254740993.0", "2^53"),
+            ("1e999", "out of range"),
             ("{\"a\":1} x", "trailing"),
             ("{\"a\":", "EOF"),
             ("\"\\ud800\"", "hex escape"),
@@ -175,6 +232,23 @@ mod tests {
         }
         assert!(value(b"\"\xff\"").is_err());
         assert!(value(b"9007199254740991").is_ok());
+        assert!(value(br#""9007199254740993 \" 9007199254740993""#).is_ok(), "a text is no number");
+    }
+
+    #[test]
+    fn doubles_of_any_size_are_taken_and_survive_their_canonical_form() {
+        for (written, canonical) in [
+            ("1e30", "1e+30"),
+            ("-1e300", "-1e+300"),
+            ("1E21", "1e+21"),
+            ("1.5e-9", "1.5e-9"),
+            ("123456789012345.75", "123456789012345.75"),
+        ] {
+            let first = value(format!(r#"{{"x":[{written}]}}"#).as_bytes()).unwrap();
+            let text = crate::Canonical::of(&first).unwrap();
+            assert_eq!(text.as_str(), format!(r#"{{"x":[{canonical}]}}"#));
+            assert_eq!(value(text.as_bytes()).unwrap(), first, "what is stored can be read again");
+        }
     }
 
     #[test]

@@ -53,6 +53,7 @@ fn authority(folder: &Path, log: LogKey, key: &SecretKey, clock: &Clock) -> Auth
         authority.add_source(NewSource::new(source.clone(), 1.0)).unwrap();
         authority.add_key(&key.public(), source.clone()).unwrap();
         let draft = SignalDraft::new(id("shop"), source, vec![Tag::new(tag).unwrap()], 95.0, 2.0, now());
+        let draft = draft.to(authority.origin().unwrap());
         authority.submit(draft.sign(&key).unwrap().canonical().as_bytes()).unwrap().unwrap();
     }
     authority.score_now().unwrap();
@@ -88,6 +89,7 @@ async fn main() {
         local_url,
         receipts: None,
         demo: None,
+        steady: None,
     })
     .unwrap();
     let echo = |bytes: usize| {

@@ -72,6 +72,7 @@ fn authority(folder: &Path, log: LogKey, key: &SecretKey, clock: &Clock, agents:
     let mut batch = Vec::new();
     let sign = |agent: &str, (source, key): &(EntityId, SecretKey), tag: &str, value: f64| {
         let draft = SignalDraft::new(id(agent), source.clone(), vec![Tag::new(tag).unwrap()], value, 3.0, now());
+        let draft = draft.to(authority.origin().unwrap());
         draft.sign(key).unwrap().canonical().as_bytes().to_vec()
     };
     for n in 0..agents {
@@ -171,6 +172,7 @@ async fn main() {
         local_url: local_url.clone(),
         receipts: None,
         demo: None,
+        steady: None,
     })
     .unwrap();
     let (stop, stopped) = tokio::sync::oneshot::channel::<()>();

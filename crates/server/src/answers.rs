@@ -1,26 +1,27 @@
 //! Signed answers, kept until anything they were computed from changes or they expire; and the record that they left.
 
 use std::{
-    collections::VecDeque,
-    num::NonZeroUsize,
-    sync::{Mutex, PoisonError},
+    collections::{BTreeSet, HashMap, VecDeque},
+    sync::{Arc, Mutex, PoisonError, RwLock},
 };
 
 use axum::http::HeaderValue;
 use bytes::Bytes;
 use credence_output::badge::Style;
-use credence_pipeline::{Authority, MAX_RESPONSES};
+use credence_pipeline::{
+    Authority,
+    responses::{ReaderClass, SentResponse},
+};
 use credence_protocol::{EntityId, Timestamp};
-use lru::LruCache;
 
-use crate::tail::Tail;
+use crate::{shares::Owner, tail::Tail};
 
 /// Answers kept.
-const MAX_CACHED: NonZeroUsize = NonZeroUsize::new(20_000).unwrap();
+const MAX_CACHED: usize = 20_000;
 /// Bytes of answers kept, together.
 const MAX_CACHED_BYTES: usize = 128 * 1024 * 1024;
-/// Hashes that wait to be recorded: no answer leaves that could not be within some ten seconds.
-const MAX_PENDING: usize = 8 * MAX_RESPONSES;
+/// Answers of one class of readers that wait to be recorded. More do not leave within a second.
+const MAX_PENDING: usize = 8_192;
 /// Beside the body: the key, the headers.
 const OVERHEAD: usize = 512;
 
@@ -86,41 +87,137 @@ impl CachedAnswer {
     }
 }
 
-/// The answers kept.
+/// The answers kept, in shares: callers without a token have half, those with one the other half. Where a half is full, the caller
+/// in it who had the most made loses its oldest: whoever asks for ever new pages pushes out what it asked for itself.
+#[derive(Default)]
 pub(crate) struct Answers {
-    kept: Mutex<Cache>,
+    kept: RwLock<Cache>,
 }
 
+#[derive(Default)]
 struct Cache {
-    answers: LruCache<AnswerKey, CachedAnswer>,
-    bytes: usize,
+    answers: HashMap<Arc<AnswerKey>, Kept>,
+    anonymous: Half,
+    tokens: Half,
+    /// Counts up with every answer.
+    number: u64,
 }
 
-impl Default for Answers {
-    fn default() -> Self {
-        Self { kept: Mutex::new(Cache { answers: LruCache::new(MAX_CACHED), bytes: 0 }) }
+struct Kept {
+    answer: CachedAnswer,
+    owner: Owner,
+    number: u64,
+}
+
+/// What one half of the callers had made.
+#[derive(Default)]
+struct Half {
+    bytes: usize,
+    count: usize,
+    owners: HashMap<Owner, Owned>,
+    /// The same by size, for the largest.
+    by_bytes: BTreeSet<(usize, Owner)>,
+}
+
+/// What one caller had made, the oldest first. Those that were replaced since have another number.
+#[derive(Default)]
+struct Owned {
+    bytes: usize,
+    count: usize,
+    made: VecDeque<(u64, Arc<AnswerKey>)>,
+}
+
+impl Half {
+    fn add(&mut self, owner: Owner, bytes: usize, made: (u64, Arc<AnswerKey>)) {
+        let owned = self.owners.entry(owner).or_default();
+        self.by_bytes.remove(&(owned.bytes, owner));
+        owned.bytes += bytes;
+        owned.count += 1;
+        owned.made.push_back(made);
+        self.by_bytes.insert((owned.bytes, owner));
+        self.bytes += bytes;
+        self.count += 1;
+    }
+
+    /// An answer of `owner` is gone; its line in the list goes when it is come to.
+    fn subtract(&mut self, owner: Owner, bytes: usize) {
+        let Some(owned) = self.owners.get_mut(&owner) else { return };
+        self.by_bytes.remove(&(owned.bytes, owner));
+        owned.bytes -= bytes;
+        owned.count -= 1;
+        self.bytes -= bytes;
+        self.count -= 1;
+        if owned.count == 0 {
+            self.owners.remove(&owner);
+        } else {
+            self.by_bytes.insert((owned.bytes, owner));
+        }
+    }
+
+    /// The oldest of the caller who has most.
+    fn oldest_of_largest(&mut self) -> Option<(u64, Arc<AnswerKey>)> {
+        let (_, owner) = self.by_bytes.last()?;
+        self.owners.get_mut(owner)?.made.pop_front()
+    }
+}
+
+impl Cache {
+    fn half(&mut self, owner: Owner) -> &mut Half {
+        match owner {
+            Owner::Address(_) => &mut self.anonymous,
+            Owner::Token(_) => &mut self.tokens,
+        }
+    }
+
+    fn put(&mut self, key: Arc<AnswerKey>, answer: CachedAnswer, owner: Owner) {
+        self.remove(&key);
+        self.number += 1;
+        let (number, bytes) = (self.number, size(&key, &answer));
+        self.half(owner).add(owner, bytes, (number, Arc::clone(&key)));
+        self.answers.insert(key, Kept { answer, owner, number });
+        let Self { answers, anonymous, tokens, .. } = self;
+        let half = if matches!(owner, Owner::Address(_)) { anonymous } else { tokens };
+        if let Some(owned) = half.owners.get_mut(&owner).filter(|owned| owned.made.len() > 2 * owned.count + 16) {
+            // Most of the list was replaced.
+            owned.made.retain(|(number, key)| answers.get(key).is_some_and(|kept| kept.number == *number));
+        }
+        while self.half(owner).bytes > MAX_CACHED_BYTES / 2 || self.half(owner).count > MAX_CACHED / 2 {
+            let Some((number, key)) = self.half(owner).oldest_of_largest() else { break };
+            if self.answers.get(&key).is_some_and(|kept| kept.number == number) {
+                self.remove(&key);
+            }
+        }
+    }
+
+    fn remove(&mut self, key: &AnswerKey) {
+        if let Some((key, kept)) = self.answers.remove_entry(key) {
+            self.half(kept.owner).subtract(kept.owner, size(&key, &kept.answer));
+        }
     }
 }
 
 impl Answers {
     /// A kept answer that still holds.
-    pub(crate) fn get(&self, key: &AnswerKey, tail: &Tail, now: Timestamp) -> Option<CachedAnswer> {
-        let mut cache = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        let kept = cache.answers.get(key)?;
-        (kept.is_fresh(now) && tail.holds(&kept.agent, kept.as_of)).then(|| kept.clone())
+    pub(crate) fn get(&self, key: &AnswerKey, asks: Owner, tail: &Tail, now: Timestamp) -> Option<CachedAnswer> {
+        let (answer, owner) = {
+            let cache = self.kept.read().unwrap_or_else(PoisonError::into_inner);
+            let kept = cache.answers.get(key)?;
+            (kept.answer.clone(), kept.owner)
+        };
+        if !answer.is_fresh(now) || !tail.holds(&answer.agent, answer.as_of) {
+            return None;
+        }
+        if matches!((owner, asks), (Owner::Address(_), Owner::Token(_))) {
+            // Made for somebody without a token: those cannot push out any more what a token's bearer uses.
+            self.put(key.clone(), answer.clone(), asks);
+        }
+        Some(answer)
     }
 
-    pub(crate) fn put(&self, key: AnswerKey, kept: CachedAnswer) {
-        let mut cache = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        cache.bytes += size(&key, &kept);
-        if let Some((key, former)) = cache.answers.push(key, kept) {
-            cache.bytes -= size(&key, &former);
-        }
-        while cache.bytes > MAX_CACHED_BYTES
-            && let Some((key, oldest)) = cache.answers.pop_lru()
-        {
-            cache.bytes -= size(&key, &oldest);
-        }
+    /// Keeps an answer that `owner` had made.
+    pub(crate) fn put(&self, key: AnswerKey, answer: CachedAnswer, owner: Owner) {
+        let mut cache = self.kept.write().unwrap_or_else(PoisonError::into_inner);
+        cache.put(Arc::new(key), answer, owner);
     }
 }
 
@@ -134,43 +231,136 @@ fn size(key: &AnswerKey, kept: &CachedAnswer) -> usize {
     OVERHEAD + key + kept.body.len()
 }
 
-/// Hashes of answers that left and are not recorded yet.
+/// Answers that left and are not recorded yet.
 #[derive(Default)]
 pub(crate) struct Outbox {
-    pending: Mutex<VecDeque<String>>,
+    pending: Mutex<Pending>,
+    /// One batch is recorded at a time.
+    turn: Mutex<()>,
+}
+
+/// Those of readers without a token and those of bearers of tokens: neither crowds out the other.
+#[derive(Default)]
+struct Pending {
+    anonymous: Vec<SentResponse>,
+    bearers: Vec<SentResponse>,
+}
+
+impl Pending {
+    fn of(&mut self, class: ReaderClass) -> &mut Vec<SentResponse> {
+        match class {
+            ReaderClass::Anonymous => &mut self.anonymous,
+            ReaderClass::Bearer => &mut self.bearers,
+        }
+    }
 }
 
 impl Outbox {
-    /// Takes a hash in; not where too many wait.
+    /// Takes an answer in; not where too many of its class wait.
     #[must_use]
-    pub(crate) fn push(&self, hash: &str) -> bool {
+    pub(crate) fn push(&self, sent: SentResponse) -> bool {
         let mut pending = self.pending.lock().unwrap_or_else(PoisonError::into_inner);
-        let room = pending.len() < MAX_PENDING;
+        let of_class = pending.of(sent.class);
+        let room = of_class.len() < MAX_PENDING;
         if room {
-            pending.push_back(hash.to_owned());
+            of_class.push(sent);
         }
         room
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.pending.lock().unwrap_or_else(PoisonError::into_inner).len()
+        let pending = self.pending.lock().unwrap_or_else(PoisonError::into_inner);
+        pending.anonymous.len() + pending.bearers.len()
     }
 
-    /// Records what waits, as one entry; whether there was anything. What could not be recorded waits on.
-    pub(crate) fn record(&self, authority: &Authority) -> credence_pipeline::Result<bool> {
-        let batch: Vec<String> = {
+    /// Records all that waits, as one batch. What could not be recorded waits on.
+    pub(crate) fn record(&self, authority: &Authority) -> credence_pipeline::Result<()> {
+        let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        let batch: Vec<SentResponse> = {
             let mut pending = self.pending.lock().unwrap_or_else(PoisonError::into_inner);
-            let count = pending.len().min(MAX_RESPONSES);
-            pending.drain(..count).collect()
+            let Pending { anonymous, bearers } = &mut *pending;
+            bearers.drain(..).chain(anonymous.drain(..)).collect()
         };
-        if batch.is_empty() {
-            return Ok(false);
-        }
-        let recorded = authority.record_responses(batch.clone(), 0);
+        let recorded = authority.record_responses(batch.clone());
         if recorded.is_err() {
             let mut pending = self.pending.lock().unwrap_or_else(PoisonError::into_inner);
-            batch.into_iter().rev().for_each(|hash| pending.push_front(hash));
+            for sent in batch {
+                pending.of(sent.class).push(sent);
+            }
         }
-        recorded.map(|_| true)
+        recorded.map(drop)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Readers without a token fill their own share, and leave the other one free.
+    #[test]
+    fn anonymous_readers_do_not_crowd_out_bearers_of_tokens() {
+        let outbox = Outbox::default();
+        let expires: Timestamp = "2026-11-17T12:00:00Z".parse().unwrap();
+        let sent = |class| SentResponse { hash: "ab".repeat(32), expires, class };
+        for _ in 0..MAX_PENDING {
+            assert!(outbox.push(sent(ReaderClass::Anonymous)));
+        }
+        assert!(!outbox.push(sent(ReaderClass::Anonymous)));
+        assert!(outbox.push(sent(ReaderClass::Bearer)));
+        assert_eq!(outbox.len(), MAX_PENDING + 1);
+    }
+
+    fn key(n: u32) -> AnswerKey {
+        AnswerKey::TrustSignals { entity: "shop".into(), url: format!("https://shop.example/{n}"), context: None }
+    }
+
+    fn answer() -> CachedAnswer {
+        let at: Timestamp = "2026-01-01T00:00:00Z".parse().unwrap();
+        CachedAnswer {
+            agent: EntityId::new("shop").unwrap(),
+            as_of: 0,
+            made: at,
+            expires: at.plus_seconds(600),
+            body: Bytes::from_static(&[0; 100]),
+            etag: HeaderValue::from_static("x"),
+        }
+    }
+
+    #[test]
+    fn a_flood_pushes_out_what_the_flooder_had_made() {
+        let answers = Answers::default();
+        let (token, other, address) = (Owner::Token(1), Owner::Token(2), |n: u8| Owner::Address([192, 0, 2, n].into()));
+        let has = |n: u32| answers.kept.read().unwrap().answers.contains_key(&key(n));
+        answers.put(key(1), answer(), token);
+        answers.put(key(2), answer(), address(1));
+        // From many addresses, and then from another token.
+        for n in 0..30_000 {
+            answers.put(key(100 + n), answer(), address(10 + (n % 200) as u8));
+        }
+        assert!(has(1) && has(2), "whoever had little made keeps it");
+        for n in 0..30_000 {
+            answers.put(key(100_000 + n), answer(), other);
+        }
+        assert!(has(1) && !has(100_000) && has(129_999));
+        let mut cache = answers.kept.write().unwrap();
+        assert!(cache.answers.len() <= MAX_CACHED);
+        assert_eq!(cache.anonymous.count + cache.tokens.count, cache.answers.len());
+        let bytes: usize = cache.answers.iter().map(|(key, kept)| size(key, &kept.answer)).sum();
+        assert_eq!(cache.anonymous.bytes + cache.tokens.bytes, bytes);
+        // The same again in the place of the first: nothing is counted twice.
+        let (before, count) = (cache.tokens.bytes, cache.tokens.count);
+        (0..1_000).for_each(|_| cache.put(Arc::new(key(1)), answer(), token));
+        assert_eq!((cache.tokens.bytes, cache.tokens.count), (before, count));
+        assert!(cache.tokens.owners[&token].made.len() < 50);
+    }
+
+    #[test]
+    fn what_a_bearer_uses_is_in_the_bearers_share() {
+        let (answers, tail, now) = (Answers::default(), Tail::from(0), answer().made);
+        answers.put(key(1), answer(), Owner::Address([192, 0, 2, 1].into()));
+        assert!(answers.get(&key(1), Owner::Token(1), &tail, now).is_some());
+        assert_eq!(answers.kept.read().unwrap().answers[&key(1)].owner, Owner::Token(1));
+        assert!(answers.get(&key(1), Owner::Address([192, 0, 2, 1].into()), &tail, now).is_some());
+        assert!(answers.get(&key(1), Owner::Token(1), &tail, answer().expires).is_none());
     }
 }

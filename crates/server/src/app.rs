@@ -5,7 +5,7 @@ use std::{
     path::PathBuf,
     sync::{
         Arc,
-        atomic::{AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
     },
 };
 
@@ -13,49 +13,75 @@ use arc_swap::ArcSwapOption;
 use axum::http::StatusCode;
 use credence_engine::assessment::Rules;
 use credence_ledger::{Clock, Kind, LogKey, LogVerifier, View};
-use credence_output::did::Issuer;
 use credence_pipeline::{
     Authority,
+    answer::Refusal,
     credentials::Office,
-    derive,
+    derive, integrity,
     outcomes::Reliability,
-    query::{CurrentScore, Explanation, Reading},
+    query::{self, CurrentScore, Explanation, Reading},
     receipts::ReceiptStore,
+    times,
 };
 use credence_protocol::{EntityId, SecretKey, Timestamp};
 use credence_verify::Verdict;
 use tokio::sync::{Semaphore, broadcast, watch};
+use url::Url;
 
 use crate::{
     answers::{Answers, Outbox},
     dashboard::{ranking::Rankings, session::Sessions, status::Samples},
     engines::Engines,
     events::{self, Event},
-    limiter::{Counts, Limiter},
+    identity::Identities,
+    limiter::Limiter,
     metrics::{GaugeValues, Metrics},
+    namespace::Namespace,
+    pool::Pool,
     problem::Problem,
     routes,
     settings::Settings,
+    shares::{Lanes, Shares},
+    steady::SteadyClock,
     tail::Tail,
     tokens::{Bearer, TokenStore, Tokens},
+    turns::{self, Turns},
 };
 
-/// Reads of the ledger at once.
+/// Reads of the ledger at once, at most: four for each processor, because they hardly wait.
 const READS: usize = 32;
 /// Other work at once: most of it waits for the disk, and shares its waiting.
 const WORKS: usize = 32;
+/// Judging that takes long, at once, at most: one processor is left to those who answer.
+const JUDGINGS: usize = 32;
+/// Of each of those, for the operator besides.
+const ADMIN_WORKS: usize = 4;
+/// Namespaces that are opened at once: files are read and written.
+const OPENINGS: usize = 1;
 /// Questions to other hosts at once.
 const LOOKUPS: usize = 8;
 /// Threads that all of those need.
-pub const BLOCKING_THREADS: usize = READS + WORKS + LOOKUPS + 8;
-/// Memory for bodies on their way, in KiB.
-const BODIES_KIB: usize = 256 * 1024;
+pub const BLOCKING_THREADS: usize = READS + WORKS + JUDGINGS + 3 * ADMIN_WORKS + 3 * LOOKUPS + 8;
 /// Listeners that read what they missed at once.
 const CATCH_UPS: usize = 4;
 /// Bulk submissions at once.
-const BULK: usize = 16;
+const BULK: u64 = 16;
+/// Requests of `admin` at once, bytes of their bodies and listeners: apart from what others have.
+const ADMIN_IN_FLIGHT: u64 = 64;
+const ADMIN_BODIES: u64 = 32 * MIB;
+const ADMIN_LISTENERS: u64 = 64;
+const MIB: u64 = 1024 * 1024;
+/// Callers without a token have this part of the memory for bodies besides.
+const ANONYMOUS_BODIES: u64 = 4;
 /// Events that a slow listener may lag behind.
 const EVENTS: usize = 1_024;
+
+/// The check of the whole ledger is not over.
+const CHECK_RUNS: usize = 0;
+/// It found nothing.
+const CHECK_SAME: usize = 1;
+/// It, or a check before a signature, found that a table differs from the ledger.
+const CHECK_DIFFERS: usize = 2;
 
 /// What a service is made of.
 pub struct Setup {
@@ -79,6 +105,8 @@ pub struct Setup {
     pub receipts: Option<LogKey>,
     /// A demo, and the namespace that visitors of its pages see.
     pub demo: Option<EntityId>,
+    /// What keeps `clock` from jumping ahead, where something does.
+    pub steady: Option<Arc<SteadyClock>>,
 }
 
 /// A running service.
@@ -88,6 +116,7 @@ pub struct App {
     pub(crate) office: Office,
     pub(crate) rules: Rules,
     clock: Clock,
+    steady: Option<Arc<SteadyClock>>,
     pub(crate) settings: Settings,
     pub(crate) tokens: Tokens,
     pub(crate) engines: Engines,
@@ -102,31 +131,42 @@ pub struct App {
     pub(crate) tail: Tail,
     pub(crate) scores: broadcast::Sender<Arc<Event>>,
     pub(crate) verdicts: broadcast::Sender<Arc<Event>>,
-    /// Listeners without a token, and with one: neither keeps the other out.
-    pub(crate) listeners: Arc<Semaphore>,
-    pub(crate) token_listeners: Arc<Semaphore>,
-    pub(crate) listeners_of: Arc<Counts>,
+    pub(crate) listeners: Lanes<Arc<Shares>>,
     pub(crate) metrics: Metrics,
     pub(crate) limiter: Limiter,
-    pub(crate) in_flight: Semaphore,
-    pub(crate) bulk: Semaphore,
-    /// Memory for bodies on their way, in KiB.
-    pub(crate) bodies: Semaphore,
+    /// Names that a request may give the service; any where there are none.
+    pub(crate) hosts: Vec<String>,
+    /// Requests of each caller, from the first byte of the body to the last of a large answer.
+    pub(crate) slots: Arc<Shares>,
+    /// Requests that are worked on.
+    pub(crate) in_flight: Lanes<Arc<Shares>>,
+    pub(crate) bulk: Lanes<Arc<Shares>>,
+    /// Bytes of bodies.
+    pub(crate) bodies: Lanes<Arc<Pool>>,
+    /// Bytes of large answers that are not read yet.
+    pub(crate) large_answers: Lanes<Arc<Pool>>,
     /// Listeners that catch up at once.
     pub(crate) catch_ups: Semaphore,
     /// Proofs of control are recorded one at a time.
     pub(crate) domains: std::sync::Mutex<()>,
     /// Reads of the ledger at once, and other work: what is given up still holds its place until it is over.
-    reads: Arc<Semaphore>,
-    works: Arc<Semaphore>,
+    reads: Turns,
+    works: Turns,
+    judgings: Turns,
+    openings: Turns,
     /// Questions to other hosts at once.
-    pub(crate) lookups: Arc<Semaphore>,
-    pub(crate) connections: AtomicUsize,
-    pub(crate) connections_of: Counts,
+    pub(crate) lookups: Arc<Shares>,
+    /// Callers that identify themselves with a DID.
+    pub(crate) identities: Identities,
+    pub(crate) connections: Arc<Pool>,
+    /// The disk was full when answers that left were to be recorded last.
+    pub(crate) disk_full: AtomicBool,
     /// The curve of all outcomes, and when it was made.
     pub(crate) curve: tokio::sync::Mutex<Option<(std::time::Instant, Arc<Reliability>)>>,
     /// Why the key cannot sign, if it cannot.
     unusable: ArcSwapOption<String>,
+    /// What the check of the whole ledger found: [`CHECK_RUNS`], [`CHECK_SAME`] or [`CHECK_DIFFERS`].
+    ledger_check: AtomicUsize,
     /// The service is about to stop.
     pub(crate) closing: watch::Sender<bool>,
 }
@@ -144,6 +184,9 @@ pub enum StartError {
     /// From the store of tokens.
     #[error("tokens: {0}")]
     Tokens(#[from] crate::tokens::Error),
+    /// What guards handed in cannot be seen.
+    #[error("receipts: {0}")]
+    Receipts(String),
     /// Files, sockets.
     #[error("{0}: {1}")]
     Io(String, io::Error),
@@ -152,14 +195,28 @@ pub enum StartError {
 impl App {
     /// Puts a service together.
     pub fn new(setup: Setup) -> Result<Arc<Self>, StartError> {
-        let Setup { authority, log, key, tokens, folder, clock, settings, local_url, receipts, demo } = setup;
-        let receipts = receipts.map(|key| ReceiptStore::open(&folder, key, Arc::clone(&clock))).transpose()?;
+        let Setup { authority, log, key, tokens, folder, clock, settings, local_url, receipts, demo, steady } = setup;
+        let handed_in =
+            query::guard_logs(&*authority.ledger().view()?).map_err(|e| StartError::Receipts(e.to_string()))? > 0;
+        let receipts =
+            receipts.map(|key| ReceiptStore::open(&folder, key, Arc::clone(&clock), handed_in)).transpose()?;
         let tokens = Tokens::open(tokens)?;
-        let public = (!settings.public_url.is_empty()).then(|| settings.public_url.trim_end_matches('/').to_owned());
-        let domain = public.as_deref().and_then(|url| url.strip_prefix("https://"));
-        let issuer = Issuer::new(domain, &key.public());
         let now = clock();
-        let office = Office { issuer, key, base_url: public.unwrap_or(local_url) };
+        let processors = std::thread::available_parallelism().map_or(1, usize::from);
+        let lanes = |admin: u64, tokens: u64, anonymous: u64| Lanes {
+            admin: Shares::new(admin),
+            tokens: Shares::new(tokens),
+            anonymous: Shares::new(anonymous),
+        };
+        let memory = || Lanes {
+            admin: Pool::new(ADMIN_BODIES),
+            tokens: Pool::new(settings.max_body_memory_mib as u64 * MIB),
+            anonymous: Pool::new((settings.max_body_memory_mib as u64 * MIB / ANONYMOUS_BODIES).max(4 * MIB)),
+        };
+        let in_flight = settings.max_in_flight as u64;
+        let listeners = settings.max_event_clients as u64;
+        let office = Office::new(settings.base_url(&local_url), key);
+        let hosts = crate::mcp::http::hosts(&settings.listen, Url::parse(&office.base_url).ok().as_ref());
         let app = Arc::new(Self {
             tail: Tail::from(authority.ledger().committed()?),
             authority,
@@ -167,8 +224,9 @@ impl App {
             office,
             rules: Rules::standard()?,
             clock,
+            steady,
             tokens,
-            engines: Engines::new(folder.join("engines"), settings.verify_mode, settings.max_namespaces),
+            engines: Engines::new(folder.join("engines"), &settings),
             receipts,
             demo: demo.map(|name| Arc::new(Bearer::visitor(name, now))),
             sessions: Sessions::default(),
@@ -178,23 +236,28 @@ impl App {
             outbox: Outbox::default(),
             scores: broadcast::Sender::new(EVENTS),
             verdicts: broadcast::Sender::new(EVENTS),
-            listeners: Arc::new(Semaphore::new(settings.max_event_clients)),
-            token_listeners: Arc::new(Semaphore::new(settings.max_event_clients)),
-            listeners_of: Arc::default(),
+            listeners: lanes(ADMIN_LISTENERS, listeners, listeners),
             metrics: Metrics::new(),
             limiter: Limiter::new(&settings),
-            in_flight: Semaphore::new(settings.max_in_flight),
-            bulk: Semaphore::new(BULK),
-            bodies: Semaphore::new(BODIES_KIB),
+            hosts,
+            slots: Shares::new(u64::MAX),
+            in_flight: lanes(ADMIN_IN_FLIGHT, in_flight, in_flight),
+            bulk: lanes(BULK, BULK, BULK),
+            bodies: memory(),
+            large_answers: memory(),
             catch_ups: Semaphore::new(CATCH_UPS),
             domains: std::sync::Mutex::default(),
-            reads: Arc::new(Semaphore::new(READS)),
-            works: Arc::new(Semaphore::new(WORKS)),
-            lookups: Arc::new(Semaphore::new(LOOKUPS)),
-            connections_of: Counts::default(),
+            reads: Turns::new((4 * processors).clamp(8, READS), processors, ADMIN_WORKS),
+            works: Turns::new(WORKS, processors, ADMIN_WORKS),
+            judgings: Turns::new((processors - 1).clamp(1, JUDGINGS), processors, ADMIN_WORKS),
+            openings: Turns::new(OPENINGS, OPENINGS, OPENINGS),
+            lookups: Shares::new(LOOKUPS as u64),
+            identities: Identities::default(),
+            connections: Pool::new(crate::serve::room_for_connections(&settings) as u64),
+            disk_full: AtomicBool::new(false),
             curve: tokio::sync::Mutex::default(),
             unusable: ArcSwapOption::empty(),
-            connections: AtomicUsize::new(0),
+            ledger_check: AtomicUsize::new(CHECK_RUNS),
             closing: watch::Sender::new(false),
             settings,
         });
@@ -214,8 +277,44 @@ impl App {
         Ok(())
     }
 
+    /// Checks the whole ledger against its tables, until it is done or the service is about to stop.
+    pub(crate) fn check_ledger(&self) {
+        let checked = self.authority.ledger().view().map_err(credence_pipeline::Error::from).and_then(|view| {
+            integrity::check(&*view, &self.log, &self.authority.scoring().tags, &|| !*self.closing.borrow())
+        });
+        match checked {
+            Ok(integrity::Checked::Same { entries }) => {
+                tracing::info!(entries, "the tables say what the ledger says");
+                self.ledger_check.store(CHECK_SAME, Ordering::Relaxed);
+            }
+            Ok(integrity::Checked::Differ(findings)) => {
+                let first = findings.listed.first().map_or(String::new(), |finding| finding.what.clone());
+                self.note_difference(&format!("{} differences, the first: {first}", findings.count));
+            }
+            Ok(integrity::Checked::Stopped) => {}
+            Err(error) => self.note_difference(&error.to_string()),
+        }
+    }
+
+    /// From now on nothing is signed.
+    pub(crate) fn note_difference(&self, what: &str) {
+        tracing::error!(what, "the tables differ from the ledger: nothing is signed any more");
+        self.ledger_check.store(CHECK_DIFFERS, Ordering::Relaxed);
+    }
+
+    /// Makes something signed. Where the tables differ from the ledger, nothing is signed any more.
+    pub(crate) fn signing<T>(&self, made: Result<T, Refusal>) -> Result<T, Problem> {
+        if let Err(Refusal::Pipeline(credence_pipeline::Error::Differs(what))) = &made {
+            self.note_difference(what);
+        }
+        Ok(made?)
+    }
+
     /// Refuses where nothing can be signed.
     pub(crate) fn signs(&self) -> Result<(), Problem> {
+        if self.ledger_check.load(Ordering::Relaxed) == CHECK_DIFFERS {
+            return Err(Problem::differs());
+        }
         match &*self.unusable.load() {
             None => Ok(()),
             Some(_) => {
@@ -242,6 +341,17 @@ impl App {
 
     pub(crate) fn now(&self) -> Timestamp {
         (self.clock)()
+    }
+
+    /// What is wrong with the clock, if anything is.
+    pub(crate) fn clock_trouble(&self, view: &dyn View) -> Option<String> {
+        if let Some(held) = self.steady.as_ref().and_then(|steady| steady.held()) {
+            let seconds = held.as_secs();
+            return Some(format!(
+                "the clock jumped {seconds} s ahead: time goes on as it was. Set the clock, or restart if it is right"
+            ));
+        }
+        times::last_recorded(view).ok().flatten().and_then(|last| times::ahead(last, self.now()))
     }
 
     /// How scores are read.
@@ -286,13 +396,27 @@ impl App {
         self.within(&self.works, work).await
     }
 
+    /// Judging that takes long: it needs a processor all the time.
+    pub(crate) async fn judging<T: Send + 'static>(
+        self: &Arc<Self>,
+        work: impl FnOnce(&App) -> Result<T, Problem> + Send + 'static,
+    ) -> Result<T, Problem> {
+        self.within(&self.judgings, work).await
+    }
+
+    /// Opens a namespace of the engine. Those who wait for theirs do not hold up other work.
+    pub(crate) async fn opening(self: &Arc<Self>, name: EntityId) -> Result<Arc<Namespace>, Problem> {
+        let _turn = self.openings.wait(turns::payer()).await;
+        self.work(move |app| app.engines.open(name.as_str())).await
+    }
+
     /// The place is held until the work is over, also where nobody waits for it any more: what was given up must not pile up.
     async fn within<T: Send + 'static>(
         self: &Arc<Self>,
-        places: &Arc<Semaphore>,
+        places: &Turns,
         work: impl FnOnce(&App) -> Result<T, Problem> + Send + 'static,
     ) -> Result<T, Problem> {
-        let place = Arc::clone(places).acquire_owned().await.map_err(|e| Problem::internal(&e))?;
+        let place = places.wait(turns::payer()).await;
         let app = Arc::clone(self);
         let done = tokio::task::spawn_blocking(move || {
             let done = work(&app);
@@ -335,11 +459,31 @@ impl App {
 
     pub(crate) fn metrics_text(&self) -> String {
         self.metrics.text(&GaugeValues {
-            in_flight: self.settings.max_in_flight.saturating_sub(self.in_flight.available_permits()),
-            connections: self.connections.load(Ordering::Relaxed),
+            in_flight: self.requests_in_flight(),
+            body_bytes: [&self.bodies.admin, &self.bodies.tokens, &self.bodies.anonymous]
+                .map(|one| one.used())
+                .iter()
+                .sum(),
+            connections: self.connections.used(),
             entries: self.authority.ledger().committed().unwrap_or_default(),
             responses_waiting: self.outbox.len(),
             namespaces: self.engines.len(),
+            ledger_check: self.ledger_check.load(Ordering::Relaxed),
+            clock_trouble: self.authority.ledger().view().is_ok_and(|view| self.clock_trouble(&*view).is_some()),
+            engine_bytes: self.engines.bytes(),
+            forgotten: self.engines.forgotten(),
         })
+    }
+
+    pub(crate) fn requests_in_flight(&self) -> u64 {
+        [&self.in_flight.admin, &self.in_flight.tokens, &self.in_flight.anonymous].map(|one| one.used()).iter().sum()
+    }
+
+    /// Records answers that left; remembers whether the disk was full.
+    pub(crate) fn record_answers(&self) -> credence_pipeline::Result<()> {
+        let recorded = self.outbox.record(&self.authority);
+        let full = matches!(&recorded, Err(credence_pipeline::Error::Ledger(credence_ledger::Error::Full(_))));
+        self.disk_full.store(full, Ordering::Relaxed);
+        recorded
     }
 }

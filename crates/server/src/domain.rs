@@ -11,10 +11,9 @@ use std::{
 
 use axum::http::StatusCode;
 use credence_protocol::{Alias, EntityId, SecretKey, Signature, Timestamp};
-use tokio::sync::OwnedSemaphorePermit;
 use url::{Host, Url};
 
-use crate::problem::Problem;
+use crate::{problem::Problem, shares::Share};
 
 /// Where the line has to be.
 pub(crate) const PATH: &str = "/.well-known/credence-challenge";
@@ -65,7 +64,7 @@ pub(crate) fn host_of(aliases: &[Alias], address: &str) -> Result<String, Proble
         let host = url.host_str()?;
         Some(url.port().map_or_else(|| host.to_owned(), |port| format!("{host}:{port}")))
     };
-    let registered = aliases.contains(&wanted);
+    let registered = aliases.iter().any(|alias| alias.key() == wanted.key());
     of(&wanted).filter(|_| registered).ok_or_else(|| {
         let detail = "address: one of the agent's own aliases, https://… or did:web:…";
         Problem::unprocessable("invalid_address", detail)
@@ -92,10 +91,27 @@ pub(crate) struct DomainCheck<'a> {
 }
 
 /// Fetches the line and checks it. The place is held until the last thread that works on it is free.
-pub(crate) async fn check_domain(check: DomainCheck<'_>, place: OwnedSemaphorePermit) -> Result<(), Problem> {
+pub(crate) async fn check_domain(check: DomainCheck<'_>, place: Share) -> Result<(), Problem> {
     let DomainCheck { key, agent, host, allow_loopback, now } = check;
     let failed = |why: &str| Problem::unprocessable("domain_not_verified", format!("https://{host}{PATH}: {why}"));
-    let url = Url::parse(&format!("https://{host}{PATH}")).map_err(|_| failed("not an address"))?;
+    let wanted = Document { host, path: PATH, allow_loopback, max_bytes: MAX_BYTES };
+    let bytes = fetch(wanted, place).await.map_err(|why| failed(&why))?;
+    check_line(key, agent, host, &String::from_utf8_lossy(&bytes), now).map_err(failed)
+}
+
+/// A document on another host.
+pub(crate) struct Document<'a> {
+    /// With its port when it has one.
+    pub host: &'a str,
+    pub path: &'a str,
+    pub allow_loopback: bool,
+    pub max_bytes: usize,
+}
+
+/// Fetches a document from a public address, or says why not. The place is held until the last thread that works on it is free.
+pub(crate) async fn fetch(wanted: Document<'_>, place: Share) -> Result<Vec<u8>, String> {
+    let Document { host, path, allow_loopback, max_bytes } = wanted;
+    let url = Url::parse(&format!("https://{host}{path}")).map_err(|_| "not an address")?;
     let (port, name) = (url.port_or_known_default().unwrap_or(443), url.host_str().unwrap_or_default().to_owned());
     let mut _kept = None;
     let addresses: Vec<SocketAddr> = match url.host() {
@@ -109,35 +125,37 @@ pub(crate) async fn check_domain(check: DomainCheck<'_>, place: OwnedSemaphorePe
                 (found, place)
             });
             let found = tokio::time::timeout(PATIENCE, resolve).await;
-            let (found, kept) =
-                found.map_err(|_| failed("its name took too long to resolve"))?.map_err(|e| Problem::internal(&e))?;
+            let (found, kept) = found
+                .map_err(|_| "its name took too long to resolve")?
+                .map_err(|_| "its name could not be resolved")?;
             _kept = Some(kept);
-            found.map_err(|_| failed("its name does not resolve"))?
+            found.map_err(|_| "its name does not resolve")?
         }
     };
     let loopback =
         allow_loopback && !addresses.is_empty() && addresses.iter().all(|address| address.ip().is_loopback());
     if !loopback && (addresses.is_empty() || !addresses.iter().all(|address| is_public(address.ip()))) {
-        return Err(failed("it leads to an address that is not public"));
+        return Err("it leads to an address that is not public".into());
     }
     // Pinned to what was looked at: a name that resolves to something else a moment later changes nothing.
-    let client = builder().resolve_to_addrs(&name, &addresses).build().map_err(|e| Problem::internal(&e))?;
-    let url = if loopback { format!("http://{host}{PATH}") } else { url.to_string() };
-    let mut response = client.get(url).send().await.map_err(|e| {
-        let why = if e.is_timeout() { "it took too long" } else { "it could not be reached" };
-        failed(why)
-    })?;
+    let client = builder().resolve_to_addrs(&name, &addresses).build().map_err(|e| e.to_string())?;
+    let url = if loopback { format!("http://{host}{path}") } else { url.to_string() };
+    let mut response = client
+        .get(url)
+        .send()
+        .await
+        .map_err(|e| if e.is_timeout() { "it took too long" } else { "it could not be reached" })?;
     if response.status() != StatusCode::OK.as_u16() {
-        return Err(failed(&format!("it answered {}", response.status().as_u16())));
+        return Err(format!("it answered {}", response.status().as_u16()));
     }
     let mut bytes = Vec::new();
-    while let Some(part) = response.chunk().await.map_err(|_| failed("it broke off"))? {
+    while let Some(part) = response.chunk().await.map_err(|_| "it broke off")? {
         bytes.extend_from_slice(&part);
-        if bytes.len() > MAX_BYTES {
-            return Err(failed("what is there is far too long"));
+        if bytes.len() > max_bytes {
+            return Err("what is there is far too long".into());
         }
     }
-    check_line(key, agent, host, &String::from_utf8_lossy(&bytes), now).map_err(failed)
+    Ok(bytes)
 }
 
 /// Whether an address belongs to the public internet.

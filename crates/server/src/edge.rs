@@ -1,6 +1,8 @@
 //! The edge: what happens to every request before and after its handler. Ids, tokens, rates, load, time, logs, numbers.
 //!
-//! A body is taken in before a place among the requests in flight is: whoever sends slowly holds a connection, nothing else.
+//! A body is taken in before a place among the requests in flight is. A caller that sends slowly holds a connection, one of the
+//! requests that it may have itself, and memory for what arrived; nothing that others need. Each caller has a share of everything
+//! (`shares`, `pool`), callers without a token share apart from those with one, and `admin` apart from both.
 
 use std::{
     net::{IpAddr, SocketAddr},
@@ -10,7 +12,6 @@ use std::{
 };
 
 use axum::{
-    body::Body,
     extract::{MatchedPath, Request, State},
     http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header},
     middleware::Next,
@@ -21,10 +22,15 @@ use tracing::Instrument;
 
 use crate::{
     app::App,
-    extract::{is_media_type, linger, too_large, whole},
-    limiter::{BulkSlot, network},
+    bodies::{Cut, refused, taken_in, until_read},
+    extract::is_media_type,
+    identity::Identity,
+    limiter::network,
+    origin,
     problem::{Code, Problem},
-    tokens::Bearer,
+    shares::{Lane, Owner, Refusal},
+    tokens::{Bearer, Scope},
+    turns::PAYER,
 };
 
 pub(crate) const NDJSON: &str = "application/x-ndjson";
@@ -33,8 +39,6 @@ const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 const MAX_REQUEST_ID: usize = 64;
 /// The route of whatever is not one.
 const NO_ROUTE: &str = "none";
-/// Bytes of a body that comes without a token: proofs of control of a domain and questions are short.
-const MAX_ANONYMOUS_BODY: usize = 16 * 1024;
 /// Routes that take a body from whoever has no token.
 const ANONYMOUS_BODIES: [&str; 8] = [
     "/v1/agents/{agent}/domain-challenges",
@@ -47,7 +51,7 @@ const ANONYMOUS_BODIES: [&str; 8] = [
     crate::dashboard::FORMS[3],
 ];
 /// Bulk submissions of one token at once.
-const BULK_OF_ONE: u32 = 4;
+const BULK_OF_ONE: u64 = 4;
 /// Never turned away: whoever watches the service must see it.
 const PROBES: [&str; 3] = ["/healthz", "/readyz", "/metrics"];
 /// Where bulk submissions go.
@@ -66,6 +70,25 @@ pub(crate) enum Caller {
     Token(Arc<Bearer>),
 }
 
+impl Caller {
+    /// As whom it takes its share.
+    pub(crate) fn owner(&self) -> Owner {
+        match self {
+            Caller::Anyone(address) => Owner::Address(*address),
+            Caller::Token(token) => token.owner(),
+        }
+    }
+
+    /// With whom it shares.
+    pub(crate) fn lane(&self) -> Lane {
+        match self {
+            Caller::Anyone(_) => Lane::Anonymous,
+            Caller::Token(token) if token.may(Scope::Admin) => Lane::Admin,
+            Caller::Token(_) => Lane::Tokens,
+        }
+    }
+}
+
 /// Where a connection comes from.
 #[derive(Clone, Copy)]
 pub(crate) struct Peer(pub SocketAddr);
@@ -74,10 +97,16 @@ fn address(app: &App, request: &Request) -> IpAddr {
     let direct = request.extensions().get::<Peer>().map_or(IpAddr::from([127, 0, 0, 1]), |peer| peer.0.ip());
     let last = || {
         let last = request.headers().get_all("x-forwarded-for").iter().next_back();
-        last.and_then(|value| value.to_str().ok()?.rsplit(',').next()?.trim().parse().ok())
+        last.and_then(|value| forwarded(value.to_str().ok()?.rsplit(',').next()?.trim()))
     };
     let found = if app.settings.trust_forwarded_for { last() } else { None };
     network(found.unwrap_or(direct))
+}
+
+/// An address as proxies write it: some add the port.
+fn forwarded(text: &str) -> Option<IpAddr> {
+    let bare = text.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(text);
+    bare.parse().ok().or_else(|| text.parse::<SocketAddr>().ok().map(|address| address.ip()))
 }
 
 /// An id that the caller gave, if it can stand in a log; or one of ours.
@@ -100,13 +129,25 @@ pub(crate) fn too_slow() -> Problem {
     Problem::new(StatusCode::REQUEST_TIMEOUT, "request_timeout", "the body took too long to arrive: nothing was done")
 }
 
-fn overloaded() -> Problem {
-    let detail = "more requests are being worked on than this service takes: come back in a second";
-    Problem::new(StatusCode::SERVICE_UNAVAILABLE, "overloaded", detail).retry_after(1)
+/// Nothing is free of something that callers share: 503. The caller has its share: 429. `setting` is the limit.
+pub(crate) fn refusal(app: &App, why: Refusal, setting: &str) -> Problem {
+    match why {
+        Refusal::All => {
+            app.metrics.turned_away("load");
+            let detail = format!("all of {setting} is in use: come back in a second");
+            Problem::new(StatusCode::SERVICE_UNAVAILABLE, "overloaded", detail).retry_after(1)
+        }
+        Refusal::Own => {
+            app.metrics.turned_away("share");
+            let detail = format!("you have your share of {setting} in use: wait for your other requests, or a second");
+            Problem::new(StatusCode::TOO_MANY_REQUESTS, "rate_limited", detail).retry_after(1)
+        }
+    }
 }
 
-fn too_many() -> Problem {
-    let detail = "too many requests, or too many at once: come back in a second";
+fn too_often(app: &App, setting: &str) -> Problem {
+    app.metrics.turned_away("rate");
+    let detail = format!("more requests than {setting} allows: come back in a second");
     Problem::new(StatusCode::TOO_MANY_REQUESTS, "rate_limited", detail).retry_after(1)
 }
 
@@ -159,70 +200,60 @@ async fn answer(
     if PROBES.contains(&route) {
         return run(app, request, next, id, method, route).await;
     }
-    let caller = admit(app, &request)?;
+    let (caller, identity) = admit(app, address(app, &request), bearer(request.headers())).await?;
+    if let Some(Identity(did)) = &identity {
+        tracing::debug!(id = id.to_str().unwrap_or_default(), method, route, caller = &**did, "identified");
+    }
+    if matches!(caller, Caller::Anyone(_)) && origin::records(request.method(), route) {
+        origin::check(app, request.headers())?;
+    }
     request.extensions_mut().insert(caller.clone());
+    let payer = payer(app, &caller, request.headers());
+    let (lane, owner) = (payer.lane(), payer.owner());
     let bulk = route == BULK && method == "POST" && is_media_type(request.headers(), NDJSON);
-    let turned_away = |reason: &'static str, problem: Problem| {
-        app.metrics.turned_away(reason);
-        problem
-    };
-    let _slot = app.limiter.slot(&caller).ok_or_else(|| turned_away("rate", too_many()))?;
+    let most = app.settings.max_in_flight_per_caller as u64;
+    let slot = app.slots.take(owner, most);
     let has_body = matches!(*request.method(), Method::POST | Method::PUT | Method::PATCH);
+    let slot = match slot {
+        Ok(slot) => slot,
+        Err(why) => {
+            let (parts, body) = request.into_parts();
+            refused(&parts.headers, body).await;
+            let problem = refusal(app, why, "max_in_flight_per_caller");
+            return Err(if has_body { problem.closing() } else { problem });
+        }
+    };
     if has_body && route != NO_ROUTE && matches!(caller, Caller::Anyone(_)) && !ANONYMOUS_BODIES.contains(&route) {
         let (parts, body) = request.into_parts();
         refused(&parts.headers, body).await;
         return Err(Problem::new(StatusCode::UNAUTHORIZED, "unauthorized", "this needs `Authorization: Bearer TOKEN`"));
     }
-    let _one_of_few = match (&caller, bulk) {
-        (Caller::Token(token), true) => {
-            Some(BulkSlot::take(&token.bulk, BULK_OF_ONE).ok_or_else(|| turned_away("rate", too_many()))?)
-        }
-        _ => None,
-    };
+    let mut _memory = None;
     if has_body && !bulk && route != NO_ROUTE {
-        request = taken_in(app, &caller, request).await?;
+        let (whole, memory) = taken_in(app, &caller, &payer, request).await?;
+        (request, _memory) = (whole, Some(memory));
     }
-    let places = if bulk { &app.bulk } else { &app.in_flight };
-    let _permit = places.try_acquire().map_err(|_| turned_away("load", overloaded()))?;
     if bulk {
+        let place = app.bulk.of(lane).take(owner, BULK_OF_ONE);
+        let _place = place.map_err(|why| refusal(app, why, "the bulk submissions at once"))?;
         // Takes its time, and watches it itself.
-        let ran = AssertUnwindSafe(next.run(request)).catch_unwind().await;
+        let ran = PAYER.scope((lane, owner), AssertUnwindSafe(next.run(request)).catch_unwind()).await;
         return ran.map_err(|_| Problem::internal(&"a handler panicked"));
     }
-    run(app, request, next, id, method, route).await
+    let place = app.in_flight.of(lane).take(owner, most);
+    let _place = place.map_err(|why| refusal(app, why, "max_in_flight"))?;
+    let cut = request.extensions().get::<Cut>().cloned().unwrap_or_default();
+    let response = PAYER.scope((lane, owner), run(app, request, next, id, method, route)).await?;
+    until_read(response, slot, &cut, |bytes| app.large_answers.of(lane).take(owner, bytes, u64::MAX))
+        .map_err(|why| refusal(app, why, "max_body_memory_mib"))
 }
 
-/// A body that nobody reads any more. Whoever asked first whether to send it is told by the refusal.
-async fn refused(headers: &HeaderMap, body: Body) {
-    if !headers.contains_key(header::EXPECT) {
-        linger(body).await;
+/// Who pays for a request out of its share: the token that is signed in on a page, else the caller.
+fn payer(app: &App, caller: &Caller, headers: &HeaderMap) -> Caller {
+    match caller {
+        Caller::Anyone(_) => crate::dashboard::session::signed_in(app, headers).map_or(caller.clone(), Caller::Token),
+        Caller::Token(_) => caller.clone(),
     }
-}
-
-/// The request with its whole body.
-async fn taken_in(app: &App, caller: &Caller, request: Request) -> Result<Request, Problem> {
-    let limit = match caller {
-        Caller::Anyone(_) => app.settings.max_body_bytes.min(MAX_ANONYMOUS_BODY),
-        Caller::Token(_) => app.settings.max_body_bytes,
-    };
-    let (parts, body) = request.into_parts();
-    // Memory for what it says it has, or may have; all bodies on their way together have a bound.
-    let length = parts.headers.get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse::<usize>().ok());
-    if length.is_some_and(|length| length > limit) {
-        refused(&parts.headers, body).await;
-        return Err(too_large(limit));
-    }
-    let kib = u32::try_from(length.unwrap_or(limit) / 1024 + 1).unwrap_or(u32::MAX);
-    let _memory = app.bodies.try_acquire_many(kib).map_err(|_| {
-        app.metrics.turned_away("load");
-        overloaded()
-    })?;
-    let bytes = tokio::time::timeout(app.settings.request_time(), whole(body, limit)).await;
-    let bytes = bytes.map_err(|_| {
-        app.metrics.turned_away("time");
-        too_slow()
-    })??;
-    Ok(Request::from_parts(parts, Body::from(bytes)))
 }
 
 /// Browsers ask before they send a token.
@@ -238,34 +269,39 @@ fn preflight() -> Response {
     (StatusCode::NO_CONTENT, allowed).into_response()
 }
 
+/// The text of a bearer token; empty where the header promises one and has none that can be read.
+fn bearer(headers: &HeaderMap) -> Option<String> {
+    const SCHEME: &[u8] = b"bearer";
+    let value = headers.get(header::AUTHORIZATION)?.as_bytes();
+    let (scheme, rest) = value.split_at_checked(SCHEME.len())?;
+    let ends = rest.first().is_none_or(u8::is_ascii_whitespace);
+    let text = || str::from_utf8(rest).unwrap_or_default().trim().to_owned();
+    (ends && scheme.eq_ignore_ascii_case(SCHEME)).then(text)
+}
+
 /// Who asks, and whether it may ask so often.
-fn admit(app: &App, request: &Request) -> Result<Caller, Problem> {
-    let refused = || {
-        app.metrics.turned_away("rate");
-        too_many()
+async fn admit(app: &App, address: IpAddr, bearer: Option<String>) -> Result<(Caller, Option<Identity>), Problem> {
+    let refused = |setting: &str| too_often(app, setting);
+    let anyone = Caller::Anyone(address);
+    let Some(text) = bearer else {
+        return if app.limiter.address(address) { Ok((anyone, None)) } else { Err(refused("requests_per_second")) };
     };
-    let address = address(app, request);
-    let text = request.headers().get(header::AUTHORIZATION).and_then(|value| {
-        let (scheme, token) = value.to_str().ok()?.split_once(' ')?;
-        scheme.eq_ignore_ascii_case("bearer").then_some(token.trim())
-    });
-    // Other people's credentials (agents may identify themselves with a JWT) neither help nor hurt.
-    let caller = match text.filter(|text| text.starts_with(crate::tokens::PREFIX)) {
-        None => Caller::Anyone(address),
-        Some(text) => match app.tokens.find(text, app.now()) {
-            Some(token) => Caller::Token(token),
-            None if !app.limiter.address(address) => return Err(refused()),
-            None => {
+    if text.starts_with(crate::tokens::PREFIX) {
+        return match app.tokens.find(&text, app.now()) {
+            Some(token) if app.limiter.token(&token) => Ok((Caller::Token(token), None)),
+            Some(_) => Err(refused("token_requests_per_second")),
+            None if app.limiter.address(address) => {
                 let detail = "the token is unknown, revoked or expired";
-                return Err(Problem::new(StatusCode::UNAUTHORIZED, "unauthorized", detail));
+                Err(Problem::new(StatusCode::UNAUTHORIZED, "unauthorized", detail))
             }
-        },
-    };
-    let allowed = match &caller {
-        Caller::Anyone(address) => app.limiter.address(*address),
-        Caller::Token(token) => app.limiter.token(token),
-    };
-    if allowed { Ok(caller) } else { Err(refused()) }
+            None => Err(refused("requests_per_second")),
+        };
+    }
+    if !app.limiter.address(address) {
+        return Err(refused("requests_per_second"));
+    }
+    let identity = app.identities.identify(app, &text, address).await?;
+    Ok((anyone, Some(identity)))
 }
 
 async fn run(
@@ -325,6 +361,18 @@ fn method_name(method: &Method) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn addresses_as_proxies_write_them() {
+        let of = |text: &str| forwarded(text).map(|address| address.to_string());
+        for text in ["192.0.2.1", "192.0.2.1:8080"] {
+            assert_eq!(of(text).as_deref(), Some("192.0.2.1"), "{text}");
+        }
+        for text in ["2001:db8::1", "[2001:db8::1]", "[2001:db8::1]:443"] {
+            assert_eq!(of(text).as_deref(), Some("2001:db8::1"), "{text}");
+        }
+        assert_eq!(of("unknown"), None);
+    }
 
     #[test]
     fn ids_that_could_forge_a_log_line_are_replaced() {

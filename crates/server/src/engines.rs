@@ -2,74 +2,78 @@
 //! *Verification engine*). A namespace has the token's name, so that a new token under the same name goes on where the old one
 //! ended.
 //!
-//! What was learned is kept in snapshots; feedback, which somebody was told is recorded, also in a journal that is durable before
-//! the answer. A snapshot says how far into which journal it reaches, so nothing counts twice.
+//! All namespaces together take `max_engine_mib` of memory. Where that is not enough,
+//!
+//! 1. namespaces that nobody used for a minute are saved and closed: they lose nothing, and are read back when they are used;
+//! 2. the largest ones forget what they used least recently, down to a common level, never below an equal share for each open
+//!    namespace. Nobody can push out another who has less than that. What is forgotten so is counted in `/metrics` and logged; it
+//!    is learned anew when the tool is used again. Feedback goes with its tool, profiles never go.
+//!
+//! Profiles cannot be forgotten, so they have a quarter of the memory, of which a namespace can always have its part.
 
 use std::{
-    collections::{BTreeMap, HashMap},
-    fs::{self, DirBuilder, File, OpenOptions},
-    io::{self, BufRead, BufReader, Write},
-    os::unix::fs::{DirBuilderExt, OpenOptionsExt},
-    path::{Path, PathBuf},
+    collections::HashMap,
+    io,
+    path::PathBuf,
     sync::{
-        Arc, Mutex, PoisonError, RwLock,
-        atomic::{AtomicBool, AtomicU64, Ordering},
+        Arc, Mutex, PoisonError, RwLock, TryLockError,
+        atomic::{AtomicU64, AtomicUsize, Ordering},
     },
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use axum::http::StatusCode;
-use credence_verify::{Engine, Feedback, Mode, ProfileBuilder};
-use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use credence_verify::{Mode, Trimmed};
 
 use crate::{
+    namespace::Namespace,
     problem::Problem,
-    recent::{Recent, ToolTally},
-    settings::VerifyMode,
+    settings::{Settings, VerifyMode},
 };
 
-/// Profiles of one namespace.
-const MAX_PROFILES: usize = 1_000;
-/// Bytes of one profile.
-const MAX_PROFILE_BYTES: usize = 64 * 1024;
-/// Bytes of all profiles of a namespace.
-const MAX_PROFILES_BYTES: usize = 4 * 1024 * 1024;
-/// Feedbacks after which a journal is begun anew.
-const JOURNAL_LINES: u64 = 1_000;
-/// A namespace that nobody used for so long can make room for another.
-const IDLE_SECONDS: u64 = 600;
-
-/// A namespace: the engine, and the profiles that were registered.
-pub(crate) struct Namespace {
-    pub engine: Engine,
-    profiles: Mutex<BTreeMap<String, ProfileBuilder>>,
-    journal: Mutex<Journal>,
-    /// What was judged of late.
-    pub recent: Recent,
-    files: Files,
-    used: AtomicU64,
-    /// A profile makes judging costly: it is not done on the threads that answer.
-    costly: AtomicBool,
-}
+/// A namespace that nobody used for so long is closed where memory is short.
+const IDLE_SECONDS: u64 = 60;
+/// The same where there are too many namespaces, and another needs the place.
+const UNUSED_SECONDS: u64 = 1;
+/// How often it is logged that something was forgotten.
+const TELL_EVERY: Duration = Duration::from_secs(60);
 
 /// All namespaces.
 pub(crate) struct Engines {
     folder: PathBuf,
     mode: Mode,
     most: usize,
+    /// Bytes, at most and now.
+    most_bytes: usize,
+    bytes: Arc<AtomicUsize>,
     since: Instant,
     open: RwLock<HashMap<String, Arc<Namespace>>>,
-    /// One is opened at a time, and whoever uses another does not wait for it.
+    /// One is opened or closed at a time, and whoever uses another does not wait for it.
     opening: Mutex<()>,
+    /// When it was told last that something was forgotten; held while something is.
+    trimming: Mutex<Option<Instant>>,
+    /// Tools, histories, sessions.
+    forgotten: [AtomicU64; 3],
 }
 
 impl Engines {
-    pub(crate) fn new(folder: PathBuf, mode: VerifyMode, most: usize) -> Self {
-        let mode = match mode {
+    pub(crate) fn new(folder: PathBuf, settings: &Settings) -> Self {
+        let mode = match settings.verify_mode {
             VerifyMode::Adaptive => Mode::Adaptive,
             VerifyMode::Fixed => Mode::Fixed,
         };
-        Self { folder, mode, most, since: Instant::now(), open: RwLock::default(), opening: Mutex::default() }
+        Self {
+            folder,
+            mode,
+            most: settings.max_namespaces,
+            most_bytes: settings.max_engine_mib * 1024 * 1024,
+            bytes: Arc::default(),
+            since: Instant::now(),
+            open: RwLock::default(),
+            opening: Mutex::default(),
+            trimming: Mutex::default(),
+            forgotten: Default::default(),
+        }
     }
 
     /// A namespace that was used since the start.
@@ -88,36 +92,101 @@ impl Engines {
         if let Some(namespace) = self.opened(name) {
             return Ok(namespace);
         }
-        if self.len() >= self.most {
-            self.make_room()?;
+        if self.len() >= self.most && !self.close_one(UNUSED_SECONDS)? {
+            let detail = format!("all of max_namespaces ({}) is in use", self.most);
+            return Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, "too_many_namespaces", detail).retry_after(2));
         }
-        let opened = Namespace::read(self.mode, &self.folder, name).map_err(|e| Problem::internal(&e))?;
+        let opened = Namespace::read(self.mode, &self.folder, name, &self.bytes)?;
+        self.room_for_profiles(name, opened.profiles_memory())?;
         opened.used.store(self.since.elapsed().as_secs(), Ordering::Relaxed);
         let namespace = Arc::new(opened);
         self.open.write().unwrap_or_else(PoisonError::into_inner).insert(name.to_owned(), Arc::clone(&namespace));
+        self.stay_within();
         Ok(namespace)
     }
 
-    /// Closes the namespace that was not used for the longest time, if that is long.
-    fn make_room(&self) -> Result<(), Problem> {
-        let oldest = {
-            let open = self.open.read().unwrap_or_else(PoisonError::into_inner);
-            open.iter()
-                .map(|(name, one)| (one.used.load(Ordering::Relaxed), name.clone(), Arc::clone(one)))
-                .min_by_key(|(used, ..)| *used)
+    /// Saves and closes the namespace that was not used for the longest time, if that is longer than `idle` seconds and nobody
+    /// has it at hand; whether there was one. Needs the lock on opening.
+    fn close_one(&self, idle: u64) -> io::Result<bool> {
+        let now = self.since.elapsed().as_secs();
+        let closed = {
+            let mut open = self.open.write().unwrap_or_else(PoisonError::into_inner);
+            let free = open.iter().filter(|(_, one)| Arc::strong_count(one) == 1);
+            let idle = free.filter(|(_, one)| now.saturating_sub(one.used.load(Ordering::Relaxed)) > idle);
+            let oldest = idle.min_by_key(|(_, one)| one.used.load(Ordering::Relaxed)).map(|(name, _)| name.clone());
+            oldest.and_then(|name| open.remove_entry(&name))
         };
-        let idle = |used: u64| self.since.elapsed().as_secs().saturating_sub(used) > IDLE_SECONDS;
-        match oldest {
-            Some((used, name, namespace)) if idle(used) => {
-                namespace.save().map_err(|e| Problem::internal(&e))?;
-                self.open.write().unwrap_or_else(PoisonError::into_inner).remove(&name);
-                Ok(())
-            }
-            _ => {
-                let detail = format!("{} namespaces of the verification engine are in use, the limit", self.most);
-                Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, "too_many_namespaces", detail).retry_after(60))
+        let Some((name, namespace)) = closed else { return Ok(false) };
+        let saved = namespace.save();
+        if saved.is_err() {
+            // What could not be saved stays.
+            self.open.write().unwrap_or_else(PoisonError::into_inner).insert(name, namespace);
+        }
+        saved.map(|()| true)
+    }
+
+    /// Closes namespaces that nobody uses while memory is short.
+    pub(crate) fn close_idle(&self) -> io::Result<()> {
+        while self.bytes() > self.most_bytes / 4 * 3 {
+            let _turn = self.opening.lock().unwrap_or_else(PoisonError::into_inner);
+            if !self.close_one(IDLE_SECONDS)? {
+                break;
             }
         }
+        Ok(())
+    }
+
+    /// Has the largest namespaces forget, where all together take more than they may. Called after something was learned.
+    pub(crate) fn stay_within(&self) {
+        let bytes = self.bytes();
+        if bytes <= self.most_bytes {
+            return;
+        }
+        // Whoever comes while another is at it goes on, unless there is far too much.
+        let mut told = match self.trimming.try_lock() {
+            Ok(told) => told,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) if bytes < self.most_bytes / 16 * 17 => return,
+            Err(TryLockError::WouldBlock) => self.trimming.lock().unwrap_or_else(PoisonError::into_inner),
+        };
+        if self.bytes() <= self.most_bytes {
+            return;
+        }
+        let open: Vec<Arc<Namespace>> =
+            self.open.read().unwrap_or_else(PoisonError::into_inner).values().cloned().collect();
+        let sizes: Vec<usize> = open.iter().map(|one| one.bytes()).collect();
+        // A little less than they may: not for every call anew.
+        let level = level(&sizes, self.most_bytes - self.most_bytes / 64);
+        for (namespace, _) in open.iter().zip(&sizes).filter(|(_, size)| **size > level) {
+            let Trimmed { tools, histories, sessions } = namespace.trim(level);
+            for (all, more) in self.forgotten.iter().zip([tools, histories, sessions]) {
+                all.fetch_add(more, Ordering::Relaxed);
+            }
+            if told.is_none_or(|last| last.elapsed() > TELL_EVERY) {
+                *told = Some(Instant::now());
+                tracing::warn!(
+                    namespace = namespace.name(),
+                    tools,
+                    histories,
+                    sessions,
+                    "max_engine_mib is used up: the largest namespaces forget what they used least recently"
+                );
+            }
+        }
+    }
+
+    /// Whether there is memory for so many bytes of profiles in a namespace.
+    pub(crate) fn room_for_profiles(&self, name: &str, bytes: usize) -> Result<(), Problem> {
+        let most = self.most_bytes / 4;
+        let others: usize = {
+            let open = self.open.read().unwrap_or_else(PoisonError::into_inner);
+            open.iter().filter(|(other, _)| *other != name).map(|(_, one)| one.profiles_memory()).sum()
+        };
+        if others + bytes <= most || bytes <= most / self.most {
+            return Ok(());
+        }
+        let detail = "the profiles of all tokens take the part of max_engine_mib that is for them: register fewer or smaller ones";
+        Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, "too_many_profiles", detail).retry_after(60))
     }
 
     /// Keeps what every engine has learned; gives the first error.
@@ -135,305 +204,102 @@ impl Engines {
     pub(crate) fn len(&self) -> usize {
         self.open.read().unwrap_or_else(PoisonError::into_inner).len()
     }
+
+    /// Memory of all of them.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes.load(Ordering::Relaxed)
+    }
+
+    /// What was forgotten since the start because memory was short.
+    pub(crate) fn forgotten(&self) -> Trimmed {
+        let [tools, histories, sessions] = self.forgotten.each_ref().map(|count| count.load(Ordering::Relaxed));
+        Trimmed { tools, histories, sessions }
+    }
 }
 
-/// Where a namespace is kept.
-struct Files {
-    folder: PathBuf,
-    name: String,
-}
-
-impl Files {
-    fn state(&self) -> PathBuf {
-        self.folder.join(format!("{}.state", self.name))
-    }
-    /// How the results of each tool were judged.
-    fn tools(&self) -> PathBuf {
-        self.folder.join(format!("{}.tools.json", self.name))
-    }
-    fn profiles(&self) -> PathBuf {
-        self.folder.join(format!("{}.profiles.json", self.name))
-    }
-    /// The numbers of the journals there are, in order.
-    fn journals(&self) -> io::Result<Vec<u64>> {
-        let prefix = format!("{}.feedback.", self.name);
-        let mut numbers = Vec::new();
-        for entry in fs::read_dir(&self.folder)? {
-            let name = entry?.file_name();
-            numbers.extend(name.to_str().and_then(|name| name.strip_prefix(&prefix)?.parse::<u64>().ok()));
+/// The size to which all larger ones have to shrink so that together they take `most`: never less than an equal share.
+fn level(sizes: &[usize], most: usize) -> usize {
+    let mut sizes = sizes.to_vec();
+    sizes.sort_unstable();
+    let mut left = most;
+    for (at, size) in sizes.iter().enumerate() {
+        let share = left / (sizes.len() - at);
+        if *size > share {
+            return share;
         }
-        numbers.sort_unstable();
-        Ok(numbers)
+        left -= size;
     }
-    fn journal(&self, number: u64) -> PathBuf {
-        self.folder.join(format!("{}.feedback.{number}", self.name))
-    }
-}
-
-/// Feedback that is not in a snapshot yet, and some that is.
-struct Journal {
-    file: File,
-    number: u64,
-    lines: u64,
-}
-
-/// How far a snapshot reaches: the first line of its file.
-#[derive(Default, Serialize, Deserialize)]
-struct Reach {
-    journal: u64,
-    lines: u64,
-}
-
-/// A line of the journal.
-#[derive(Serialize, Deserialize)]
-struct Line {
-    tool: String,
-    posterior: f64,
-    fabricated: bool,
-}
-
-impl Namespace {
-    /// From its files. What cannot be read is put aside, and the engine starts anew: judging goes on.
-    fn read(mode: Mode, folder: &Path, name: &str) -> io::Result<Self> {
-        DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
-        let files = Files { folder: folder.to_owned(), name: name.to_owned() };
-        let (engine, reach) = match fs::read(files.state()) {
-            Ok(bytes) => restore(mode, &bytes).unwrap_or_else(|error| {
-                put_aside(&files.state(), &error);
-                (Engine::builder().mode(mode).build(), Reach::default())
-            }),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                (Engine::builder().mode(mode).build(), Reach::default())
-            }
-            Err(error) => return Err(error),
-        };
-        let journal = replay(&engine, &files, &reach)?;
-        let profiles: BTreeMap<String, ProfileBuilder> = read_or_put_aside(&files.profiles())?;
-        let tools: BTreeMap<String, ToolTally> = read_or_put_aside(&files.tools())?;
-        let mut costly = false;
-        for (tool, profile) in &profiles {
-            let built = profile.clone().build().inspect(|profile| costly |= profile.is_costly());
-            if let Err(error) = built.and_then(|profile| engine.register(tool, profile)) {
-                tracing::error!(tool, %error, "a profile does not hold any more");
-            }
-        }
-        Ok(Self {
-            engine,
-            profiles: Mutex::new(profiles),
-            journal: Mutex::new(journal),
-            recent: Recent::from(tools),
-            files,
-            used: AtomicU64::default(),
-            costly: AtomicBool::new(costly),
-        })
-    }
-
-    /// Registers a profile, durably.
-    pub(crate) fn register(&self, tool: &str, profile: ProfileBuilder) -> Result<(), Problem> {
-        let size = |profile: &ProfileBuilder| serde_json::to_vec(profile).map_or(usize::MAX, |text| text.len());
-        let bytes = size(&profile);
-        if bytes > MAX_PROFILE_BYTES {
-            let detail = format!("the profile has {bytes} bytes, the limit is {MAX_PROFILE_BYTES}");
-            return Err(Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "too_large", detail));
-        }
-        let built = profile.clone().build()?;
-        let mut profiles = self.profiles.lock().unwrap_or_else(PoisonError::into_inner);
-        let others: usize = profiles.iter().filter(|(name, _)| *name != tool).map(|(_, one)| size(one)).sum();
-        if others + bytes > MAX_PROFILES_BYTES || profiles.len() >= MAX_PROFILES && !profiles.contains_key(tool) {
-            let detail = format!("at most {MAX_PROFILES} profiles of {MAX_PROFILES_BYTES} bytes together");
-            return Err(Problem::unprocessable("too_many_profiles", detail));
-        }
-        if built.is_costly() {
-            self.costly.store(true, Ordering::Release);
-        }
-        self.engine.register(tool, built)?;
-        profiles.insert(tool.to_owned(), profile);
-        let text = serde_json::to_vec(&*profiles).map_err(|e| Problem::internal(&e))?;
-        keep(&self.files.profiles(), &[&text]).map_err(|e| Problem::internal(&e))
-    }
-
-    /// Whether judging may take long.
-    pub(crate) fn is_costly(&self) -> bool {
-        self.costly.load(Ordering::Acquire)
-    }
-
-    /// The profile of a tool.
-    pub(crate) fn profile(&self, tool: &str) -> Option<ProfileBuilder> {
-        self.profiles.lock().unwrap_or_else(PoisonError::into_inner).get(tool).cloned()
-    }
-
-    /// Tools with a profile.
-    pub(crate) fn profiled(&self) -> Vec<String> {
-        self.profiles.lock().unwrap_or_else(PoisonError::into_inner).keys().cloned().collect()
-    }
-
-    /// Records what came out, durably.
-    pub(crate) fn feedback(&self, tool: &str, posterior: f64, fabricated: bool) -> Result<Feedback, Problem> {
-        let mut journal = self.journal.lock().unwrap_or_else(PoisonError::into_inner);
-        let line = Line { tool: tool.to_owned(), posterior, fabricated };
-        let mut text = serde_json::to_vec(&line).map_err(|e| Problem::internal(&e))?;
-        text.push(b'\n');
-        let before = journal.file.metadata().map_err(|e| Problem::internal(&e))?.len();
-        let written = journal.file.write_all(&text).and_then(|()| journal.file.sync_data());
-        let told = written.map_err(|e| Problem::internal(&e)).and_then(|()| {
-            self.engine.record_feedback(tool, posterior, fabricated)?;
-            Ok(self.engine.feedback(tool)?)
-        });
-        if told.is_err() {
-            // Half a line, or one that was not taken, must not stay.
-            let _ = journal.file.set_len(before);
-        } else {
-            journal.lines += 1;
-        }
-        told
-    }
-
-    fn save(&self) -> io::Result<()> {
-        let mut journal = self.journal.lock().unwrap_or_else(PoisonError::into_inner);
-        let snapshot = self.engine.snapshot().map_err(io::Error::other)?;
-        let next = if journal.lines > JOURNAL_LINES { journal.number + 1 } else { journal.number };
-        let begun = (next != journal.number).then(|| append_to(&self.files.journal(next))).transpose()?;
-        let reach = Reach { journal: next, lines: if begun.is_some() { 0 } else { journal.lines } };
-        let head = serde_json::to_vec(&reach)?;
-        keep(&self.files.state(), &[&head, b"\n", &snapshot])?;
-        keep(&self.files.tools(), &[&serde_json::to_vec(&self.recent.tools())?])?;
-        if let Some(file) = begun {
-            for old in self.files.journals()?.into_iter().filter(|number| *number < next) {
-                let _ = fs::remove_file(self.files.journal(old));
-            }
-            *journal = Journal { file, number: next, lines: 0 };
-        }
-        Ok(())
-    }
-}
-
-fn restore(mode: Mode, bytes: &[u8]) -> Result<(Engine, Reach), String> {
-    let end = bytes.iter().position(|b| *b == b'\n').ok_or("it has no head")?;
-    let reach: Reach = serde_json::from_slice(&bytes[..end]).map_err(|e| e.to_string())?;
-    let engine = Engine::builder().mode(mode).restore(&bytes[end + 1..]).map_err(|e| e.to_string())?;
-    Ok((engine, reach))
-}
-
-/// Feeds back what the snapshot has not seen, from every journal that it does not reach beyond; a last line that was cut off was
-/// not acknowledged.
-fn replay(engine: &Engine, files: &Files, reach: &Reach) -> io::Result<Journal> {
-    let newer: Vec<u64> = files.journals()?.into_iter().filter(|number| *number >= reach.journal).collect();
-    let number = newer.last().copied().unwrap_or(reach.journal);
-    let (mut lines, mut whole) = (0, 0);
-    for one in newer {
-        let seen = if one == reach.journal { reach.lines } else { 0 };
-        (lines, whole) = replay_one(engine, &files.journal(one), seen)?;
-    }
-    let file = append_to(&files.journal(number))?;
-    file.set_len(whole)?;
-    Ok(Journal { file, number, lines })
-}
-
-/// How many whole lines a journal has, and their bytes.
-fn replay_one(engine: &Engine, path: &Path, seen: u64) -> io::Result<(u64, u64)> {
-    let mut reader = BufReader::new(File::open(path)?);
-    let (mut lines, mut whole, mut text) = (0, 0_u64, Vec::new());
-    while reader.read_until(b'\n', &mut text)? > 0 && text.ends_with(b"\n") {
-        whole += text.len() as u64;
-        if lines >= seen
-            && let Ok(line) = serde_json::from_slice::<Line>(&text)
-        {
-            let _ = engine.record_feedback(&line.tool, line.posterior, line.fabricated);
-        }
-        lines += 1;
-        text.clear();
-    }
-    Ok((lines, whole))
-}
-
-fn append_to(path: &Path) -> io::Result<File> {
-    OpenOptions::new().create(true).append(true).mode(0o600).open(path)
-}
-
-/// A file by names; an empty one where there is none.
-fn read_or_put_aside<T: DeserializeOwned>(path: &Path) -> io::Result<BTreeMap<String, T>> {
-    match fs::read(path) {
-        Ok(bytes) => Ok(serde_json::from_slice(&bytes).unwrap_or_else(|error| {
-            put_aside(path, &error.to_string());
-            BTreeMap::new()
-        })),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(BTreeMap::new()),
-        Err(error) => Err(error),
-    }
-}
-
-fn put_aside(path: &Path, error: &str) {
-    tracing::error!(file = %path.display(), error, "what was kept cannot be read: it is put aside");
-    let mut aside = path.as_os_str().to_owned();
-    aside.push(".unreadable");
-    let _ = fs::rename(path, aside);
-}
-
-/// Replaces the file as a whole or not at all.
-fn keep(path: &Path, parts: &[&[u8]]) -> io::Result<()> {
-    let mut next = path.as_os_str().to_owned();
-    next.push(".next");
-    let next = PathBuf::from(next);
-    let mut file = OpenOptions::new().create(true).truncate(true).write(true).mode(0o600).open(&next)?;
-    parts.iter().try_for_each(|part| file.write_all(part))?;
-    file.sync_all()?;
-    fs::rename(next, path)?;
-    // The name too is on disk then.
-    path.parent().map_or(Ok(()), |folder| File::open(folder)?.sync_all())
+    usize::MAX
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use credence_verify::Call;
+    use serde_json::{Map, Value, json};
 
-    #[test]
-    fn feedback_counts_once_whenever_the_process_ends() {
-        let folder = tempfile::tempdir().unwrap();
-        let open = || Namespace::read(Mode::Adaptive, folder.path(), "mine").unwrap();
-        let count = |namespace: &Namespace| namespace.engine.feedback("t").unwrap().count;
-        let first = open();
-        for _ in 0..3 {
-            first.feedback("t", 0.4, false).unwrap();
-        }
-        // Ended without a word.
-        drop(first);
-        let second = open();
-        assert_eq!(count(&second), 3);
-        second.save().unwrap();
-        second.feedback("t", 0.4, false).unwrap();
-        drop(second);
-        // A line cut off in the middle was not acknowledged.
-        append_to(&folder.path().join("mine.feedback.0")).unwrap().write_all(b"{\"tool\":\"t\",\"poste").unwrap();
-        let third = open();
-        assert_eq!(count(&third), 4);
-        for _ in 0..JOURNAL_LINES {
-            third.feedback("t", 0.4, false).unwrap();
-        }
-        third.save().unwrap();
-        assert!(!folder.path().join("mine.feedback.0").exists() && folder.path().join("mine.feedback.1").exists());
-        third.feedback("t", 0.4, false).unwrap();
-        drop(third);
-        assert_eq!(count(&open()), 5 + JOURNAL_LINES);
-        // What was learned is damaged: what was acknowledged since the last journal was begun still counts, and once.
-        fs::write(folder.path().join("mine.state"), b"damaged").unwrap();
-        let fourth = open();
-        assert_eq!(count(&fourth), 1);
-        for _ in 0..=JOURNAL_LINES {
-            fourth.feedback("t", 0.4, false).unwrap();
-        }
-        fourth.save().unwrap();
-        drop(fourth);
-        assert_eq!(count(&open()), 2 + JOURNAL_LINES);
+    fn engines(folder: &std::path::Path, namespaces: usize) -> Engines {
+        let settings = Settings { max_engine_mib: 8, max_namespaces: namespaces, ..Settings::default() };
+        Engines::new(folder.to_owned(), &settings)
+    }
+
+    /// A call of a tool with a result of its own kind.
+    fn judge(engines: &Engines, name: &str, n: usize) {
+        let namespace = engines.open(name).unwrap();
+        let wide: Map<String, Value> = (0..40).map(|key| (format!("{n} {key}"), json!(format!("text {n}")))).collect();
+        let (tool, args, result) = (format!("tool-{n}"), json!({ "n": n }), Value::Object(wide));
+        namespace.engine.verify(&Call::new(&tool, &result).args(&args).session(&tool)).unwrap();
+        drop(namespace);
+        engines.stay_within();
     }
 
     #[test]
-    fn what_cannot_be_read_is_put_aside() {
+    fn the_level_takes_from_the_largest_only() {
+        assert_eq!(level(&[10, 10, 10], 30), usize::MAX);
+        assert_eq!(level(&[10, 100, 1_000], 300), 190);
+        assert_eq!(level(&[100, 100, 100, 100], 200), 50);
+        assert_eq!(level(&[], 1), usize::MAX);
+    }
+
+    /// Memory has a bound over all tokens, and those who have little keep it whatever others do.
+    #[test]
+    fn greedy_namespaces_forget_and_small_ones_do_not() {
         let folder = tempfile::tempdir().unwrap();
-        fs::write(folder.path().join("mine.state"), b"{}\nnonsense").unwrap();
-        fs::write(folder.path().join("mine.profiles.json"), b"nonsense").unwrap();
-        let namespace = Namespace::read(Mode::Fixed, folder.path(), "mine").unwrap();
-        assert!(namespace.profiled().is_empty());
-        assert!(folder.path().join("mine.state.unreadable").exists());
-        assert!(folder.path().join("mine.profiles.json.unreadable").exists());
+        let engines = engines(folder.path(), 64);
+        for n in 0..12 {
+            judge(&engines, "honest", n);
+        }
+        let honest = engines.open("honest").unwrap();
+        let learned = honest.engine.memory();
+        assert!(learned.tools == 12 && learned.bytes < 8 * 1024 * 1024 / 11);
+        for n in 0..1_500 {
+            judge(&engines, &format!("greedy-{}", n % 10), n);
+            assert!(engines.bytes() <= engines.most_bytes / 16 * 17);
+        }
+        let all: usize = engines.open.read().unwrap().values().map(|one| one.bytes()).sum();
+        assert_eq!(engines.bytes(), all, "the sum is what the engines say");
+        let forgotten = engines.forgotten();
+        assert!(forgotten.tools > 100, "{forgotten:?}");
+        assert_eq!(honest.engine.memory(), learned, "nothing of it was forgotten");
+        for n in 0..10 {
+            let share = engines.open(&format!("greedy-{n}")).unwrap().bytes();
+            assert!(share > engines.most_bytes / 22, "{share}: none is pushed out by the others");
+        }
+    }
+
+    #[test]
+    fn what_is_closed_for_room_is_read_back() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut engines = engines(folder.path(), 2);
+        judge(&engines, "one", 1);
+        judge(&engines, "two", 2);
+        assert_eq!(engines.open("three").err().unwrap().code, "too_many_namespaces", "both were used just now");
+        // As if a while had gone by.
+        engines.since -= Duration::from_secs(10);
+        judge(&engines, "three", 3);
+        assert_eq!(engines.len(), 2);
+        engines.since -= Duration::from_secs(10);
+        let memory = |name: &str| engines.open(name).unwrap().engine.memory();
+        assert_eq!((memory("one").tools, memory("two").tools), (1, 1));
     }
 }

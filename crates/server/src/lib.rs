@@ -2,25 +2,32 @@
 //!
 //! - [`App`]: what every request sees; [`serve()`]: its life, from the first connection to an end that loses nothing;
 //! - `routes`: one file for each part of the API, described where it is written; [`openapi`] is made of the same list;
-//! - `edge`: what happens to every request before and after its handler: ids, tokens, load, time; `limiter`: how much one
-//!   caller may ask for;
+//! - `edge`: what happens to every request before and after its handler: ids, tokens, load, time; `limiter`: how often one
+//!   caller may ask; `shares`, `pool`, `turns`: how much of the service it may have; `origin`: what pages of other sites may not do;
+//!   `bodies`, `pace`: what comes in and goes out slowly;
 //! - [`mcp`]: the same authority as an MCP server, over HTTP and over standard input and output;
 //! - `dashboard`: pages for people; [`score_charts`]: charts that are the same on a page and in a file;
 //! - `tail`: follows the ledger; `answers`: signed answers, reused until what they were made of changes;
-//! - `engines`: verification, one namespace for each token; `domain`: who owns a domain;
-//! - [`tokens`], [`settings`], [`telemetry`]: what an operator has in hand.
+//! - `engines`, `namespace`: verification, one namespace for each token; `domain`: who owns a domain; `identity`: callers with a DID;
+//! - [`tokens`], [`settings`], [`telemetry`]: what an operator has in hand; [`steady`]: a clock that does not jump ahead.
 
 mod answers;
 mod app;
+mod bodies;
 mod dashboard;
 mod domain;
 mod edge;
 mod engines;
 mod events;
 mod extract;
+mod identity;
 mod limiter;
 pub mod mcp;
 mod metrics;
+mod namespace;
+mod origin;
+mod pace;
+mod pool;
 mod problem;
 mod recent;
 mod routes;
@@ -28,9 +35,13 @@ mod schema;
 pub mod score_charts;
 mod serve;
 pub mod settings;
+mod shares;
+pub mod steady;
 mod tail;
 pub mod telemetry;
 pub mod tokens;
+mod turns;
+mod unique;
 
 pub use app::{App, BLOCKING_THREADS, Setup, StartError};
 pub use routes::openapi;

@@ -1,28 +1,25 @@
-//! How much one caller may ask for: a rate per second, and how many requests at once.
+//! How often one caller may ask. How much it may have under way is in `shares`.
 
 use std::{
     collections::HashMap,
     net::{IpAddr, Ipv6Addr},
     num::NonZeroU32,
-    sync::{
-        Arc, Mutex, PoisonError,
-        atomic::{AtomicU32, Ordering},
-    },
+    sync::{Mutex, PoisonError},
+    time::{Duration, Instant},
 };
 
 use governor::{DefaultKeyedRateLimiter, Quota, RateLimiter};
 
 use crate::{edge::Caller, settings::Settings, tokens::Bearer};
 
-/// How much one caller may ask (GCRA, twice a second's worth at once), and have under way.
+/// How often one caller may ask (GCRA, twice a second's worth at once).
 pub(crate) struct Limiter {
     addresses: Option<DefaultKeyedRateLimiter<IpAddr>>,
     tokens: Option<DefaultKeyedRateLimiter<String>>,
     /// New signed answers: each is recorded for good.
     answers: Option<DefaultKeyedRateLimiter<IpAddr>>,
-    /// Requests under way by address.
-    busy: Counts,
-    most_busy: u32,
+    /// The same for all addresses together.
+    all_answers: Option<SecondShares>,
 }
 
 impl Limiter {
@@ -35,8 +32,8 @@ impl Limiter {
             addresses: quota(settings.requests_per_second).map(RateLimiter::keyed),
             tokens: quota(settings.token_requests_per_second).map(RateLimiter::keyed),
             answers: quota(settings.new_answers_per_second).map(RateLimiter::keyed),
-            busy: Counts::default(),
-            most_busy: u32::try_from(settings.max_in_flight_per_caller).unwrap_or(u32::MAX),
+            all_answers: NonZeroU32::new(settings.anonymous_answers_per_second)
+                .map(|most| SecondShares::new(most.get(), Duration::from_secs(1))),
         }
     }
 
@@ -48,11 +45,16 @@ impl Limiter {
         self.tokens.as_ref().is_none_or(|limiter| limiter.check_key(&token.id).is_ok())
     }
 
-    /// Whether the caller may have one more new answer signed. Bearers of tokens are known to the operator.
-    pub(crate) fn new_answer(&self, caller: &Caller) -> bool {
-        match (caller, &self.answers) {
-            (Caller::Anyone(address), Some(limiter)) => limiter.check_key(address).is_ok(),
-            _ => true,
+    /// Whether the caller may have one more new answer signed; if not, the setting that forbids it. Bearers of tokens are known to
+    /// the operator.
+    pub(crate) fn new_answer(&self, caller: &Caller) -> Result<(), &'static str> {
+        let Caller::Anyone(address) = caller else { return Ok(()) };
+        if self.answers.as_ref().is_some_and(|limiter| limiter.check_key(address).is_err()) {
+            return Err("new_answers_per_second");
+        }
+        match &self.all_answers {
+            Some(shares) if !shares.take(*address, Instant::now()) => Err("anonymous_answers_per_second"),
+            _ => Ok(()),
         }
     }
 
@@ -68,79 +70,38 @@ impl Limiter {
             limiter.retain_recent();
         }
     }
+}
 
-    /// One of the requests that a caller may have under way; none where it has as many already.
-    pub(crate) fn slot(&self, caller: &Caller) -> Option<RequestSlot<'_>> {
-        match caller {
-            Caller::Anyone(address) => {
-                self.busy.take(*address, self.most_busy).then_some(RequestSlot::Address(&self.busy, *address))
-            }
-            Caller::Token(token) => {
-                // Counted before it is looked at: the slot gives it back either way.
-                let before = token.busy.fetch_add(1, Ordering::AcqRel);
-                Some(RequestSlot::Token(Arc::clone(token))).filter(|_| before < self.most_busy)
-            }
+/// What all addresses together may have in a period, shared as in `shares`: an address gets one more while it had fewer than are
+/// left, so that the last ones are for those who had none.
+struct SecondShares {
+    most: u32,
+    period: Duration,
+    now: Mutex<Period>,
+}
+
+struct Period {
+    since: Instant,
+    left: u32,
+    had: HashMap<IpAddr, u32>,
+}
+
+impl SecondShares {
+    fn new(most: u32, period: Duration) -> Self {
+        Self { most, period, now: Mutex::new(Period { since: Instant::now(), left: most, had: HashMap::new() }) }
+    }
+
+    fn take(&self, address: IpAddr, at: Instant) -> bool {
+        let mut now = self.now.lock().unwrap_or_else(PoisonError::into_inner);
+        if at.saturating_duration_since(now.since) >= self.period {
+            *now = Period { since: at, left: self.most, had: HashMap::new() };
         }
-    }
-}
-
-/// One of the bulk submissions that a token may have under way: given back when dropped.
-pub(crate) struct BulkSlot<'a>(&'a AtomicU32);
-
-impl<'a> BulkSlot<'a> {
-    pub(crate) fn take(count: &'a AtomicU32, most: u32) -> Option<Self> {
-        // Counted before it is looked at: the slot gives it back either way.
-        let before = count.fetch_add(1, Ordering::AcqRel);
-        Some(Self(count)).filter(|_| before < most)
-    }
-}
-
-impl Drop for BulkSlot<'_> {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::AcqRel);
-    }
-}
-
-/// One of the requests that a caller may have under way: given back when dropped.
-pub(crate) enum RequestSlot<'a> {
-    Address(&'a Counts, IpAddr),
-    Token(Arc<Bearer>),
-}
-
-impl Drop for RequestSlot<'_> {
-    fn drop(&mut self) {
-        match self {
-            RequestSlot::Address(counts, address) => counts.give_back(*address),
-            RequestSlot::Token(token) => drop(token.busy.fetch_sub(1, Ordering::AcqRel)),
-        }
-    }
-}
-
-/// How many of something each address has.
-#[derive(Default)]
-pub(crate) struct Counts(Mutex<HashMap<IpAddr, u32>>);
-
-impl Counts {
-    /// One more, unless there are `most` already.
-    pub(crate) fn take(&self, address: IpAddr, most: u32) -> bool {
-        let mut counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let count = counts.entry(address).or_default();
-        if *count >= most {
-            return false;
-        }
-        *count += 1;
-        true
-    }
-
-    /// One less.
-    pub(crate) fn give_back(&self, address: IpAddr) {
-        let mut counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(count) = counts.get_mut(&address) {
-            *count = count.saturating_sub(1);
-            if *count == 0 {
-                counts.remove(&address);
-            }
-        }
+        let left = now.left;
+        let had = now.had.entry(address).or_default();
+        let more = *had < left;
+        *had += u32::from(more);
+        now.left -= u32::from(more);
+        more
     }
 }
 
@@ -168,14 +129,13 @@ mod tests {
     }
 
     #[test]
-    fn places_are_given_back() {
-        let counts = Counts::default();
-        let address: IpAddr = "192.0.2.1".parse().unwrap();
-        assert!(counts.take(address, 2) && counts.take(address, 2) && !counts.take(address, 2));
-        counts.give_back(address);
-        assert!(counts.take(address, 2));
-        counts.give_back(address);
-        counts.give_back(address);
-        assert!(counts.0.lock().unwrap().is_empty());
+    fn a_flood_from_many_addresses_leaves_answers_for_one_more() {
+        let shares = SecondShares::new(400, Duration::from_secs(1));
+        let (start, address) = (Instant::now(), |n: u32| IpAddr::from(n.to_be_bytes()));
+        let given = (0..100_000).filter(|n| shares.take(address(n % 250), start)).count();
+        assert!((250..400).contains(&given), "{given}");
+        assert!(shares.take(address(1_000), start), "who had none");
+        assert!(!shares.take(address(7), start));
+        assert!(shares.take(address(7), start + Duration::from_secs(1)), "in the next second");
     }
 }

@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 
-use credence_verify::Decision;
+use credence_verify::{Decision, Trimmed};
 use prometheus_client::{
     encoding::{EncodeLabelSet, text::encode},
     metrics::{counter::Counter, family::Family, gauge::Gauge, histogram::Histogram},
@@ -24,6 +24,11 @@ struct RequestLabels {
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct RouteLabels {
     route: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct KindLabels {
+    kind: &'static str,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -50,15 +55,25 @@ pub(crate) struct Metrics {
     entries: Gauge,
     responses_waiting: Gauge,
     namespaces: Gauge,
+    clock_trouble: Gauge,
+    ledger_check: Gauge,
+    engine_bytes: Gauge,
+    body_bytes: Gauge,
+    forgotten: Family<KindLabels, Gauge>,
 }
 
 /// What is looked up when somebody asks.
 pub(crate) struct GaugeValues {
-    pub in_flight: usize,
-    pub connections: usize,
+    pub in_flight: u64,
+    pub body_bytes: u64,
+    pub connections: u64,
     pub entries: u64,
     pub responses_waiting: usize,
     pub namespaces: usize,
+    pub clock_trouble: bool,
+    pub ledger_check: usize,
+    pub engine_bytes: usize,
+    pub forgotten: Trimmed,
 }
 
 impl Metrics {
@@ -80,6 +95,11 @@ impl Metrics {
             entries: Gauge::default(),
             responses_waiting: Gauge::default(),
             namespaces: Gauge::default(),
+            clock_trouble: Gauge::default(),
+            ledger_check: Gauge::default(),
+            engine_bytes: Gauge::default(),
+            body_bytes: Gauge::default(),
+            forgotten: Family::default(),
             registry: Registry::default(),
         };
         let r = &mut registry;
@@ -102,6 +122,21 @@ impl Metrics {
             metrics.responses_waiting.clone(),
         );
         r.register("verify_namespaces", "Tokens that use the verification engine", metrics.namespaces.clone());
+        r.register(
+            "clock_trouble",
+            "1 while the clock is not believed or entries are ahead of it",
+            metrics.clock_trouble.clone(),
+        );
+        r.register(
+            "ledger_check",
+            "The tables against the ledger: 0 not known yet, 1 the same, 2 different, and nothing is signed",
+            metrics.ledger_check.clone(),
+        );
+        let says = "Memory of what all namespaces together have learned, in bytes";
+        r.register("verify_memory_bytes", says, metrics.engine_bytes.clone());
+        let says = "What namespaces forgot since the start because the memory for all was used up";
+        r.register("verify_forgotten", says, metrics.forgotten.clone());
+        r.register("http_body_bytes", "Bodies in memory, in bytes", metrics.body_bytes.clone());
         Self { registry, ..metrics }
     }
 
@@ -131,11 +166,19 @@ impl Metrics {
         let gauge = |gauge: &Gauge, value: u64| {
             gauge.set(i64::try_from(value).unwrap_or(i64::MAX));
         };
-        gauge(&self.in_flight, now.in_flight as u64);
-        gauge(&self.connections, now.connections as u64);
+        gauge(&self.in_flight, now.in_flight);
+        gauge(&self.connections, now.connections);
+        gauge(&self.body_bytes, now.body_bytes);
+        gauge(&self.engine_bytes, now.engine_bytes as u64);
+        let Trimmed { tools, histories, sessions } = now.forgotten;
+        for (kind, value) in [("tools", tools), ("histories", histories), ("sessions", sessions)] {
+            gauge(&self.forgotten.get_or_create(&KindLabels { kind }), value);
+        }
         gauge(&self.entries, now.entries);
         gauge(&self.responses_waiting, now.responses_waiting as u64);
         gauge(&self.namespaces, now.namespaces as u64);
+        gauge(&self.ledger_check, now.ledger_check as u64);
+        gauge(&self.clock_trouble, u64::from(now.clock_trouble));
         let mut text = String::new();
         // Writing to a string does not fail.
         let _ = encode(&mut text, &self.registry);

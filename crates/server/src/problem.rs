@@ -18,6 +18,8 @@ pub struct Problem {
     pub(crate) code: &'static str,
     detail: String,
     retry_after: Option<u32>,
+    /// The rest of the body is not read: the connection ends, and the client is told.
+    closes: bool,
 }
 
 /// The code of an error, for the log.
@@ -47,7 +49,7 @@ impl Problem {
             detail.truncate(end);
             detail.push('…');
         }
-        Self { status, code, detail, retry_after: None }
+        Self { status, code, detail, retry_after: None, closes: false }
     }
 
     pub(crate) fn bad_request(code: &'static str, detail: impl Into<String>) -> Self {
@@ -72,8 +74,26 @@ impl Problem {
         )
     }
 
+    /// The tables differ from the ledger: nothing is signed.
+    pub(crate) fn differs() -> Self {
+        let detail = "the tables here differ from the ledger, so nothing is signed: the operator has to rebuild them";
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, "ledger_differs", detail).retry_after(60)
+    }
+
+    /// The disk is full.
+    pub(crate) fn storage_full(error: &dyn std::fmt::Display) -> Self {
+        tracing::error!(%error, "no space left");
+        let detail = "no space is left here: nothing of this request was written; try again later";
+        Self::new(StatusCode::INSUFFICIENT_STORAGE, "storage_full", detail).retry_after(60)
+    }
+
     pub(crate) fn retry_after(self, seconds: u32) -> Self {
         Self { retry_after: Some(seconds), ..self }
+    }
+
+    /// The connection ends with it.
+    pub(crate) fn closing(self) -> Self {
+        Self { closes: true, ..self }
     }
 
     /// The same under another code: some protocols have their own.
@@ -88,7 +108,7 @@ impl Problem {
 
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
-        let Self { status, code, detail, retry_after } = self;
+        let Self { status, code, detail, retry_after, closes } = self;
         let title = status.canonical_reason().unwrap_or("Error");
         let r#type = format!("urn:credence:problem:{code}");
         let body = Body { r#type, title, status: status.as_u16(), code, detail: &detail };
@@ -100,6 +120,9 @@ impl IntoResponse for Problem {
         headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
         if let Some(seconds) = retry_after {
             headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+        }
+        if closes {
+            headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
         }
         if status == StatusCode::UNAUTHORIZED {
             headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
@@ -115,6 +138,7 @@ impl From<Error> for Problem {
             Error::Ledger(inner) => return inner.into(),
             Error::UnknownAgent(_) => (S::NOT_FOUND, "unknown_agent"),
             Error::AliasTaken { .. } => (S::CONFLICT, "alias_taken"),
+            Error::IdTaken { .. } => (S::CONFLICT, "id_taken"),
             Error::NothingNew(_) => (S::CONFLICT, "nothing_new"),
             Error::UnknownSource(_) => (S::NOT_FOUND, "unknown_source"),
             Error::SourceExists(_) => (S::CONFLICT, "source_exists"),
@@ -136,6 +160,7 @@ impl From<Error> for Problem {
             Error::Outcome(_) => (S::UNPROCESSABLE_ENTITY, "invalid_outcome"),
             Error::OutcomeExists { .. } => (S::CONFLICT, "duplicate_id"),
             Error::NotThen(_) => (S::NOT_FOUND, "not_then"),
+            Error::Differs(_) => return Self::differs(),
             Error::Engine(_) => (S::UNPROCESSABLE_ENTITY, "invalid_numbers"),
             _ => return Self::internal(&error),
         };
@@ -156,14 +181,21 @@ impl From<Error> for Problem {
     }
 }
 
+/// Files of the service.
+impl From<std::io::Error> for Problem {
+    fn from(error: std::io::Error) -> Self {
+        use std::io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};
+        match error.kind() {
+            StorageFull | QuotaExceeded | FileTooLarge => Self::storage_full(&error),
+            _ => Self::internal(&error),
+        }
+    }
+}
+
 impl From<&credence_ledger::Error> for Problem {
     fn from(error: &credence_ledger::Error) -> Self {
         match error {
-            credence_ledger::Error::Full(_) => {
-                tracing::error!(%error, "no space left");
-                let detail = "no space is left here: nothing of this request was written; try again later";
-                Self::new(StatusCode::INSUFFICIENT_STORAGE, "storage_full", detail).retry_after(60)
-            }
+            credence_ledger::Error::Full(_) => Self::storage_full(error),
             credence_ledger::Error::EntryTooLarge { .. } => {
                 Self::new(StatusCode::PAYLOAD_TOO_LARGE, "too_large", error.to_string())
             }

@@ -2,7 +2,10 @@
 
 use std::{
     collections::{BTreeMap, VecDeque},
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+    },
 };
 
 use credence_protocol::Timestamp;
@@ -56,10 +59,16 @@ pub(crate) struct ToolTally {
 
 /// The newest verdicts of a namespace, and how many there were of each tool.
 #[derive(Default)]
-pub(crate) struct Recent(Mutex<Inner>);
+pub(crate) struct Recent {
+    inner: Mutex<Inner>,
+    /// Where the memory of all namespaces is counted.
+    total: Arc<AtomicUsize>,
+}
 
 #[derive(Default)]
 struct Inner {
+    /// Memory of what follows.
+    bytes: usize,
     verdicts: VecDeque<RecentVerdict>,
     tools: BTreeMap<String, ToolTally>,
     count: u64,
@@ -67,12 +76,29 @@ struct Inner {
 
 impl Recent {
     /// Going on from what was counted before.
-    pub(crate) fn from(tools: BTreeMap<String, ToolTally>) -> Self {
-        Self(Mutex::new(Inner { tools, ..Inner::default() }))
+    pub(crate) fn from(tools: BTreeMap<String, ToolTally>, total: Arc<AtomicUsize>) -> Self {
+        let bytes = tools.keys().map(|name| tally_bytes(name)).sum();
+        total.fetch_add(bytes, Ordering::Relaxed);
+        Self { inner: Mutex::new(Inner { bytes, tools, ..Inner::default() }), total }
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Memory that it takes.
+    pub(crate) fn bytes(&self) -> usize {
+        self.lock().bytes
+    }
+
+    /// Forgets the verdicts, not the counts.
+    pub(crate) fn forget(&self) {
+        let mut inner = self.lock();
+        let verdicts = std::mem::take(&mut inner.verdicts);
+        let bytes: usize = verdicts.iter().map(verdict_bytes).sum();
+        inner.bytes -= bytes;
+        drop(inner);
+        self.total.fetch_sub(bytes, Ordering::Relaxed);
     }
 
     pub(crate) fn add(&self, at: Timestamp, verdict: Verdict, execution_time_ms: Option<f64>) {
@@ -80,6 +106,7 @@ impl Recent {
         let room = inner.tools.len() < MAX_TOOLS;
         inner.count += 1;
         let decision = verdict.decision as usize;
+        let before = inner.bytes;
         match inner.tools.get_mut(&verdict.tool) {
             Some(tool) => {
                 tool.verdicts[decision] += 1;
@@ -88,15 +115,25 @@ impl Recent {
             None if room => {
                 let mut tool = ToolTally { verdicts: [0; 3], last: at };
                 tool.verdicts[decision] += 1;
+                inner.bytes += tally_bytes(&verdict.tool);
                 inner.tools.insert(verdict.tool.clone(), tool);
             }
             None => {}
         }
         let number = inner.count;
         // Dropped after the lock is.
-        let _oldest = if inner.verdicts.len() == MAX_VERDICTS { inner.verdicts.pop_front() } else { None };
-        inner.verdicts.push_back(RecentVerdict { number, at, verdict, execution_time_ms, answered: None });
+        let oldest = if inner.verdicts.len() == MAX_VERDICTS { inner.verdicts.pop_front() } else { None };
+        let recent = RecentVerdict { number, at, verdict, execution_time_ms, answered: None };
+        inner.bytes += verdict_bytes(&recent);
+        inner.bytes -= oldest.as_ref().map_or(0, verdict_bytes);
+        inner.verdicts.push_back(recent);
+        let after = inner.bytes;
         drop(inner);
+        if after > before {
+            self.total.fetch_add(after - before, Ordering::Relaxed);
+        } else {
+            self.total.fetch_sub(before - after, Ordering::Relaxed);
+        }
     }
 
     /// Those that are wanted, the newest first, at most `limit`.
@@ -121,10 +158,36 @@ impl Recent {
         Ok((recent.verdict.tool.clone(), recent.verdict.posterior))
     }
 
+    /// What was said of a verdict could not be recorded: it can be said again.
+    pub(crate) fn retract_answer(&self, number: u64) {
+        let mut inner = self.lock();
+        if let Some(recent) = inner.verdicts.iter_mut().find(|recent| recent.number == number) {
+            recent.answered = None;
+        }
+    }
+
     /// Every tool that was judged, by name.
     pub(crate) fn tools(&self) -> BTreeMap<String, ToolTally> {
         self.lock().tools.clone()
     }
+}
+
+impl Drop for Recent {
+    fn drop(&mut self) {
+        self.total.fetch_sub(self.bytes(), Ordering::Relaxed);
+    }
+}
+
+/// A name with its counts, and its place in the tree.
+fn tally_bytes(name: &str) -> usize {
+    name.len() + size_of::<(String, ToolTally)>() + 32
+}
+
+fn verdict_bytes(recent: &RecentVerdict) -> usize {
+    let verdict = &recent.verdict;
+    let details: usize = verdict.checks.iter().map(|check| check.detail.as_ref().map_or(0, String::len)).sum();
+    let texts = verdict.tool.len() + verdict.agent.as_ref().map_or(0, String::len) + verdict.explanation.len();
+    size_of::<RecentVerdict>() + size_of_val(verdict.checks.as_slice()) + details + texts
 }
 
 #[cfg(test)]
@@ -151,9 +214,15 @@ mod tests {
         assert_eq!(recent.answer(1, true), Err(Unanswerable::Gone));
         let tools = recent.tools();
         assert_eq!(tools.len(), MAX_TOOLS);
-        let again = Recent::from(tools);
+        let total: Arc<AtomicUsize> = Arc::default();
+        let again = Recent::from(tools, Arc::clone(&total));
         again.add(at, engine.verify(&Call::new("tool-0", &json!(1))).unwrap(), None);
         assert_eq!(again.tools()["tool-0"].verdicts.iter().sum::<u64>(), 2);
         assert!(again.newest(&VerdictFilter { tool: Some("tool-1"), ..VerdictFilter::default() }, 5).is_empty());
+        assert_eq!(total.load(Ordering::Relaxed), again.bytes());
+        again.forget();
+        assert!(again.newest(&VerdictFilter::default(), 5).is_empty() && again.bytes() > 0);
+        drop(again);
+        assert_eq!(total.load(Ordering::Relaxed), 0);
     }
 }

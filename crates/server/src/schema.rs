@@ -403,6 +403,8 @@ pub(crate) struct SignalDocument {
     id: String,
     agent: String,
     source: String,
+    /// The authority it is for, as in `aud` of `/v1/keys`. Sources that are not registered as unbound have to name it.
+    aud: Option<String>,
     /// Registered ones: `/v1/tags`.
     #[schema(min_items = 1)]
     tags: Vec<String>,

@@ -1,11 +1,6 @@
 //! The service's life: connections, work in the background, and an end that loses nothing.
 
-use std::{
-    future::Future,
-    net::IpAddr,
-    sync::{Arc, atomic::Ordering},
-    time::Duration,
-};
+use std::{future::Future, sync::Arc, time::Duration};
 
 use axum::{Router, extract::Request};
 use hyper::{body::Incoming, server::conn::http1, service::service_fn};
@@ -20,10 +15,11 @@ use tokio::{
     task::JoinSet,
     time::{MissedTickBehavior, interval},
 };
-use tokio_io_timeout::TimeoutStream;
 use tower::ServiceExt;
 
-use crate::{app::App, edge::Peer, limiter::network, routes};
+use crate::{
+    app::App, bodies::Cut, edge::Peer, limiter::network, pace::Paced, routes, settings::Settings, shares::Owner,
+};
 
 /// File descriptors that are not for connections.
 const RESERVED: usize = 256;
@@ -34,6 +30,8 @@ const FOLLOW_EVERY: Duration = Duration::from_millis(100);
 const RECORD_EVERY: Duration = Duration::from_secs(1);
 /// How often a change of the tokens is looked for: the store's contract says within a second.
 const RELOAD_TOKENS_EVERY: Duration = Duration::from_secs(1);
+/// How often it is looked whether namespaces of the engine have to be closed.
+const MAKE_ROOM_EVERY: Duration = Duration::from_secs(5);
 /// How often totals are looked at, for rates.
 const SAMPLE_EVERY: Duration = Duration::from_secs(1);
 /// How often agents are rescored whose scores the passing of time alone changes.
@@ -43,7 +41,7 @@ const FORGET_EVERY: Duration = Duration::from_secs(60);
 /// How long requests under way may take to end.
 const GRACE: Duration = Duration::from_secs(25);
 /// A head larger than this is refused.
-const MAX_HEAD_BYTES: usize = 64 * 1024;
+const MAX_HEAD_BYTES: usize = 32 * 1024;
 /// Told to whoever connects when there are too many connections.
 const FULL: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/problem+json\r\nretry-after: 1\r\nconnection: close\r\ncontent-length: 154\r\n\r\n{\"type\":\"urn:credence:problem:too_many_connections\",\"title\":\"Service Unavailable\",\"status\":503,\"code\":\"too_many_connections\",\"detail\":\"come back later\"}\r\n";
 
@@ -60,7 +58,7 @@ pub async fn serve_with(
     listener: TcpListener,
     stop: impl Future<Output = ()>,
 ) -> Result<(), String> {
-    let most = room_for_connections(&app);
+    let most = room_for_connections(&app.settings);
     let router = routes::router(Arc::clone(&app), more);
     let background = Background::start(&app);
     let (version, url) = (env!("CARGO_PKG_VERSION"), &app.office.base_url);
@@ -75,7 +73,7 @@ pub async fn serve_with(
             accepted = listener.accept() => match accepted {
                 Ok((stream, address)) => {
                     refusing = false;
-                    connect(&app, &router, &graceful, stream, Peer(address), most);
+                    connect(&app, &router, &graceful, stream, Peer(address));
                 }
                 Err(error) => {
                     // Out of file descriptors, most likely: some will be free in a moment.
@@ -107,8 +105,8 @@ pub(crate) async fn attended<T>(app: &Arc<App>, work: impl Future<Output = T>) -
 }
 
 /// How many connections there is room for: files and the ledger need descriptors too.
-fn room_for_connections(app: &App) -> usize {
-    let wanted = app.settings.max_connections;
+pub(crate) fn room_for_connections(settings: &Settings) -> usize {
+    let wanted = settings.max_connections;
     let limit = rlimit::increase_nofile_limit((wanted + RESERVED) as u64).unwrap_or(1024);
     let room = usize::try_from(limit).unwrap_or(usize::MAX).saturating_sub(RESERVED).max(1);
     if room < wanted {
@@ -117,61 +115,43 @@ fn room_for_connections(app: &App) -> usize {
     wanted.min(room)
 }
 
-fn connect(app: &Arc<App>, router: &Router, graceful: &GracefulShutdown, stream: TcpStream, peer: Peer, most: usize) {
+fn connect(app: &Arc<App>, router: &Router, graceful: &GracefulShutdown, stream: TcpStream, peer: Peer) {
     let settings = &app.settings;
-    let address = network(peer.0.ip());
+    let address = Owner::Address(network(peer.0.ip()));
     // Behind a proxy all come from one address.
-    let most_of_one = if settings.trust_forwarded_for { most } else { settings.max_connections_per_address };
-    let place = Connection::open(app, address, most, u32::try_from(most_of_one).unwrap_or(u32::MAX));
-    let Some(place) = place else {
+    let most_of_one = if settings.trust_forwarded_for { usize::MAX } else { settings.max_connections_per_address };
+    let Ok(place) = app.connections.take(address, 1, most_of_one as u64) else {
         app.metrics.turned_away("connections");
         tokio::spawn(refuse(stream));
         return;
     };
     // Small answers must not wait for more.
     let _ = stream.set_nodelay(true);
-    let mut stream = TimeoutStream::new(stream);
-    stream.set_write_timeout(Some(Duration::from_secs(settings.idle_seconds)));
+    let stream = Paced::new(stream, Duration::from_secs(settings.idle_seconds));
     let router = router.clone();
+    let cut = Cut::default();
+    let to_cut = cut.clone();
     let service = service_fn(move |request: hyper::Request<Incoming>| {
         let mut request: Request = request.map(axum::body::Body::new);
         request.extensions_mut().insert(peer);
+        request.extensions_mut().insert(to_cut.clone());
         router.clone().oneshot(request)
     });
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(Duration::from_secs(settings.idle_seconds))
         .max_buf_size(MAX_HEAD_BYTES)
-        .serve_connection(TokioIo::new(Box::pin(stream)), service);
+        .serve_connection(TokioIo::new(stream), service);
     let connection = graceful.watch(connection);
     tokio::spawn(async move {
-        // A client that went away, sent what is no HTTP, or does not read what it asked for.
-        let _ = connection.await;
-        drop(place);
-    });
-}
-
-/// A connection that is counted while it is open.
-struct Connection {
-    app: Arc<App>,
-    address: IpAddr,
-}
-
-impl Connection {
-    fn open(app: &Arc<App>, address: IpAddr, most: usize, most_of_one: u32) -> Option<Self> {
-        if app.connections.fetch_add(1, Ordering::AcqRel) >= most || !app.connections_of.take(address, most_of_one) {
-            app.connections.fetch_sub(1, Ordering::AcqRel);
-            return None;
+        // A client that went away, sent what is no HTTP, or does not read what it asked for; or an address with more connections
+        // than others whose place another needs.
+        tokio::select! {
+            _ = connection => {}
+            () = place.revoked() => {}
+            () = cut.0.notified() => {}
         }
-        Some(Self { app: Arc::clone(app), address })
-    }
-}
-
-impl Drop for Connection {
-    fn drop(&mut self) {
-        self.app.connections.fetch_sub(1, Ordering::AcqRel);
-        self.app.connections_of.give_back(self.address);
-    }
+    });
 }
 
 async fn refuse(mut stream: TcpStream) {
@@ -220,8 +200,9 @@ impl Background {
         every(FOLLOW_EVERY, "following the ledger", |app| {
             if app.is_current() { Ok(()) } else { app.follow().map_err(|e| e.to_string()) }
         });
-        every(RECORD_EVERY, "recording answers that left", |app| {
-            app.outbox.record(&app.authority).map(drop).map_err(|e| e.to_string())
+        every(RECORD_EVERY, "recording answers that left", |app| app.record_answers().map_err(|e| e.to_string()));
+        every(MAKE_ROOM_EVERY, "closing namespaces of the engine", |app| {
+            app.engines.close_idle().map_err(|e| e.to_string())
         });
         every(SAMPLE_EVERY, "counting", |app| {
             app.samples.take(app);
@@ -236,6 +217,9 @@ impl Background {
         every(Duration::from_secs(app.settings.snapshot_seconds), "keeping what was learned", |app| {
             app.engines.save().map_err(|e| e.to_string())
         });
+        // Once, beside everything else: on a large ledger it takes minutes.
+        let checked = Arc::clone(app);
+        tasks.spawn(async move { drop(tokio::task::spawn_blocking(move || checked.check_ledger()).await) });
         Self { tasks, stop }
     }
 
@@ -250,18 +234,8 @@ async fn finish(app: &Arc<App>) -> Result<(), String> {
     let theirs = Arc::clone(app);
     let done = tokio::task::spawn_blocking(move || -> Result<(), String> {
         let app = &*theirs;
-        let mut first = Ok(());
-        loop {
-            match app.outbox.record(&app.authority) {
-                Ok(true) => {}
-                Ok(false) => break,
-                Err(error) => {
-                    first = Err(format!("answers that left: {error}"));
-                    break;
-                }
-            }
-        }
-        first
+        let recorded = app.record_answers().map_err(|error| format!("answers that left: {error}"));
+        recorded
             .and(app.engines.save().map_err(|e| format!("what was learned: {e}")))
             .and(app.authority.score_now().map_err(|e| format!("scores: {e}")))
             .and(app.authority.flush().map_err(|e| format!("the checkpoint: {e}")))

@@ -31,9 +31,13 @@ pub struct Settings {
     pub bulk_seconds: u64,
     /// Seconds that a connection may be idle, or take to send a request's head.
     pub idle_seconds: u64,
-    /// Requests worked on at once; more are told to come back.
+    /// Seconds without a byte of a body that was begun.
+    pub body_stall_seconds: u64,
+    /// Memory for the bodies of requests with a token, in MiB.
+    pub max_body_memory_mib: usize,
+    /// Requests worked on at once, with a token and as many without; more are told to come back. `admin` has places of its own.
     pub max_in_flight: usize,
-    /// Of one caller (a token, or an address without one).
+    /// Requests of one caller (a token, or an address without one), from the head to the end of a large answer.
     pub max_in_flight_per_caller: usize,
     /// Connections at once.
     pub max_connections: usize,
@@ -41,6 +45,8 @@ pub struct Settings {
     pub max_connections_per_address: usize,
     /// New signed answers a second for one address without a token: each is recorded for good. 0 for no limit.
     pub new_answers_per_second: u32,
+    /// The same for all addresses together, of which each has a share. 0 for no limit.
+    pub anonymous_answers_per_second: u32,
     /// Clients of the event stream at once.
     pub max_event_clients: usize,
     /// Seconds between snapshots of what the verification engine has learned.
@@ -49,6 +55,8 @@ pub struct Settings {
     pub verify_mode: VerifyMode,
     /// Namespaces of the verification engine, one for each token that uses it.
     pub max_namespaces: usize,
+    /// Memory for what all namespaces together have learned, in MiB.
+    pub max_engine_mib: usize,
     /// Prove control of domains on loopback too, over plain HTTP: for trying it out.
     pub allow_loopback_domains: bool,
     /// What is logged: `error`, `warn`, `info` or `debug` (which adds every request).
@@ -107,15 +115,19 @@ impl Default for Settings {
             request_seconds: 30,
             bulk_seconds: 600,
             idle_seconds: 15,
+            body_stall_seconds: 10,
+            max_body_memory_mib: 128,
             max_in_flight: 512,
             max_in_flight_per_caller: 128,
             max_connections: 8_192,
             max_connections_per_address: 1_024,
             new_answers_per_second: 20,
+            anonymous_answers_per_second: 400,
             max_event_clients: 256,
             snapshot_seconds: 300,
             verify_mode: VerifyMode::Adaptive,
             max_namespaces: 256,
+            max_engine_mib: 256,
             allow_loopback_domains: false,
             log: LogLevel::Info,
             log_format: LogFormat::Text,
@@ -143,6 +155,11 @@ fn invalid(place: impl Into<String>, why: impl Into<String>) -> Invalid {
 }
 
 impl Settings {
+    /// Where others reach a service that listens at `local_url`.
+    pub fn base_url<'a>(&'a self, local_url: &'a str) -> &'a str {
+        if self.public_url.is_empty() { local_url } else { self.public_url.trim_end_matches('/') }
+    }
+
     /// Every key.
     pub fn keys() -> Vec<String> {
         let whole = Self { public_url: "-".into(), otlp_endpoint: "-".into(), ..Self::default() };
@@ -217,6 +234,9 @@ impl Settings {
             ("max_bulk_lines", settings.max_bulk_lines as u64),
             ("request_seconds", settings.request_seconds),
             ("idle_seconds", settings.idle_seconds),
+            ("body_stall_seconds", settings.body_stall_seconds),
+            ("max_body_memory_mib", settings.max_body_memory_mib as u64),
+            ("max_engine_mib", settings.max_engine_mib as u64),
             ("max_in_flight", settings.max_in_flight as u64),
             ("max_in_flight_per_caller", settings.max_in_flight_per_caller as u64),
             ("max_connections", settings.max_connections as u64),

@@ -61,6 +61,7 @@ fn concerns(kind: Kind) -> Concerns {
         | Kind::CredentialRevocation => Concerns::Subject,
         // Weights, keys, and words that reach further than whom they are about.
         Kind::Source
+        | Kind::Clock
         | Kind::KeyRevocation
         | Kind::Summary
         | Kind::Contract

@@ -63,6 +63,7 @@ async fn a_clock_that_jumps_back() {
         local_url: url.clone(),
         receipts: None,
         demo: None,
+        steady: None,
     })
     .unwrap();
     let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
@@ -83,7 +84,7 @@ async fn a_clock_that_jumps_back() {
     };
     let ask = "/v1/entities/shop/trust-signals?url=https://shop.example/".to_owned();
     let (status, first) = get(ask.clone()).await;
-    assert_eq!((status, &first["meta"]["expires"]), (200, &json!("2026-11-16T13:00:00.000000Z")));
+    assert_eq!((status, &first["meta"]["expires"]), (200, &json!("2026-11-16T12:10:00.000000Z")));
     let (status, before) = report().await;
     assert_eq!(status, 201, "{before}");
 
@@ -100,9 +101,14 @@ async fn a_clock_that_jumps_back() {
         async |seq: &Value| get(format!("/v1/log/entries/{seq}")).await.1["recorded_at"].as_str().unwrap().to_owned();
     assert!(recorded(&after["seq"]).await >= recorded(&before["seq"]).await, "what is recorded stays in order");
     assert_eq!(get("/readyz".into()).await.0, 200);
+    let told = client.get(format!("{url}/readyz")).send().await.unwrap().text().await.unwrap();
+    assert!(told.starts_with("ready, but the newest entry") && told.contains("accept-clock"), "{told}");
+    let metrics = client.get(format!("{url}/metrics")).send().await.unwrap().text().await.unwrap();
+    assert!(metrics.contains("credence_clock_trouble 1"), "{metrics}");
 
     // Forward again, past the token's end and the answer's.
     micros.store(noon.plus_seconds(7200).micros(), Ordering::Relaxed);
+    assert_eq!(client.get(format!("{url}/readyz")).send().await.unwrap().text().await.unwrap(), "ready\n");
     assert_eq!(report().await.0, 401);
     let (_, later) = get(ask).await;
     assert_eq!(later["meta"]["timestamp"], "2026-11-16T14:00:00.000000Z");

@@ -33,7 +33,7 @@ pub use independent::independent;
 #[cfg(feature = "binary")]
 pub use service::{Reply, Service, read_request, signal};
 #[cfg(feature = "binary")]
-pub use shell::{Ran, Shell, authority, draft, key, now, signed};
+pub use shell::{ORIGIN, Ran, Shell, authority, draft, key, now, signed};
 
 /// The project's folder, seen from where cargo runs a crate's tests. Relative: a path compiled in would outlive a move of the
 /// checkout.

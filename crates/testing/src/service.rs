@@ -4,13 +4,15 @@ use std::{
     fs::{self, File},
     io::{BufRead, BufReader, Read, Write},
     net::TcpStream,
+    path::PathBuf,
     process::{Child, Command, Stdio},
     sync::atomic::{AtomicU32, Ordering},
 };
 
+use credence_protocol::Audience;
 use serde_json::{Value, json};
 
-use crate::{PATIENCE, Shell, draft, key, now, until};
+use crate::{ORIGIN, PATIENCE, Shell, draft, key, now, until};
 
 /// A running service.
 pub struct Service {
@@ -86,8 +88,42 @@ impl Service {
         args.extend(settings.iter().flat_map(|setting| ["--set", setting]));
         let log = File::options().create(true).append(true).open(shell.path("log.txt")).unwrap();
         let mut command = shell.command(&args);
-        command.envs(environment.iter().copied()).stdout(Stdio::piped()).stderr(log);
-        let mut child = command.spawn().unwrap();
+        command.envs(environment.iter().copied()).stderr(log);
+        Self::spawn(shell, command)
+    }
+
+    /// On a disk of its own of so many MiB, which [`Self::disk`] leads to: a new file system in a name space that only this process
+    /// sees. `None` where the system lets nobody do that.
+    pub fn on_small_disk(mib: u32, settings: &[&str]) -> Option<Self> {
+        let shell = Shell::new();
+        shell.ok(&["init"]);
+        let script = format!(
+            "mkdir disk && mount -t tmpfs -o size={mib}m tmpfs disk && cp -a credence-data disk/ && CREDENCE_DATA=disk/credence-data exec \"$@\""
+        );
+        let in_own_space = |script: &str| {
+            let mut command = Command::new("unshare");
+            command.args(["-rm", "sh", "-c", script, "sh"]).current_dir(shell.folder.path());
+            command
+        };
+        let works = in_own_space("mkdir tried && mount -t tmpfs tmpfs tried").output();
+        if !works.is_ok_and(|ran| ran.status.success()) {
+            return None;
+        }
+        let mut command = in_own_space(&script);
+        let serve = shell.command(&["serve", "--json", "--listen", "127.0.0.1:0"]);
+        command.arg(serve.get_program()).args(serve.get_args());
+        command.args(settings.iter().flat_map(|setting| ["--set", setting]));
+        command.stderr(File::options().create(true).append(true).open(shell.path("log.txt")).unwrap());
+        Some(Self::spawn(shell, command))
+    }
+
+    /// The disk of [`Self::on_small_disk`], as this process sees it.
+    pub fn disk(&self) -> PathBuf {
+        PathBuf::from(format!("/proc/{}/root", self.pid())).join(self.shell.path("disk").strip_prefix("/").unwrap())
+    }
+
+    fn spawn(shell: Shell, mut command: Command) -> Self {
+        let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
         let said: Value = serde_json::from_str(&line)
@@ -104,7 +140,14 @@ impl Service {
 
     /// An authority from nothing.
     pub fn fresh(settings: &[&str]) -> Self {
-        Self::start(Shell::new(), settings)
+        let shell = Shell::new();
+        shell.ok(&["init", "--origin", ORIGIN]);
+        Self::start(shell, settings)
+    }
+
+    /// What signals and statements for it name as their `aud`.
+    pub fn origin(&self) -> Audience {
+        Audience::new(self.log_key.split('+').next().unwrap()).unwrap()
     }
 
     /// The id of its process.
@@ -180,7 +223,7 @@ impl Service {
     pub fn submit(&self, agent: &str, source: &str, tag: &str, value: f64) -> Value {
         let mut signal = draft(agent, source, tag, value);
         signal.observed_at = now().into();
-        let signal = signal.sign(&key(source)).unwrap();
+        let signal = signal.to(self.origin()).sign(&key(source)).unwrap();
         self.request("POST", "/v1/signals", &self.token, "application/json", signal.canonical().to_string()).created()
     }
 

@@ -6,7 +6,7 @@ use std::{
     process::{Command, Stdio},
 };
 
-use credence_protocol::{EntityId, SecretKey, Signal, SignalDraft, Tag, Timestamp};
+use credence_protocol::{Audience, EntityId, SecretKey, Signal, SignalDraft, Tag, Timestamp};
 use serde_json::Value;
 
 use crate::binary;
@@ -110,6 +110,9 @@ impl Shell {
     }
 }
 
+/// The origin of the log of every authority that tests make.
+pub const ORIGIN: &str = "example.org/log";
+
 /// The key of a test source.
 pub fn key(source: &str) -> SecretKey {
     let mut seed = [1; 32];
@@ -120,7 +123,7 @@ pub fn key(source: &str) -> SecretKey {
 /// An authority with these sources and agents.
 pub fn authority(sources: &[&str], agents: &[&str]) -> Shell {
     let shell = Shell::new();
-    shell.ok(&["init", "--origin", "example.org/log"]);
+    shell.ok(&["init", "--origin", ORIGIN]);
     for source in sources {
         shell.ok(&["source", "add", source]);
         shell.ok(&["keys", "add", source, &key(source).public().did_key()]);
@@ -135,7 +138,8 @@ pub fn authority(sources: &[&str], agents: &[&str]) -> Shell {
 pub fn draft(agent: &str, source: &str, tag: &str, value: f64) -> SignalDraft {
     let at: Timestamp = "2026-01-02T03:04:05Z".parse().unwrap();
     let id = |text: &str| EntityId::new(text).unwrap();
-    SignalDraft::new(id(agent), id(source), vec![Tag::new(tag).unwrap()], value, 1.0, at)
+    let draft = SignalDraft::new(id(agent), id(source), vec![Tag::new(tag).unwrap()], value, 1.0, at);
+    draft.to(Audience::new(ORIGIN).unwrap())
 }
 
 /// The time of day.

@@ -36,6 +36,12 @@ pub(crate) struct Swings {
 }
 
 impl Earlier {
+    /// Bytes of memory beside the struct itself.
+    pub(crate) fn bytes(&self) -> usize {
+        let slots = self.0.capacity() * size_of::<Box<[(PathId, f64)]>>();
+        slots + self.0.iter().map(|fields| size_of_val(&**fields)).sum::<usize>()
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.0.len()
     }

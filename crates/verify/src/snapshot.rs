@@ -3,7 +3,10 @@
 //! `CRDV`, a 16-bit version (little-endian), a 64-bit checksum (SipHash-1-3), then the state in postcard's format. Profiles and calibrations are settings,
 //! not state: they are given again. A change of what is stored takes a new version.
 
-use std::hash::Hasher;
+use std::{
+    hash::Hasher,
+    sync::{Arc, atomic::AtomicUsize},
+};
 
 use siphasher::sip::SipHasher13;
 
@@ -18,7 +21,7 @@ const VERSION: u16 = 2;
 pub(crate) fn save(state: &State) -> Result<Vec<u8>, Error> {
     let header = [MAGIC.as_slice(), &VERSION.to_le_bytes(), &[0; 8]].concat();
     let start = header.len();
-    let mut bytes = postcard::to_extend(&state.save(), header).map_err(|e| Error::Snapshot(e.to_string()))?;
+    let mut bytes = postcard::to_extend(state, header).map_err(|e| Error::Snapshot(e.to_string()))?;
     let sum = checksum(&bytes[start..]);
     bytes[start - 8..start].copy_from_slice(&sum);
     Ok(bytes)
@@ -31,7 +34,7 @@ fn checksum(body: &[u8]) -> [u8; 8] {
     hasher.finish().to_le_bytes()
 }
 
-pub(crate) fn restore(limits: Limits, bytes: &[u8]) -> Result<State, Error> {
+pub(crate) fn restore(limits: Limits, bytes: &[u8], total: Arc<AtomicUsize>) -> Result<State, Error> {
     let rest = bytes.strip_prefix(MAGIC).ok_or_else(|| Error::Snapshot("it does not start with CRDV".into()))?;
     let short = || Error::Snapshot("it ends after its first bytes".into());
     let (version, rest) = rest.split_first_chunk().ok_or_else(short)?;
@@ -50,5 +53,5 @@ pub(crate) fn restore(limits: Limits, bytes: &[u8]) -> Result<State, Error> {
     if !after.is_empty() {
         return Err(Error::Snapshot("it is longer than its content".into()));
     }
-    State::restore(limits, saved)
+    State::restore(limits, saved, total)
 }

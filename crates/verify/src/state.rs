@@ -7,13 +7,16 @@
 use std::{
     hash::{BuildHasherDefault, Hash, Hasher},
     sync::{
-        Mutex, MutexGuard, PoisonError,
+        Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed},
     },
 };
 
 use lru::LruCache;
-use serde::{Deserialize, Serialize};
+use serde::{
+    Deserialize, Serialize, Serializer,
+    ser::{SerializeSeq, SerializeStruct},
+};
 use serde_json::Value;
 use siphasher::sip128::{Hasher128, SipHasher13};
 
@@ -25,6 +28,7 @@ use crate::{
         model::{Last, Model},
         suspects::Suspects,
     },
+    memory::{Counter, Weighed},
     stats::RunningStats,
 };
 
@@ -77,7 +81,7 @@ const LEAST_PATHS: usize = 16;
 pub(crate) const MAX_TOOL_NAME: usize = 512;
 
 /// An identity that a caller's text cannot be bent to: keyed SipHash, 128 bits.
-type Id = u128;
+pub(crate) type Id = u128;
 
 /// Ids are uniformly distributed already.
 #[derive(Default)]
@@ -102,12 +106,14 @@ impl Hasher for Folded {
 type Build = BuildHasherDefault<Folded>;
 
 /// A value and when it was last used.
-struct Used<T> {
+pub(crate) struct Used<T> {
     value: T,
-    tick: u64,
+    pub(crate) tick: u64,
+    /// As it was counted last.
+    pub(crate) bytes: usize,
 }
 
-type Cache<T> = LruCache<Id, Used<T>, Build>;
+pub(crate) type Cache<T> = LruCache<Id, Used<T>, Build>;
 
 /// A tool's baseline.
 #[derive(Debug, Default, Clone, PartialEq, Serialize, Deserialize)]
@@ -124,6 +130,15 @@ pub(crate) struct ToolState {
 }
 
 impl ToolState {
+    /// Counts the memory anew, after it was read back.
+    fn recount(&mut self) {
+        self.model.recount();
+        self.suspects.recount();
+        if let Some(former) = &mut self.former {
+            former.recount();
+        }
+    }
+
     /// The tool has changed; its former results are still believed.
     pub(crate) fn adopt(&mut self, model: Model) {
         let old = std::mem::replace(&mut self.model, model);
@@ -161,16 +176,9 @@ impl Default for FeedbackState {
 pub(crate) struct Shard {
     /// Calls learned here: the shard's own clock, because a shared one would be fought over.
     ticks: u64,
-    tools: Cache<ToolState>,
-    histories: Cache<History>,
-    sessions: Cache<Earlier>,
-}
-
-/// How many of a kind there are, and how many were forgotten.
-#[derive(Default)]
-pub(crate) struct Counter {
-    pub(crate) kept: AtomicUsize,
-    pub(crate) evicted: AtomicU64,
+    pub(crate) tools: Cache<ToolState>,
+    pub(crate) histories: Cache<History>,
+    pub(crate) sessions: Cache<Earlier>,
 }
 
 #[derive(Default)]
@@ -182,7 +190,9 @@ pub(crate) struct Counters {
 }
 
 pub(crate) struct State {
-    shards: Vec<Mutex<Shard>>,
+    pub(crate) shards: Vec<Mutex<Shard>>,
+    /// Bytes of this and of all other engines that count in the same place.
+    pub(crate) total: Arc<AtomicUsize>,
     pub(crate) limits: Limits,
     pub(crate) counters: Counters,
     pub(crate) seed: u64,
@@ -215,7 +225,7 @@ impl Ids {
 }
 
 impl State {
-    pub(crate) fn new(limits: Limits, keys: (u64, u64)) -> Self {
+    pub(crate) fn new(limits: Limits, keys: (u64, u64), total: Arc<AtomicUsize>) -> Self {
         let shard = || {
             Mutex::new(Shard {
                 ticks: 0,
@@ -226,6 +236,7 @@ impl State {
         };
         Self {
             shards: (0..SHARDS).map(|_| shard()).collect(),
+            total,
             limits,
             counters: Counters::default(),
             seed: keys.0 ^ keys.1,
@@ -292,7 +303,8 @@ impl State {
     /// Locks the shard of a call.
     pub(crate) fn lock(&self, ids: Ids) -> Locked<'_> {
         let shard = &self.shards[(ids.tool as usize) % SHARDS];
-        Locked { shard: shard.lock().unwrap_or_else(PoisonError::into_inner), state: self, ids }
+        let shard = shard.lock().unwrap_or_else(PoisonError::into_inner);
+        Locked { shard, state: self, ids, learned: false }
     }
 }
 
@@ -302,35 +314,63 @@ fn mix(a: Id, b: Id) -> Id {
 }
 
 /// Everything in one shard, least recently used first.
-#[derive(Serialize, Deserialize)]
+#[derive(Deserialize)]
 struct SavedShard {
     tools: Vec<(Id, ToolState)>,
     histories: Vec<(Id, History)>,
     sessions: Vec<(Id, Earlier)>,
 }
 
-/// Everything the engine learned.
-#[derive(Serialize, Deserialize)]
+/// Everything the engine learned, as it is read back; [`State`] itself is what is written.
+#[derive(Deserialize)]
 pub(crate) struct Saved {
     keys: (u64, u64),
     shards: Vec<SavedShard>,
 }
 
-impl State {
-    /// What was learned so far, shard by shard: others may learn meanwhile in the shards that are not being read.
-    pub(crate) fn save(&self) -> Saved {
-        fn list<T: Clone>(cache: &Cache<T>) -> Vec<(Id, T)> {
-            cache.iter().rev().map(|(id, used)| (*id, used.value.clone())).collect()
+/// Written shard by shard, without a copy: others may learn meanwhile in the shards that are not being written.
+impl Serialize for State {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        struct Shards<'a>(&'a [Mutex<Shard>]);
+        impl Serialize for Shards<'_> {
+            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                let mut list = serializer.serialize_seq(Some(self.0.len()))?;
+                for shard in self.0 {
+                    list.serialize_element(&*shard.lock().unwrap_or_else(PoisonError::into_inner))?;
+                }
+                list.end()
+            }
         }
-        let save = |shard: &Mutex<Shard>| {
-            let shard = shard.lock().unwrap_or_else(PoisonError::into_inner);
-            SavedShard { tools: list(&shard.tools), histories: list(&shard.histories), sessions: list(&shard.sessions) }
-        };
-        Saved { keys: self.keys, shards: self.shards.iter().map(save).collect() }
+        let mut saved = serializer.serialize_struct("Saved", 2)?;
+        saved.serialize_field("keys", &self.keys)?;
+        saved.serialize_field("shards", &Shards(&self.shards))?;
+        saved.end()
     }
+}
 
+impl Serialize for Shard {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        struct List<'a, T>(&'a Cache<T>);
+        impl<T: Serialize> Serialize for List<'_, T> {
+            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                let mut list = serializer.serialize_seq(Some(self.0.len()))?;
+                for (id, used) in self.0.iter().rev() {
+                    list.serialize_element(&(id, &used.value))?;
+                }
+                list.end()
+            }
+        }
+        let mut saved = serializer.serialize_struct("SavedShard", 3)?;
+        saved.serialize_field("tools", &List(&self.tools))?;
+        saved.serialize_field("histories", &List(&self.histories))?;
+        saved.serialize_field("sessions", &List(&self.sessions))?;
+        saved.end()
+    }
+}
+
+impl State {
     /// A state that continues from what was saved. Beyond the limits the least recently used are left behind.
-    pub(crate) fn restore(limits: Limits, saved: Saved) -> Result<Self, Error> {
+    pub(crate) fn restore(limits: Limits, saved: Saved, total: Arc<AtomicUsize>) -> Result<Self, Error> {
         if saved.shards.len() != SHARDS {
             return Err(Error::Snapshot(format!("{} shards instead of {SHARDS}", saved.shards.len())));
         }
@@ -342,21 +382,59 @@ impl State {
         if !saved.shards.iter().flat_map(|shard| &shard.tools).all(|(_, tool)| stats(tool)) {
             return Err(Error::Snapshot("statistics that cannot be".into()));
         }
-        let mut state = Self::new(limits, saved.keys);
-        let Self { shards, counters, .. } = &mut state;
-        for (shard, saved) in shards.iter_mut().zip(saved.shards) {
-            let Shard { tools, histories, sessions, .. } = shard.get_mut().unwrap_or_else(PoisonError::into_inner);
-            refill(tools, saved.tools, &counters.tools, limits.max_tools);
-            refill(histories, saved.histories, &counters.histories, limits.max_histories);
-            refill(sessions, saved.sessions, &counters.sessions, limits.max_sessions);
+        let state = Self::new(limits, saved.keys, total);
+        for (shard, saved) in state.shards.iter().zip(saved.shards) {
+            let mut shard = shard.lock().unwrap_or_else(PoisonError::into_inner);
+            let Shard { tools, histories, sessions, .. } = &mut *shard;
+            for (id, mut tool) in saved.tools {
+                tool.recount();
+                state.refill(tools, id, tool, &state.counters.tools, limits.max_tools);
+            }
+            for (id, history) in saved.histories {
+                state.refill(histories, id, history, &state.counters.histories, limits.max_histories);
+            }
+            for (id, session) in saved.sessions {
+                state.refill(sessions, id, session, &state.counters.sessions, limits.max_sessions);
+            }
         }
         Ok(state)
     }
-}
 
-fn refill<T: Default>(cache: &mut Cache<T>, saved: Vec<(Id, T)>, counter: &Counter, limit: usize) {
-    for (id, value) in saved {
-        *entry(cache, id, counter, limit, u64::MAX, 0) = value;
+    fn refill<T: Default + Weighed>(&self, cache: &mut Cache<T>, id: Id, value: T, counter: &Counter, limit: usize) {
+        let used = self.entry(cache, id, counter, limit, 0);
+        used.value = value;
+        self.weigh(cache, id, counter);
+    }
+
+    /// The entry of `id`, most recently used now; makes room first where there is none.
+    fn entry<'a, T: Default>(
+        &self,
+        cache: &'a mut Cache<T>,
+        id: Id,
+        counter: &Counter,
+        limit: usize,
+        tick: u64,
+    ) -> &'a mut Used<T> {
+        if !cache.contains(&id) {
+            let full = counter.kept.load(Relaxed) >= limit.max(1);
+            let idle =
+                cache.peek_lru().is_some_and(|(_, used)| used.tick.saturating_add(self.limits.max_idle_calls) < tick);
+            if full || idle {
+                self.forget(cache, counter);
+            }
+            counter.kept.fetch_add(1, Relaxed);
+        }
+        let used = cache.get_or_insert_mut(id, || Used { value: T::default(), tick, bytes: 0 });
+        used.tick = tick;
+        used
+    }
+
+    /// Counts an entry again, after it changed.
+    fn weigh<T: Weighed>(&self, cache: &mut Cache<T>, id: Id, counter: &Counter) {
+        if let Some(used) = cache.peek_mut(&id) {
+            let before = std::mem::replace(&mut used.bytes, used.value.bytes());
+            self.grow(counter, before, used.bytes);
+        }
     }
 }
 
@@ -365,6 +443,25 @@ pub(crate) struct Locked<'a> {
     shard: MutexGuard<'a, Shard>,
     state: &'a State,
     ids: Ids,
+    /// Something was learned: its memory is counted again at the end.
+    learned: bool,
+}
+
+impl Drop for Locked<'_> {
+    fn drop(&mut self) {
+        if !self.learned {
+            return;
+        }
+        let Self { shard, state, ids, .. } = self;
+        let Shard { tools, histories, sessions, .. } = &mut **shard;
+        state.weigh(tools, ids.tool, &state.counters.tools);
+        if let Some(id) = ids.history {
+            state.weigh(histories, id, &state.counters.histories);
+        }
+        if let Some(id) = ids.session {
+            state.weigh(sessions, id, &state.counters.sessions);
+        }
+    }
 }
 
 impl Locked<'_> {
@@ -382,17 +479,11 @@ impl Locked<'_> {
 
     /// The tool's state, made when missing.
     pub(crate) fn tool_mut(&mut self) -> &mut ToolState {
-        let Self { shard, state, ids } = self;
+        let Self { shard, state, ids, learned } = self;
+        *learned = true;
         shard.ticks += 1;
         let tick = shard.ticks;
-        entry(
-            &mut shard.tools,
-            ids.tool,
-            &state.counters.tools,
-            state.limits.max_tools,
-            state.limits.max_idle_calls,
-            tick,
-        )
+        &mut state.entry(&mut shard.tools, ids.tool, &state.counters.tools, state.limits.max_tools, tick).value
     }
 
     /// The histories of the call's arguments and session, made when missing.
@@ -401,42 +492,20 @@ impl Locked<'_> {
         history: impl FnOnce(&mut ToolState, Option<&mut History>),
         session: impl FnOnce(&mut Earlier),
     ) {
-        let Self { shard, state, ids } = self;
+        let Self { shard, state, ids, learned } = self;
+        *learned = true;
         shard.ticks += 1;
-        let (limits, tick) = (&state.limits, shard.ticks);
+        let (limits, counters, tick) = (&state.limits, &state.counters, shard.ticks);
         let Shard { tools, histories, sessions, .. } = &mut **shard;
-        let tool = entry(tools, ids.tool, &state.counters.tools, limits.max_tools, limits.max_idle_calls, tick);
-        let earlier = ids.history.map(|id| {
-            entry(histories, id, &state.counters.histories, limits.max_histories, limits.max_idle_calls, tick)
-        });
+        let tool = &mut state.entry(tools, ids.tool, &counters.tools, limits.max_tools, tick).value;
+        let earlier = ids
+            .history
+            .map(|id| &mut state.entry(histories, id, &counters.histories, limits.max_histories, tick).value);
         history(tool, earlier);
         if let Some(id) = ids.session {
-            session(entry(sessions, id, &state.counters.sessions, limits.max_sessions, limits.max_idle_calls, tick));
+            session(&mut state.entry(sessions, id, &counters.sessions, limits.max_sessions, tick).value);
         }
     }
-}
-
-/// The value of `id`, most recently used now; makes room first where there is none.
-fn entry<'a, T: Default>(
-    cache: &'a mut Cache<T>,
-    id: Id,
-    counter: &Counter,
-    limit: usize,
-    max_idle: u64,
-    tick: u64,
-) -> &'a mut T {
-    if !cache.contains(&id) {
-        let full = counter.kept.load(Relaxed) >= limit.max(1);
-        let idle = cache.peek_lru().is_some_and(|(_, used)| used.tick.saturating_add(max_idle) < tick);
-        if (full || idle) && cache.pop_lru().is_some() {
-            counter.evicted.fetch_add(1, Relaxed);
-        } else {
-            counter.kept.fetch_add(1, Relaxed);
-        }
-    }
-    let used = cache.get_or_insert_mut(id, || Used { value: T::default(), tick });
-    used.tick = tick;
-    &mut used.value
 }
 
 #[cfg(test)]
@@ -446,7 +515,7 @@ mod tests {
 
     #[test]
     fn equal_arguments_have_one_identity_whatever_their_order() {
-        let state = State::new(Limits::default(), (1, 2));
+        let state = State::new(Limits::default(), (1, 2), Arc::default());
         let id = |args: &Value| state.ids("t", Some(args), None).unwrap().history;
         let one: Value = serde_json::from_str(r#"{"a": 1, "b": {"c": [1, 2], "d": null}}"#).unwrap();
         let two: Value = serde_json::from_str(r#"{"b": {"d": null, "c": [1, 2]}, "a": 1}"#).unwrap();
@@ -468,7 +537,7 @@ mod tests {
     #[test]
     fn limits_hold_over_all_shards() {
         let limits = Limits { max_tools: 100, max_histories: 50, max_sessions: 50, ..Limits::default() };
-        let state = State::new(limits, (1, 2));
+        let state = State::new(limits, (1, 2), Arc::default());
         for n in 0..10_000 {
             let (tool, args) = (format!("tool-{}", n % 500), json!({ "n": n }));
             let mut locked = state.lock(state.ids(&tool, Some(&args), Some(&tool)).unwrap());

@@ -31,6 +31,9 @@ pub enum Command {
         /// Who runs it: what has the same owner vouches for nothing
         #[arg(long)]
         owner: Option<EntityId>,
+        /// What a new agent signs need not name this authority (aud)
+        #[arg(long)]
+        unbound: bool,
     },
     /// Say who an agent is, in its own words: given by flags, or as a JSON file
     Identify(Box<IdentifyArgs>),
@@ -107,9 +110,10 @@ fn identify(home: &Home, out: &Output, args: IdentifyArgs) -> Done {
 pub fn run(home: &Home, out: &Output, command: Command) -> Done {
     match command {
         Command::Identify(args) => return identify(home, out, *args),
-        Command::Add { agent, name, aliases, owner } => {
+        Command::Add { agent, name, aliases, owner, unbound } => {
             let authority = home.authority()?;
-            let seq = authority.add_agent(NewAgent { agent: agent.clone(), name, aliases: aliases.clone(), owner })?;
+            let new = NewAgent { agent: agent.clone(), name, aliases: aliases.clone(), owner, unbound };
+            let seq = authority.add_agent(new)?;
             authority.flush()?;
             out.show(&json!({ "agent": agent, "aliases": aliases, "seq": seq }), || {
                 format!("Agent {agent} (entry {seq}).")
@@ -121,7 +125,7 @@ pub fn run(home: &Home, out: &Output, command: Command) -> Done {
             let id = reader.agent(&*view, &agent)?;
             let row = query::agent(&*view, &id)?;
             let score = reader.reading().score(&*view, &id)?;
-            let shown = json!({ "agent": id, "name": row.name, "aliases": row.aliases, "owner": row.owner, "registered_at": row.registered_at, "seq": row.seq, "score": score });
+            let shown = json!({ "agent": id, "name": row.name, "aliases": row.aliases, "owner": row.owner, "aud": row.aud, "registered_at": row.registered_at, "seq": row.seq, "score": score });
             out.show(&shown, || {
                 let aliases: Vec<String> = row.aliases.iter().map(ToString::to_string).collect();
                 format!(

@@ -14,6 +14,7 @@ use credence_output::badge::Style;
 use credence_pipeline::{
     answer::{Answers, Question, Refusal},
     query::Reading,
+    responses::{ReaderClass, SentResponse},
 };
 use serde_json::json;
 
@@ -70,7 +71,8 @@ pub fn trust_signals(home: &Home, args: Args) -> Done {
         let authority = home.authority()?;
         let answers = Answers::new(authority.reading(), &rules, &key);
         let answer = authority.up_to_date(|view, rescored| answers.on(rescored).answer(view, question, now()))?;
-        authority.record_responses(vec![answer.document.hash().to_owned()], 0)?;
+        let (hash, expires) = (answer.document.hash().to_owned(), answer.expires);
+        authority.record_responses(vec![SentResponse { hash, expires, class: ReaderClass::Bearer }])?;
         authority.flush()?;
         answer
     };

@@ -3,16 +3,18 @@ use std::{
     time::{Duration, Instant},
 };
 
-use credence_ledger::{Checkpoint, View};
+use credence_ledger::{Checkpoint, Ledger, View};
 use credence_pipeline::{
     audit::{self, Scope},
+    query,
+    receipts::{self, ReceiptStore},
     replay::{self, Findings},
 };
 use serde_json::json;
 
 use super::{Done, answer};
 use crate::{
-    home::{Home, Reader},
+    home::{Home, Reader, now},
     output::{self, Output},
 };
 
@@ -76,19 +78,37 @@ pub fn replay(home: &Home, out: &Output, args: ReplayArgs) -> Done {
 
 pub fn audit(home: &Home, out: &Output, args: AuditArgs) -> Done {
     let reader = home.auditor()?;
+    // The receipts first: what they rest on is in the ledger before them.
+    let (held, receipts_log) = home.held_receipts()?;
+    let receipts_outside = ReceiptStore::options(home.path()).outside.read(&receipts_log);
+    let receipts = held.as_ref().map(Ledger::view).transpose()?;
     let outside = home.options().outside.read(reader.ledger.verifier());
     let view = sealed(&reader)?;
     let bar = out.progress(Some(view.size()?), "audit");
-    let scope = Scope { log: reader.ledger.verifier(), outside: &outside, tags: &reader.tags, quick: args.quick };
-    let done = audit::audit(&*view, scope, &mut |entries| bar.set_position(entries))?;
+    let (log, tags, quick) = (reader.ledger.verifier(), &reader.tags, args.quick);
+    let scope = Scope { log, outside: &outside, tags, now: Some(now()), quick };
+    let mut done = audit::audit(&*view, scope, &mut |entries| bar.set_position(entries))?;
     bar.finish_and_clear();
+    match receipts {
+        Some(receipts) => {
+            done.add_receipts(receipts::audit(&*receipts, &receipts_log, &receipts_outside, &*view)?);
+        }
+        None => {
+            let handed_in = query::guard_logs(&*view)? > 0;
+            done.findings.extend(ReceiptStore::missing(home.path(), handed_in));
+        }
+    }
     out.show(&done, || {
         let outside = done.outside_size.map_or("no checkpoint outside the database".to_owned(), |size| {
             format!("extends the checkpoint kept outside at {size}")
         });
         let summary = format!(
-            "Audited {} entries: {} signatures, {} score events, {} rows; {outside}",
-            done.entries, done.signatures, done.score_events, done.rows
+            "Audited {} entries: {} signatures, {} score events, {} rows; {outside}{}",
+            done.entries,
+            done.signatures,
+            done.score_events,
+            done.rows,
+            done.receipts.map_or(String::new(), |held| format!("; {} held", output::count(held as usize, "receipt")))
         );
         verdict(summary, "nothing is wrong", &done.findings)
     })?;

@@ -3,7 +3,6 @@
 use std::{io::Write, path::PathBuf, process::ExitCode};
 
 use anyhow::{Context, bail};
-use credence_output::did::Issuer;
 use credence_pipeline::credentials::{self, Office, Revocable};
 use serde_json::json;
 
@@ -34,13 +33,22 @@ pub struct RevokeArgs {
     reason: Option<String>,
 }
 
+/// The office of the service that runs on this folder: credentials name an issuer and status lists, and must name the same ones
+/// whoever issues them.
 fn office(home: &Home) -> anyhow::Result<Office> {
     let config = home.config()?;
     let key = home.signer()?.context("the authority's key is not here: credentials cannot be signed")?;
     let settings = home.settings(&config.serve, &[])?;
-    let public = settings.public_url.trim_end_matches('/');
-    let base_url = if public.is_empty() { format!("http://{}", settings.listen) } else { public.to_owned() };
-    Ok(Office { issuer: Issuer::new(public.strip_prefix("https://"), &key.public()), key, base_url })
+    let configured = settings.public_url.trim_end_matches('/');
+    let base_url = match home.served_at()? {
+        Some(kept) if !configured.is_empty() && kept != configured => bail!(
+            "the service was last started as {kept}, and public_url is {configured}: credentials would have another issuer. \
+             Start the service as {configured} first, or set public_url to {kept}"
+        ),
+        Some(kept) => kept,
+        None => settings.base_url(&format!("http://{}", settings.listen)).to_owned(),
+    };
+    Ok(Office::new(&base_url, key))
 }
 
 pub fn issue(home: &Home, out: &Output, args: Args) -> Done {

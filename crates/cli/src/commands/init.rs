@@ -79,7 +79,7 @@ fn make(home: &Home, log: &SecretKey, log_key: LogKey, coverage_floor: f64) -> a
     let config = Config { log_key: log_key.verifier().as_str().to_owned(), coverage_floor, serve: toml::Table::new() };
     fs::write(home.config_file(), toml::to_string(&config)?).context("cannot write credence.toml")?;
     let ledger = SqliteLedger::create(home.options(), log_key, clock())?;
-    let authority = Authority::open(Arc::new(ledger), &Settings { coverage_floor, signer: None }, clock())?;
+    let authority = Authority::open(Arc::new(ledger), &Settings { coverage_floor, ..Settings::default() }, clock())?;
     let source = EntityId::new(AUTHORITY_SOURCE)?;
     let description = Some("what this authority measures itself".to_owned());
     authority.add_source(NewSource { description, ..NewSource::new(source.clone(), 1.0) })?;

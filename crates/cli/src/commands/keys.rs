@@ -79,8 +79,11 @@ pub fn run(home: &Home, out: &Output, command: Command) -> Done {
             let seq = registered?;
             authority.flush()?;
             let (id, did) = (key.public().id(), key.public().did_key());
-            out.show(&json!({ "source": source, "key_id": id, "did": did, "file": path, "seq": seq }), || {
-                format!("Key {id} for {source} (entry {seq})\n  private  {}\n  public   {did}", path.display())
+            let aud = authority.origin()?;
+            let shown = json!({ "source": source, "key_id": id, "did": did, "file": path, "aud": aud, "seq": seq });
+            out.show(&shown, || {
+                let private = path.display();
+                format!("Key {id} for {source} (entry {seq})\n  private  {private}\n  public   {did}\n  aud      {aud}")
             })?;
         }
         Command::Add { source, public_key } => {
@@ -90,8 +93,9 @@ pub fn run(home: &Home, out: &Output, command: Command) -> Done {
             let seq = authority.add_key(key, source.clone())?;
             authority.flush()?;
             let id = key.id();
-            out.show(&json!({ "source": source, "key_id": id, "seq": seq }), || {
-                format!("Key {id} for {source} (entry {seq}).")
+            let aud = authority.origin()?;
+            out.show(&json!({ "source": source, "key_id": id, "aud": aud, "seq": seq }), || {
+                format!("Key {id} for {source} (entry {seq}). What it signs names this authority: \"aud\": \"{aud}\".")
             })?;
         }
         Command::Rotate { source, key, out: file } => rotate(home, out, &source, key, file)?,

@@ -11,12 +11,12 @@ use credence_ledger::{
     proof::{self, ConsistencyProof, InclusionProof},
     tiles::Resource,
 };
-use credence_pipeline::query;
+use credence_pipeline::{receipts::ReceiptStore, responses::ResponseProof, times::AcceptedClock};
 use serde_json::json;
 
 use super::Done;
 use crate::{
-    home::{Home, Reader},
+    home::{Home, Reader, clock},
     output::Output,
 };
 
@@ -27,9 +27,9 @@ const MAX_RESPONSE_BYTES: u64 = 1024 * 1024;
 pub enum Command {
     /// The newest signed checkpoint
     Checkpoint,
-    /// Prove that an entry is in the log; the proof holds the entry
+    /// Prove that an entry is in the log, or that a response left; the proof holds the entry
     Prove {
-        /// The entry; or a signed response that left, whose entry is looked up
+        /// The entry; or a signed response that left, whose hash is proved
         #[arg(value_name = "SEQ|FILE")]
         what: String,
         /// Write the proof here instead of printing it
@@ -47,12 +47,21 @@ pub enum Command {
     /// Write the whole log as static files at C2SP tlog-tiles paths
     Export { folder: PathBuf },
     /// Take a restored, older database for the truth although the checkpoint outside says otherwise
-    AcceptRestore,
+    AcceptRestore {
+        /// The receipts that guards handed in (receipts.db), not the ledger
+        #[arg(long)]
+        receipts: bool,
+    },
+    /// Go on from the clock's time, where entries were recorded in the future because the clock was wrong
+    AcceptClock,
 }
 
 pub fn run(home: &Home, out: &Output, command: Command) -> Done {
-    if matches!(command, Command::AcceptRestore) {
-        return accept_restore(home, out);
+    if let Command::AcceptRestore { receipts } = command {
+        return accept_restore(home, out, receipts);
+    }
+    if matches!(command, Command::AcceptClock) {
+        return accept_clock(home, out);
     }
     let reader = home.reader()?;
     let view = reader.view()?;
@@ -64,7 +73,13 @@ pub fn run(home: &Home, out: &Output, command: Command) -> Done {
             out.show(&shown, || newest.note.clone())?;
         }
         Command::Prove { what, out: file } => {
-            let seq = entry_of(&*view, &what)?;
+            let Ok(seq) = what.parse::<u64>() else {
+                let proof = response_proof(&reader, &*view, &what)?;
+                let size = proof.verify(reader.ledger.verifier())?.size;
+                let sentence = format!("that the response in {what} left, by the log of {size}");
+                deliver(out, file.as_deref(), &proof.to_text(), &sentence)?;
+                return Ok(ExitCode::SUCCESS);
+            };
             let checkpoint = newest(&reader, &*view)?;
             let hashes = proof::inclusion(checkpoint.size, seq, &*view)?;
             let entry = view.entry(seq)?.with_context(|| format!("there is no entry {seq}"))?;
@@ -97,21 +112,19 @@ pub fn run(home: &Home, out: &Output, command: Command) -> Done {
             )?;
         }
         Command::Export { folder } => export(out, &*view, &folder)?,
-        Command::AcceptRestore => {}
+        Command::AcceptRestore { .. } | Command::AcceptClock => {}
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// A seq, or that of the entry which records the response in a file.
-fn entry_of(view: &dyn View, what: &str) -> anyhow::Result<u64> {
-    if let Ok(seq) = what.parse() {
-        return Ok(seq);
-    }
+/// The proof that the response in a file left.
+fn response_proof(reader: &Reader, view: &dyn View, what: &str) -> anyhow::Result<ResponseProof> {
     let bytes = crate::input::file(Path::new(what), MAX_RESPONSE_BYTES)
         .with_context(|| format!("'{what}' is neither an entry's number nor a readable file"))?;
     let hash = credence_output::document::hash(&bytes).with_context(|| format!("{what} is not a signed response"))?;
-    query::response(view, &hash)?
-        .with_context(|| format!("no entry records that the response in {what} left (its hash is {hash})"))
+    ResponseProof::make(view, reader.ledger.verifier(), &hash)?.with_context(|| {
+        format!("the response in {what} is not recorded, or its hash is no longer kept (it is {hash})")
+    })
 }
 
 fn newest(reader: &Reader, view: &dyn View) -> anyhow::Result<Checkpoint> {
@@ -148,9 +161,35 @@ fn export(out: &Output, view: &dyn View, folder: &Path) -> anyhow::Result<()> {
     })
 }
 
-fn accept_restore(home: &Home, out: &Output) -> Done {
-    let key = home.log_key(&home.config()?)?;
-    let restored = SqliteLedger::accept_restore(&home.options(), &key)?;
+fn accept_clock(home: &Home, out: &Output) -> Done {
+    let authority = home.authority()?;
+    let accepted = authority.accept_clock()?;
+    authority.score_now()?;
+    authority.flush()?;
+    let (seq, ahead) = match accepted {
+        AcceptedClock::NothingToAccept => (None, None),
+        AcceptedClock::Returned { seq, ahead, .. } => (Some(seq), Some(ahead)),
+    };
+    out.show(&json!({ "accepted": seq.is_some(), "seq": seq, "ahead": ahead }), || match accepted {
+        AcceptedClock::NothingToAccept => {
+            "Nothing to accept: no entry is ahead of the clock. Nothing was changed.".into()
+        }
+        AcceptedClock::Returned { seq, ahead, now } => {
+            format!(
+                "Entries were recorded until {ahead}. From entry {seq} on times are the clock's again: it is {now}."
+            )
+        }
+    })?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn accept_restore(home: &Home, out: &Output, receipts: bool) -> Done {
+    let config = home.config()?;
+    let restored = if receipts {
+        ReceiptStore::accept_restore(home.path(), &home.receipts_key(&config)?, clock())?
+    } else {
+        SqliteLedger::accept_restore(&home.options(), &home.log_key(&config)?)?
+    };
     let (accepted, size, promised) = match restored {
         Restored::NothingToAccept { size } => (false, size, None),
         Restored::Shorter { size, promised } | Restored::Rewritten { size, promised } => (true, size, Some(promised)),

@@ -1,9 +1,9 @@
 use std::process::ExitCode;
 
 use anyhow::Context;
-use credence_ledger::LogVerifier;
+use credence_ledger::{Clock, LogVerifier};
 use credence_pipeline::Authority;
-use credence_server::{App, BLOCKING_THREADS, Setup, mcp, settings::Settings, telemetry};
+use credence_server::{App, BLOCKING_THREADS, Setup, mcp, settings::Settings, steady::SteadyClock, telemetry};
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::{Done, serve};
@@ -20,7 +20,8 @@ pub struct Args {
 pub fn run(home: &Home, args: Args) -> Done {
     let config = home.config()?;
     let settings = home.settings(&config.serve, &args.settings)?;
-    let authority = open(home, &settings)?;
+    let steady = SteadyClock::new(clock());
+    let authority = open(home, &settings, steady.clock())?;
     let key = home.signer()?.context("the authority's key is not here: answers cannot be signed")?;
     let telemetry = telemetry::start(&settings).map_err(anyhow::Error::msg)?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -35,10 +36,11 @@ pub fn run(home: &Home, args: Args) -> Done {
             key,
             tokens: home.tokens(),
             folder: home.path().to_owned(),
-            clock: clock(),
+            clock: steady.clock(),
             local_url: format!("http://{}", settings.listen),
             receipts: Some(home.receipts_key(&config)?),
             demo: None,
+            steady: Some(steady),
             settings,
         };
         let app = App::new(setup)?;
@@ -60,8 +62,8 @@ pub fn run(home: &Home, args: Args) -> Done {
 }
 
 /// One process writes at a time. A service that runs answers MCP clients itself.
-fn open(home: &Home, settings: &Settings) -> anyhow::Result<Authority> {
-    home.authority().map_err(|error| match error.downcast_ref::<credence_ledger::Error>() {
+fn open(home: &Home, settings: &Settings, clock: Clock) -> anyhow::Result<Authority> {
+    home.authority_at(clock).map_err(|error| match error.downcast_ref::<credence_ledger::Error>() {
         Some(credence_ledger::Error::Locked { pid, .. }) => {
             let url = match settings.public_url.trim_end_matches('/') {
                 "" => format!("http://{}", settings.listen),

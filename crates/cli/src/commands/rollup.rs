@@ -8,7 +8,7 @@ use anyhow::{Context, bail, ensure};
 use credence_engine::hcs25::output_verification::{CountedLine, Limits, Naming, Rated, RolledUp, Rollup};
 use credence_pipeline::{Authority, query};
 use credence_protocol::{
-    EntityId, SecretKey, Statement, Timestamp,
+    Audience, EntityId, SecretKey, Statement, Timestamp,
     limits::{MAX_ALIAS_BYTES, MAX_CLOCK_SKEW_SECONDS},
 };
 use serde_json::{Value, json};
@@ -52,6 +52,9 @@ pub struct Args {
     /// The provider's private key [default: the environment's CREDENCE_SIGNING_KEY, else keys/PROVIDER.jwk]
     #[arg(long, value_name = "FILE")]
     key: Option<PathBuf>,
+    /// The authority they are for: the origin of its log [default: that of the authority in --data, if there is one]
+    #[arg(long, value_name = "ORIGIN")]
+    aud: Option<Audience>,
 }
 
 /// Rows that people are shown.
@@ -103,7 +106,7 @@ pub fn run(home: &Home, out: &Output, args: Args) -> Done {
         for up in &rolled {
             let agent = EntityId::new(&up.agent)
                 .with_context(|| "agents are named by their id where there is no authority to ask")?;
-            writeln!(io::stdout(), "{}", signed(&args, &key, &agent, up)?.canonical())?;
+            writeln!(io::stdout(), "{}", signed(home, &args, &key, &agent, up)?.canonical())?;
         }
         return keep(&args, &rollup).map(|()| answer(read.bad_count > 0));
     }
@@ -185,8 +188,9 @@ fn fill(rollup: &mut Rollup, names: &mut Names<'_>, out: &Output, args: &Args) -
 
 type Submitted = Result<u64, String>;
 
-fn signed(args: &Args, key: &SecretKey, agent: &EntityId, up: &RolledUp) -> anyhow::Result<Statement> {
-    Ok(up.clone().statement(&args.provider, agent, None, key)?)
+fn signed(home: &Home, args: &Args, key: &SecretKey, agent: &EntityId, up: &RolledUp) -> anyhow::Result<Statement> {
+    let aud = statement::audience(home, args.aud.as_ref())?;
+    Ok(up.clone().statement(&args.provider, aud, agent, None, key)?)
 }
 
 fn submit(
@@ -203,7 +207,7 @@ fn submit(
         let published = match agent {
             Err(error) => Err(error.to_string()),
             Ok(agent) => {
-                let published = authority.publish(signed(args, &key, &agent, up)?.canonical().as_bytes())?;
+                let published = authority.publish(signed(home, args, &key, &agent, up)?.canonical().as_bytes())?;
                 published.map(|published| published.seq).map_err(|rejection| rejection.to_string())
             }
         };

@@ -4,7 +4,9 @@ use anyhow::{Context, ensure};
 use credence_engine::universal::DEFAULT_COVERAGE_FLOOR;
 use credence_protocol::EntityId;
 use credence_server::{
-    App, BLOCKING_THREADS, Setup, telemetry,
+    App, BLOCKING_THREADS, Setup,
+    steady::SteadyClock,
+    telemetry,
     tokens::{NewToken, Scope},
 };
 use serde_json::json;
@@ -64,7 +66,8 @@ pub fn run(home: &Home, out: &Output, args: Args, names_folder: bool) -> Done {
     let created = if exists { None } else { Some(init::create(home, None, DEFAULT_COVERAGE_FLOOR)?) };
     let config = home.config()?;
     let tokens = home.tokens();
-    let authority = home.authority()?;
+    let steady = SteadyClock::new(clock());
+    let authority = home.authority_at(steady.clock())?;
     let key = home.signer()?.context("the authority's key is not here: answers cannot be signed")?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
@@ -83,17 +86,19 @@ pub fn run(home: &Home, out: &Output, args: Args, names_folder: bool) -> Done {
             None
         };
         let public_url = settings.public_url.clone();
+        home.keep_served_at(settings.base_url(&local_url))?;
         let setup = Setup {
             authority,
             log: credence_ledger::LogVerifier::parse(&config.log_key)?,
             key,
             tokens,
             folder: home.path().to_owned(),
-            clock: clock(),
+            clock: steady.clock(),
             settings,
             local_url: local_url.clone(),
             receipts: Some(home.receipts_key(&config)?),
             demo: None,
+            steady: Some(steady),
         };
         let app = App::new(setup)?;
         let mut terminate = signal(SignalKind::terminate())?;

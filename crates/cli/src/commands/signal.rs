@@ -10,7 +10,7 @@ use std::{
 use anyhow::{Context, bail};
 use clap::Subcommand;
 use credence_pipeline::{Feed, SIGNALS_PER_BATCH, admit::Verdict};
-use credence_protocol::{EntityId, SignalDraft, Tag, TagRegistry, Timestamp, Uuid, limits, strict};
+use credence_protocol::{Audience, EntityId, SignalDraft, Tag, TagRegistry, Timestamp, Uuid, limits, strict};
 use serde_json::json;
 
 use super::{Done, answer};
@@ -47,6 +47,9 @@ pub struct SignArgs {
     /// The private key [default: the environment's CREDENCE_SIGNING_KEY, else keys/SOURCE.jwk]
     #[arg(long, value_name = "FILE")]
     key: Option<PathBuf>,
+    /// The authority it is for: the origin of its log [default: that of the authority in --data, if there is one]
+    #[arg(long, value_name = "ORIGIN")]
+    aud: Option<Audience>,
     /// Who measured
     #[arg(long)]
     source: Option<EntityId>,
@@ -91,9 +94,12 @@ fn sign(home: &Home, out: &Output, args: SignArgs) -> Done {
         None => vec![draft(&args)?],
     };
     let registry = TagRegistry::standard()?;
-    let mut keys = BTreeMap::new();
+    let origin = crate::statement::audience(home, args.aud.as_ref())?;
+    let (mut keys, mut unnamed) = (BTreeMap::new(), false);
     let mut stdout = io::stdout().lock();
-    for draft in drafts {
+    for mut draft in drafts {
+        draft.aud = draft.aud.or_else(|| origin.clone());
+        unnamed |= draft.aud.is_none();
         if let Some(unknown) = draft.tags.iter().find(|tag| registry.find(tag.as_str()).is_none()) {
             let nearest =
                 registry.nearest(unknown.as_str()).map(|tag| format!(": did you mean '{tag}'?")).unwrap_or_default();
@@ -111,6 +117,9 @@ fn sign(home: &Home, out: &Output, args: SignArgs) -> Done {
             }
         };
         writeln!(stdout, "{}", draft.sign(key)?.canonical())?;
+    }
+    if unnamed {
+        crate::statement::note_without_audience(out, None);
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -31,6 +31,9 @@ pub enum Command {
         /// Where it says how it verifies outputs: with it the source is admitted as a verification provider
         #[arg(long, value_name = "URL")]
         methodology: Option<String>,
+        /// What it signs need not name this authority (aud): it can then be replayed to another that knows its key
+        #[arg(long)]
+        unbound: bool,
     },
     /// Admit a source as an output-verification provider, from now on
     Provider {
@@ -57,10 +60,10 @@ pub enum Command {
 
 pub fn run(home: &Home, out: &Output, command: Command) -> Done {
     match command {
-        Command::Add { source, weight, description, owner, methodology } => {
+        Command::Add { source, weight, description, owner, methodology, unbound } => {
             let authority = home.authority()?;
-            let seq =
-                authority.add_source(NewSource { source: source.clone(), weight, description, owner, methodology })?;
+            let new = NewSource { source: source.clone(), weight, description, owner, methodology, unbound };
+            let seq = authority.add_source(new)?;
             authority.flush()?;
             out.show(&json!({ "source": source, "weight": weight, "seq": seq }), || {
                 format!("Source {source} with weight {weight} (entry {seq}). Next: `credence keys generate {source}`.")
@@ -90,7 +93,7 @@ pub fn run(home: &Home, out: &Output, command: Command) -> Done {
             let rows = query::sources(&*reader.view()?)?;
             let list: Vec<Value> = rows
                 .iter()
-                .map(|(source, row)| json!({ "source": source, "weight": row.weight, "description": row.description, "owner": row.owner, "methodology": row.methodology, "seq": row.seq }))
+                .map(|(source, row)| json!({ "source": source, "weight": row.weight, "description": row.description, "owner": row.owner, "methodology": row.methodology, "aud": row.aud, "seq": row.seq }))
                 .collect();
             out.show(&list, || {
                 let described = |row: &SourceRow| row.description.clone().unwrap_or_default();

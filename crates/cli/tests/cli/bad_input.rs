@@ -209,6 +209,7 @@ fn an_old_copy_is_refused_until_accepted() {
     assert!(ran.code == Some(2) && ran.stdout.contains("outside the database"), "{ran:?}");
     assert!(shell.ok(&["log", "accept-restore"]).contains("1 that a signed checkpoint promised are gone"));
     assert!(shell.ok(&["log", "accept-restore"]).contains("Nothing to accept"));
+    assert!(shell.ok(&["log", "accept-clock"]).contains("Nothing to accept: no entry is ahead"));
     shell.ok(&["agent", "add", "x"]);
     shell.audit_passes();
 }
@@ -252,7 +253,7 @@ fn a_failed_init_leaves_nothing_and_can_be_repeated() {
 #[test]
 fn a_score_below_the_coverage_floor_is_computed_and_not_published() {
     let shell = Shell::new();
-    shell.ok(&["init", "--coverage-floor", "0.4"]);
+    shell.ok(&["init", "--coverage-floor", "0.4", "--origin", credence_testing::ORIGIN]);
     shell.ok(&["source", "add", "lab"]);
     shell.ok(&["keys", "add", "lab", &key("lab").public().did_key()]);
     shell.ok(&["agent", "add", "bot"]);

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, missing_docs, reason = "helpers of tests: a failing unwrap is how a test says no")]
 
 mod answers;
+mod audience;
 mod bad_input;
 mod compute;
 mod demo;

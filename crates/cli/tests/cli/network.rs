@@ -406,8 +406,12 @@ fn statements_signed_elsewhere_are_submitted_as_they_are() {
     assert!(ran.code == Some(2) && ran.stdout.contains("bad signature"), "{ran:?}");
     let away = Shell::new();
     std::fs::copy(shell.path("credence-data/keys/alice.jwk"), away.path("alice.jwk")).unwrap();
-    let verified =
-        away.ok(&["contract", "verify", "c", "--outcome", "1", "--by", "alice", "--key", "alice.jwk", "--sign-only"]);
+    let verify = ["contract", "verify", "c", "--outcome", "1", "--by", "alice", "--key", "alice.jwk", "--sign-only"];
+    let anywhere = away.run(&verify);
+    assert!(anywhere.code == Some(0) && anywhere.stderr.contains("--aud"), "{anywhere:?}");
+    let refused = shell.run_with(&["statement", "submit"], &anywhere.stdout);
+    assert!(refused.code == Some(2) && refused.stdout.contains("aud is missing"), "{refused:?}");
+    let verified = away.ok(&[&verify[..], &["--aud", credence_testing::ORIGIN]].concat());
     let refused = shell.run_with(&["statement", "submit"], &verified);
     assert!(refused.code == Some(2) && refused.stdout.contains("cannot verify this contract"), "{refused:?}");
     let keys = shell.json(&["keys", "list"]);

@@ -73,3 +73,60 @@ fn the_exported_log_is_complete() {
         assert!(home.path("site").join(path).is_file(), "{path}");
     }
 }
+
+/// Everyone may read what is in `folder`, nobody may write it.
+fn make_read_only(folder: &std::path::Path) {
+    use std::os::unix::fs::PermissionsExt;
+    for file in fs::read_dir(folder).unwrap() {
+        fs::set_permissions(file.unwrap().path(), fs::Permissions::from_mode(0o444)).unwrap();
+    }
+    fs::set_permissions(folder, fs::Permissions::from_mode(0o555)).unwrap();
+}
+
+/// The command as a user whom permissions bind: root may write anywhere.
+fn as_a_user(shell: &Shell, args: &[&str]) -> std::process::Output {
+    use std::os::unix::{fs::MetadataExt, fs::PermissionsExt, process::CommandExt};
+    let mut command = shell.command(args);
+    if fs::metadata(shell.path("")).unwrap().uid() == 0 {
+        const NOBODY: u32 = 65_534;
+        let program = shell.path("credence-for-everyone");
+        fs::copy(credence_testing::binary(), &program).unwrap();
+        fs::set_permissions(shell.path(""), fs::Permissions::from_mode(0o755)).unwrap();
+        command = std::process::Command::new(program);
+        command.args(args).current_dir(shell.path("")).uid(NOBODY).gid(NOBODY);
+    }
+    command.env("NO_COLOR", "1").output().unwrap()
+}
+
+/// An auditor gets a copy that cannot be written, as a service left it that ended in order, or one that was killed.
+#[test]
+fn an_audit_needs_to_write_nothing() {
+    use std::os::unix::fs::PermissionsExt;
+    let shell = authority(&["lab"], &["bot"]);
+    let data = shell.path("credence-data");
+    let copy = |name: &str| {
+        fs::create_dir(shell.path(name)).unwrap();
+        for file in ["ledger.db", "ledger.db-wal", "checkpoint", "credence.toml"] {
+            if data.join(file).exists() {
+                fs::copy(data.join(file), shell.path(name).join(file)).unwrap();
+            }
+        }
+        make_read_only(&shell.path(name));
+    };
+    copy("ended");
+    assert!(!shell.path("ended/ledger.db-wal").exists());
+    // A reader keeps the write-ahead log from being moved into the database when the next command ends.
+    let reader = rusqlite::Connection::open(data.join("ledger.db")).unwrap();
+    let entries: u64 = reader.query_row("SELECT count(*) FROM entries", [], |row| row.get(0)).unwrap();
+    shell.ok(&["agent", "add", "later"]);
+    copy("killed");
+    assert!(fs::metadata(shell.path("killed/ledger.db-wal")).unwrap().len() > 0);
+    for (name, entries) in [("ended", entries), ("killed", entries + 1)] {
+        let done = as_a_user(&shell, &["audit", "--data", name]);
+        let told = String::from_utf8_lossy(&done.stdout);
+        assert!(done.status.success() && told.contains(&format!("Audited {entries} entries")), "{name}: {done:?}");
+        let replayed = as_a_user(&shell, &["replay", "--data", name]);
+        assert!(replayed.status.success(), "{name}: {replayed:?}");
+        fs::set_permissions(shell.path(name), fs::Permissions::from_mode(0o755)).unwrap();
+    }
+}

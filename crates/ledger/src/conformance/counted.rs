@@ -31,6 +31,9 @@ impl<L: Ledger> Counted<L> {
 }
 
 impl<L: Ledger> Ledger for Counted<L> {
+    fn origin(&self) -> &str {
+        self.inner.origin()
+    }
     fn view(&self) -> Result<Box<dyn View + '_>> {
         self.inner.view()
     }
@@ -96,6 +99,9 @@ impl View for CountedTransaction<'_> {
 impl Transaction for CountedTransaction<'_> {
     fn stamp(&self) -> Result<Timestamp> {
         self.count().stamp()
+    }
+    fn return_to_clock(&mut self) -> Result<Timestamp> {
+        self.count_mut().return_to_clock()
     }
     fn append_many(&mut self, entries: &[NewEntry]) -> Result<Vec<Appended>> {
         self.count_mut().append_many(entries)

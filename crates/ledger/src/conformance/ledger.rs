@@ -306,6 +306,35 @@ pub fn times_never_go_back_and_are_one_for_a_unit(implementation: &impl Implemen
     assert!(at(1) < at(2));
 }
 
+/// After entries in the future, a unit of work can go back to the clock, and those after it go on from there.
+pub fn times_go_back_to_the_clock_where_a_unit_says_so(implementation: &impl Implementation) {
+    let clock = SetClock::default();
+    let ledger = implementation.create(clock.clock());
+    clock.advance(86_400);
+    append(&*ledger, 0..1);
+    clock.advance(-86_400);
+    let given_up: Result<(), Error> = write(&*ledger, |tx| {
+        tx.return_to_clock()?;
+        tx.append(&entry(9))?;
+        Err(Error::Log("on purpose".into()))
+    });
+    given_up.unwrap_err();
+    append(&*ledger, 1..2);
+    let now = clock.now();
+    write(&*ledger, move |tx| {
+        assert_eq!((tx.return_to_clock()?, tx.stamp()?), (now, now));
+        assert_eq!(tx.append(&entry(2))?.recorded_at, now);
+        Ok::<_, Error>(())
+    })
+    .unwrap();
+    clock.advance(1);
+    append(&*ledger, 3..4);
+    let view = ledger.view().unwrap();
+    let at = |seq| Entry::parse(seq, &view.entry(seq).unwrap().unwrap()).unwrap().recorded_at;
+    assert_eq!(at(1), at(0), "what was undone changes nothing");
+    assert_eq!((at(2), at(3)), (now, now.plus_seconds(1)));
+}
+
 /// At every size the tree, its tiles and the signed checkpoint say the same.
 pub fn tiles_and_checkpoint_follow_every_append(implementation: &impl Implementation) {
     let ledger = implementation.create(SetClock::default().clock());

@@ -6,6 +6,9 @@ use crate::{Jobs, Ledger, Overlay, Result, Ticket, View, Work};
 pub struct Overlaid<L>(pub L);
 
 impl<L: Ledger> Ledger for Overlaid<L> {
+    fn origin(&self) -> &str {
+        self.0.origin()
+    }
     fn view(&self) -> Result<Box<dyn View + '_>> {
         self.0.view()
     }
@@ -30,6 +33,9 @@ impl<L: Ledger> Ledger for Overlaid<L> {
 pub struct RunTwice<L>(pub L);
 
 impl<L: Ledger> Ledger for RunTwice<L> {
+    fn origin(&self) -> &str {
+        self.0.origin()
+    }
     fn view(&self) -> Result<Box<dyn View + '_>> {
         self.0.view()
     }

@@ -9,23 +9,19 @@ use std::{
 
 use rusqlite::{Connection, OpenFlags};
 
-use super::{Options, Sealing};
+use super::{
+    Options, Sealing,
+    access::{Access, immutable_uri},
+};
 use crate::{Error, Result, Table};
 
 /// "CRED", in the database header: tells our files from others'.
 const APPLICATION_ID: i64 = 0x4352_4544;
 /// The format of the database and of the entries in it. A change that an older program cannot read, or whose entries an older
 /// program would write differently, is a new number; a database of another number is refused, untouched.
-const FORMAT: i64 = 2;
+const FORMAT: i64 = 3;
 const SCHEMA: &str = "
     CREATE TABLE entries (seq INTEGER PRIMARY KEY, entry TEXT NOT NULL) STRICT;
-    CREATE TRIGGER entries_are_never_changed BEFORE UPDATE ON entries
-        BEGIN SELECT RAISE(ABORT, 'entries are append-only: a correction is a new entry'); END;
-    CREATE TRIGGER entries_are_never_deleted BEFORE DELETE ON entries
-        BEGIN SELECT RAISE(ABORT, 'entries are append-only: a correction is a new entry'); END;
-    CREATE TRIGGER entries_are_dense BEFORE INSERT ON entries
-        WHEN NEW.seq IS NOT (SELECT coalesce(max(seq) + 1, 0) FROM entries)
-        BEGIN SELECT RAISE(ABORT, 'entries are append-only: only the next seq can be inserted'); END;
     CREATE TABLE tiles (level INTEGER NOT NULL, idx INTEGER NOT NULL, hashes BLOB NOT NULL, PRIMARY KEY (level, idx)) STRICT, WITHOUT ROWID;
     CREATE TABLE checkpoint (id INTEGER PRIMARY KEY CHECK (id = 0), note TEXT NOT NULL) STRICT;
     CREATE TABLE jobs (
@@ -35,8 +31,25 @@ const SCHEMA: &str = "
     ) STRICT, WITHOUT ROWID;
     CREATE INDEX jobs_due ON jobs (queue, due);
 ";
-/// The triggers among these, which an audit looks for.
-pub(super) const TRIGGERS: [&str; 3] = ["entries_are_never_changed", "entries_are_never_deleted", "entries_are_dense"];
+/// The triggers that protect the entries, by name and text. An audit compares the text: one of the same name could do nothing.
+pub(super) const TRIGGERS: [(&str, &str); 3] = [
+    (
+        "entries_are_never_changed",
+        "CREATE TRIGGER entries_are_never_changed BEFORE UPDATE ON entries \
+         BEGIN SELECT RAISE(ABORT, 'entries are append-only: a correction is a new entry'); END",
+    ),
+    (
+        "entries_are_never_deleted",
+        "CREATE TRIGGER entries_are_never_deleted BEFORE DELETE ON entries \
+         BEGIN SELECT RAISE(ABORT, 'entries are append-only: a correction is a new entry'); END",
+    ),
+    (
+        "entries_are_dense",
+        "CREATE TRIGGER entries_are_dense BEFORE INSERT ON entries \
+         WHEN NEW.seq IS NOT (SELECT coalesce(max(seq) + 1, 0) FROM entries) \
+         BEGIN SELECT RAISE(ABORT, 'entries are append-only: only the next seq can be inserted'); END",
+    ),
+];
 /// Pages in the write-ahead log before they are moved into the database: 64 MiB. A page that many transactions touch is
 /// moved once.
 const WAL_AUTOCHECKPOINT_PAGES: i64 = 16_384;
@@ -57,7 +70,8 @@ pub(super) fn create(options: &Options) -> Result<()> {
     let made = (|| {
         connection.pragma_update(None, "journal_mode", "WAL")?;
         connection.pragma_update(None, "application_id", APPLICATION_ID)?;
-        create_tables(&connection, options, &format!("{SCHEMA} PRAGMA user_version = {FORMAT};"))
+        let triggers: String = TRIGGERS.iter().map(|(_, sql)| format!("{sql};")).collect();
+        create_tables(&connection, options, &format!("{SCHEMA} {triggers} PRAGMA user_version = {FORMAT};"))
     })();
     if made.is_err() {
         // Nothing half-made stays behind.
@@ -89,9 +103,16 @@ pub(super) fn open_writer(options: &Options, repair: bool) -> Result<Connection>
     Ok(connection)
 }
 
-pub(super) fn open_reader(options: &Options) -> Result<Connection> {
-    // Not SQLITE_OPEN_READ_ONLY: reading a WAL database needs its shared-memory file.
-    let connection = open(&options.path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
+pub(super) fn open_reader(options: &Options, access: &Access) -> Result<Connection> {
+    let connection = match access {
+        // Not SQLITE_OPEN_READ_ONLY: reading a WAL database needs its shared-memory file.
+        Access::Shared => open(&options.path, OpenFlags::SQLITE_OPEN_READ_WRITE)?,
+        Access::Immutable => {
+            let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI;
+            open(Path::new(&immutable_uri(&options.path)), flags)?
+        }
+        Access::Copied(copy) => open(&copy.database, OpenFlags::SQLITE_OPEN_READ_WRITE)?,
+    };
     let prepared = (|| {
         check_ours(&connection, &options.path)?;
         check_tables(&connection, options)?;

@@ -9,6 +9,7 @@
 //! process; fsync, tiles and checkpoint follow within a second (docs/adr/0011). One process writes at a time, held by a lock
 //! file.
 
+mod access;
 mod connection;
 mod jobs;
 mod rows;
@@ -34,6 +35,7 @@ use crate::{
     merkle::{self, Edge},
     outside,
 };
+use access::Access;
 use view::{Pooled, SqliteView};
 use writer::Writer;
 
@@ -103,6 +105,8 @@ pub struct SqliteLedger {
     options: Options,
     log: LogVerifier,
     idle_readers: Mutex<Vec<Connection>>,
+    /// After the readers: a copy goes when they are closed.
+    access: Access,
     writer: Option<Writer>,
     /// Held while this process may write.
     _lock: Option<File>,
@@ -144,7 +148,8 @@ impl SqliteLedger {
     fn start(options: Options, key: LogKey, clock: Clock, lock: File, repair: bool) -> Result<Self> {
         let connection = connection::open_writer(&options, repair)?;
         let log = key.verifier().clone();
-        let mut ledger = Self { options, log, idle_readers: Mutex::default(), writer: None, _lock: Some(lock) };
+        let (access, idle_readers) = (Access::Shared, Mutex::default());
+        let mut ledger = Self { options, log, access, idle_readers, writer: None, _lock: Some(lock) };
         let outside = ledger.check()?;
         // A process that was killed may have left the file behind by more than a second.
         if let Some(inside) = ledger.view()?.checkpoint()?
@@ -158,7 +163,7 @@ impl SqliteLedger {
         Ok(ledger)
     }
 
-    /// Opens for reading, beside a writer in this or another process.
+    /// Opens for reading, beside a writer in this or another process; also from a folder that cannot be written.
     pub fn open_read_only(options: Options, log: LogVerifier) -> Result<Self> {
         let ledger = Self::open_unchecked(options, log)?;
         ledger.check()?;
@@ -168,8 +173,8 @@ impl SqliteLedger {
     /// Opens for reading without any check, for audits that report what is wrong instead of refusing.
     pub fn open_unchecked(options: Options, log: LogVerifier) -> Result<Self> {
         require(&options.path)?;
-        let reader = connection::open_reader(&options)?;
-        Ok(Self { options, log, idle_readers: Mutex::new(vec![reader]), writer: None, _lock: None })
+        let (access, reader) = access::open(&options)?;
+        Ok(Self { options, log, access, idle_readers: Mutex::new(vec![reader]), writer: None, _lock: None })
     }
 
     /// Checks that the size, the tiles and both checkpoints agree; gives the one outside. No entry is hashed: that is what
@@ -205,7 +210,11 @@ impl SqliteLedger {
         let former = options.outside.read(key.verifier());
         let view = ledger.view()?;
         let size = view.size()?;
-        let note = view.checkpoint()?.ok_or_else(|| Error::Log("the database has no checkpoint".into()))?;
+        let note = match view.checkpoint()? {
+            Some(note) => note,
+            None if size == 0 => key.sign(0, merkle::root(0, &Edge::default())?)?,
+            None => return Err(Error::Log("the database has no checkpoint".into())),
+        };
         let inside = Checkpoint::open(&note, key.verifier())?;
         let restored = match former {
             Ok(former) if outside::extends(&former, &*view).is_ok() => return Ok(Restored::NothingToAccept { size }),
@@ -219,7 +228,7 @@ impl SqliteLedger {
 
     fn reader(&self) -> Result<Pooled<'_>> {
         let idle = self.idle_readers.lock().unwrap_or_else(PoisonError::into_inner).pop();
-        let connection = idle.map_or_else(|| connection::open_reader(&self.options), Ok)?;
+        let connection = idle.map_or_else(|| connection::open_reader(&self.options, &self.access), Ok)?;
         Ok(Pooled::new(connection, &self.idle_readers))
     }
 
@@ -253,6 +262,10 @@ impl Drop for SqliteLedger {
 }
 
 impl Ledger for SqliteLedger {
+    fn origin(&self) -> &str {
+        self.log.origin()
+    }
+
     fn view(&self) -> Result<Box<dyn View + '_>> {
         Ok(Box::new(SqliteView::begin(self.reader()?)?))
     }

@@ -66,6 +66,9 @@ impl Transaction for Scratch<'_> {
     fn stamp(&self) -> Result<Timestamp> {
         Err(Error::NoWriter("a replay records nothing".into()))
     }
+    fn return_to_clock(&mut self) -> Result<Timestamp> {
+        Err(Error::NoWriter("a replay records nothing".into()))
+    }
     fn append_many(&mut self, _: &[NewEntry]) -> Result<Vec<Appended>> {
         Err(Error::NoWriter("a replay appends nothing".into()))
     }

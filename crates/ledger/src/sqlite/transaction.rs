@@ -99,6 +99,12 @@ impl Transaction for WriterTransaction<'_> {
         Ok(self.stamp.unwrap_or_else(|| self.now()))
     }
 
+    fn return_to_clock(&mut self) -> Result<Timestamp> {
+        let now = (self.clock)();
+        self.stamp = Some(now);
+        Ok(now)
+    }
+
     fn append_many(&mut self, entries: &[NewEntry]) -> Result<Vec<Appended>> {
         let recorded_at = self.stamp()?;
         let mut appended = Vec::with_capacity(entries.len());

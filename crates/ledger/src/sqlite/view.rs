@@ -170,10 +170,22 @@ pub(super) fn checkpoint(connection: &Connection) -> Result<Option<String>> {
 }
 
 pub(super) fn missing_protections(connection: &Connection) -> Result<Vec<String>> {
-    let mut statement = connection.prepare_cached("SELECT name FROM sqlite_schema WHERE type = 'trigger'")?;
-    let there: Vec<String> = statement.query_map([], |row| row.get(0))?.collect::<rusqlite::Result<_>>()?;
-    let missing = TRIGGERS.iter().filter(|name| !there.iter().any(|there| there == *name));
-    Ok(missing.map(|name| format!("trigger {name}")).collect())
+    let mut statement = connection.prepare_cached("SELECT name, sql FROM sqlite_schema WHERE type = 'trigger'")?;
+    let there: Vec<(String, String)> =
+        statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?.collect::<rusqlite::Result<_>>()?;
+    let mut wrong = Vec::new();
+    for (name, expected) in TRIGGERS {
+        match there.iter().find(|(there, _)| there == name) {
+            None => wrong.push(format!("trigger {name} is missing")),
+            Some((_, sql)) if sql != expected => wrong.push(format!("trigger {name} is not the one that was made")),
+            Some(_) => {}
+        }
+    }
+    // One that was added can undo what ours refuse.
+    let ours = |name: &str| TRIGGERS.iter().any(|(ours, _)| *ours == name);
+    let added = there.iter().filter(|(name, _)| !ours(name));
+    wrong.extend(added.map(|(name, _)| format!("trigger {name} does not belong there")));
+    Ok(wrong)
 }
 
 fn one(connection: &Connection, sql: &str, params: impl Params) -> Result<Option<Vec<u8>>> {

@@ -13,7 +13,7 @@ use std::{
 };
 
 use credence_ledger::{Appended, Entry, Kind, Ledger, NewEntry, Overlay, Transaction};
-use credence_protocol::{EntityId, KeyId, PublicKey, Signal, TagRegistry, Timestamp, Uuid};
+use credence_protocol::{Audience, EntityId, KeyId, PublicKey, Signal, TagRegistry, Timestamp, Uuid};
 use serde::Serialize;
 
 use crate::{
@@ -47,14 +47,19 @@ impl Checked {
 /// The first step of admission.
 pub struct Gate {
     tags: TagRegistry,
+    origin: Audience,
     /// Keys and their owners, read once: they never change. Revocation does, and is looked up in the second step.
     keys: RwLock<HashMap<KeyId, (EntityId, PublicKey)>>,
 }
 
 impl Gate {
-    /// With these tags.
-    pub fn new(tags: TagRegistry) -> Self {
-        Self { tags, keys: RwLock::default() }
+    /// With these tags, of the authority with this origin.
+    pub fn new(tags: TagRegistry, origin: Audience) -> Self {
+        Self { tags, origin, keys: RwLock::default() }
+    }
+
+    pub(crate) fn origin(&self) -> &Audience {
+        &self.origin
     }
 
     /// The registered tags.
@@ -76,7 +81,7 @@ impl Gate {
         let Some((owner, key)) = self.key(ledger, signal.key_id())? else {
             return Ok(Err(Rejection::UnknownKey(signal.key_id())));
         };
-        let examined = rules::form(&self.tags, &signal, &owner, now);
+        let examined = rules::form(&self.tags, &self.origin, &signal, &owner, now);
         Ok(examined.and_then(|()| Ok(signal.verify(&key)?)).map(|()| Checked(signal)))
     }
 

@@ -4,16 +4,39 @@
 //! they were just before the signal.
 
 use credence_ledger::View;
-use credence_protocol::{EntityId, Signal, TagRegistry, Timestamp, limits::MAX_CLOCK_SKEW_SECONDS};
+use credence_protocol::{Audience, EntityId, Signal, TagRegistry, Timestamp, limits::MAX_CLOCK_SKEW_SECONDS};
 
 use crate::{
     Rejection, Result,
     tables::{self, AgentRow, KeyRow, SignalPlace, SourceRow},
 };
 
-/// Tags, owner of the key, time of the observation. `now` is the time at the door, or of recording.
+/// What names an authority is for that one alone.
+pub(crate) fn audience(named: Option<&Audience>, origin: &Audience) -> std::result::Result<(), Rejection> {
+    match named {
+        Some(given) if given != origin => {
+            Err(Rejection::OtherAudience { given: given.clone(), expected: origin.clone() })
+        }
+        _ => Ok(()),
+    }
+}
+
+/// What somebody signs who is bound to an authority has to name it.
+pub(crate) fn bound(
+    author: &EntityId,
+    named: Option<&Audience>,
+    aud: Option<Audience>,
+) -> std::result::Result<(), Rejection> {
+    match aud {
+        Some(expected) if named.is_none() => Err(Rejection::NoAudience { author: author.clone(), expected }),
+        _ => Ok(()),
+    }
+}
+
+/// Tags, owner of the key, time of the observation, the authority it is for. `now` is the time at the door, or of recording.
 pub(crate) fn form(
     tags: &TagRegistry,
+    origin: &Audience,
     signal: &Signal,
     owner: &EntityId,
     now: Timestamp,
@@ -36,7 +59,7 @@ pub(crate) fn form(
     if observed_at > now.plus_seconds(MAX_CLOCK_SKEW_SECONDS) {
         return Err(Rejection::Future { observed_at, now });
     }
-    Ok(())
+    audience(draft.aud.as_ref(), origin)
 }
 
 /// Id, agent, key, what it supersedes, source. Gives the weight that the signal is stamped with.
@@ -65,5 +88,8 @@ pub(crate) fn state(view: &(impl View + ?Sized), signal: &Signal) -> Result<std:
         }
     }
     let source: Option<SourceRow> = tables::get(view, tables::SOURCES, draft.source.as_str())?;
-    Ok(source.map(|source| source.weight).ok_or_else(|| Rejection::UnknownSource(draft.source.clone())))
+    let Some(SourceRow { weight, aud, .. }) = source else {
+        return Ok(Err(Rejection::UnknownSource(draft.source.clone())));
+    };
+    Ok(bound(&draft.source, draft.aud.as_ref(), aud).map(|()| weight))
 }

@@ -27,7 +27,7 @@ pub fn resolve(view: &dyn View, name: &str) -> Result<EntityId> {
         return Ok(id);
     }
     let alias = Alias::parse(name).map_err(|_| unknown())?;
-    tables::get(view, tables::ALIASES, alias.as_str())?.ok_or_else(unknown)
+    tables::get(view, tables::ALIASES, &alias.key())?.ok_or_else(unknown)
 }
 
 /// An agent's names, owner and standing.

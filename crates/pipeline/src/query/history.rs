@@ -10,6 +10,7 @@ use serde_json::Value;
 use crate::{
     Error, Result,
     tables::{self, ScoreRow},
+    times::Times,
 };
 
 /// The score event that was in force at a time, whole, as recorded.
@@ -46,13 +47,14 @@ pub fn closings(view: &dyn View, agent: &EntityId, sizes: &[u64]) -> Result<Vec<
     sizes.iter().map(|size| last_score_before(view, agent, *size)).collect()
 }
 
-/// How many entries had been recorded at `at`: recorded times never go back, so halving finds it.
+/// How many entries had been recorded at `at`: times never go back once they are put right, so halving finds it.
 pub fn size_at(view: &dyn View, at: Timestamp) -> Result<u64> {
+    let times = Times::read(view)?;
     let (mut low, mut high) = (0, view.size()?);
     while low < high {
         let middle = low + (high - low) / 2;
         let bytes = view.entry(middle)?.unwrap_or_default();
-        if Entry::parse(middle, &bytes)?.recorded_at <= at {
+        if times.of(middle, Entry::parse(middle, &bytes)?.recorded_at) <= at {
             low = middle + 1;
         } else {
             high = middle;

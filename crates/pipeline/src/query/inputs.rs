@@ -16,7 +16,7 @@ use crate::{
     filter::{self, Weights},
     projection,
     record::{Input, InputList, Record},
-    tables::{self, CurrentRow, ScoreRow, TABLES},
+    tables::{self, CurrentRow, ScoreRow},
 };
 
 /// Sources of signals that are current, by the signal's entry.
@@ -116,7 +116,7 @@ pub(super) fn need_replay(view: &dyn View, agent: &EntityId, tags: &TagRegistry)
 
 /// The inputs that counted when the ledger had `size` entries: folds all of them, which takes as long as a replay.
 fn inputs_at(view: &dyn View, size: u64, agent: &EntityId, tags: &TagRegistry) -> Result<Vec<Input>> {
-    let mut scratch = Scratch::new(view, TABLES)?;
+    let mut scratch = Scratch::new(view, tables::projections())?;
     for seq in 0..size {
         let entry = Entry::parse(seq, &view.entry(seq)?.unwrap_or_default())?;
         let record = Record::of(seq, &entry)?;

@@ -10,7 +10,7 @@
 //! | what do other agents say of it | [`reputation`], [`reputation_history`], [`reviews`] |
 //! | what became of a contract or a challenge | [`contract`], [`contracts_of`], [`challenge`], [`challenges_of`] |
 //! | who may sign, and what it counts for | [`sources`], [`key`], [`keys`], [`keys_after`], [`authority_keys`] |
-//! | where in the log is it | [`record`], [`response`], [`size_at`], [`guard_logs`] |
+//! | where in the log is it | [`record`], [`size_at`], [`guard_logs`] |
 //!
 //! **One rule for scores**: what is shown, ranked and signed is the newest recorded score event of an agent, with the inputs
 //! that the event lists. It is at most a second behind the signals; a signer checks [`Reading::is_behind`] first.
@@ -31,7 +31,7 @@ pub use self::{
     agents::{AgentFilter, AgentPage, ListedAgent, agent, agents, resolve, similar_agents},
     history::{RecordedEvent, closings, history, score_at, size_at},
     overview::{Overview, Part},
-    registry::{authority_keys, guard_logs, key, keys, keys_after, response, sources},
+    registry::{authority_keys, guard_logs, key, keys, keys_after, sources},
     reputation::{Reputation, reputation, reputation_history, reviews},
     score::{CurrentScore, Explanation, Reading, SourceContribution},
     statements::{challenge, challenges_of, contract, contracts_of, has_contracts},

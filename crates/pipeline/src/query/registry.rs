@@ -54,11 +54,6 @@ pub fn authority_keys(view: &dyn View, present: KeyId) -> Result<Vec<PublicKey>>
     Ok(keys)
 }
 
-/// The entry that records that the signed response with this hash left.
-pub fn response(view: &(impl View + ?Sized), hash: &str) -> Result<Option<u64>> {
-    tables::get(view, tables::RESPONSES, &hash.to_lowercase())
-}
-
 /// How many guards' logs are known.
 pub fn guard_logs(view: &(impl View + ?Sized)) -> Result<usize> {
     Ok(tables::all::<IgnoredAny>(view, tables::GUARD_LOGS)?.len())

@@ -235,7 +235,9 @@ pub(crate) fn groups_of(view: &(impl View + ?Sized), stated: &ParsedStatement) -
             let provider = stated.statement.author().clone();
             let (agent, window) = (record.agent.clone(), record.window.clone());
             groups.insert(Group::Summary { agent, window, provider: provider.clone() });
-            groups.insert(Group::Words { agent: provider, peer: record.agent.clone() });
+            for agent in summaries::agents_behind(view, &provider)? {
+                groups.insert(Group::Words { agent, peer: record.agent.clone() });
+            }
         }
     }
     Ok(groups)
@@ -261,8 +263,10 @@ pub(crate) fn derive_again(tx: &mut dyn Transaction, at: Appended, revoked: &[Pa
             due::derive(tx, agent.as_str(), at.seq)?;
             summaries::vouching_changed(tx, provider, at.seq)?;
             // A report that counts again ends praise that was given in between.
-            if summaries::vouches(tx, provider, agent)? {
-                reputation::end_praise(tx, provider, agent)?;
+            for behind in summaries::agents_behind(tx, provider)? {
+                if summaries::vouches(tx, &behind, agent)? {
+                    reputation::end_praise(tx, &behind, agent)?;
+                }
             }
         }
     }

@@ -24,7 +24,9 @@ use serde::Serialize;
 use sha2::{Digest, Sha256};
 
 use crate::{
-    Authority, Rejection, Result, projection,
+    Authority, Rejection, Result,
+    admit::rules as admission,
+    projection,
     record::Record,
     reputation::{
         self, Tone, Word,
@@ -232,6 +234,9 @@ impl Authority {
         }
         if let Some(at) = stated.time().filter(|at| *at > now.plus_seconds(MAX_CLOCK_SKEW_SECONDS)) {
             return Ok(Err(Rejection::FutureStatement { at, now }));
+        }
+        if let Err(rejection) = admission::audience(stated.statement.aud(), self.gate().origin()) {
+            return Ok(Err(rejection));
         }
         Ok(stated.statement.verify(&key).map_err(Rejection::from).map(|()| stated))
     }

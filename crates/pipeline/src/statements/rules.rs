@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use credence_engine::hcs25::output_verification::{Report, Window};
 use credence_ledger::{Scan, View};
 use credence_protocol::{
-    AUTHORITY_SOURCE, EntityId, PublicKey, Timestamp,
+    AUTHORITY_SOURCE, EntityId, PublicKey, Timestamp, is_deceptive,
     limits::MAX_CLOCK_SKEW_SECONDS,
     records::{
         ChallengeOutcome, ChallengeRecord, ContractRecord, IdentityRecord, Interaction, ResolutionRecord, ReviewRecord,
@@ -15,7 +15,9 @@ use credence_protocol::{
 
 use super::{ParsedStatement, StatementBody};
 use crate::{
-    Rejection, Result, reputation,
+    Rejection, Result,
+    admit::rules as admission,
+    reputation,
     reputation::rows::{ChallengeRow, ChallengeState, ContractRow},
     summaries::{self, SummaryRow},
     tables::{self, AgentRow, SourceRow},
@@ -53,6 +55,15 @@ impl Moment {
     }
 }
 
+/// Propagates a rejection out of a function that can also fail.
+macro_rules! allow {
+    ($examined:expr) => {
+        if let Err(rejection) = $examined {
+            return Ok(Err(rejection));
+        }
+    };
+}
+
 /// Whether the statement may be recorded.
 pub(crate) fn examine(view: &(impl View + ?Sized), stated: &ParsedStatement, moment: Moment) -> Result<Examined> {
     if let Some(at) = stated.time().filter(|at| *at > moment.latest()) {
@@ -65,6 +76,11 @@ pub(crate) fn examine(view: &(impl View + ?Sized), stated: &ParsedStatement, mom
         return Ok(Err(Rejection::DuplicateRecord { kind, id, seq }));
     }
     let author = stated.statement.author();
+    let aud = match tables::get::<AgentRow>(view, tables::AGENTS, author.as_str())? {
+        Some(AgentRow { aud: Some(aud), .. }) => Some(aud),
+        _ => tables::get::<SourceRow>(view, tables::SOURCES, author.as_str())?.and_then(|row| row.aud),
+    };
+    allow!(admission::bound(author, stated.statement.aud(), aud));
     match &stated.body {
         StatementBody::Identity(record) => identity(view, stated, record),
         StatementBody::Contract(record) => contract(view, author, record),
@@ -88,18 +104,14 @@ fn registered(view: &(impl View + ?Sized), agent: &EntityId) -> Result<Examined>
     Ok(row.map(drop).ok_or_else(|| Rejection::UnknownAgent(agent.clone())))
 }
 
-/// Propagates a rejection out of a function that can also fail.
-macro_rules! allow {
-    ($examined:expr) => {
-        if let Err(rejection) = $examined {
-            return Ok(Err(rejection));
-        }
-    };
-}
-
 fn identity(view: &(impl View + ?Sized), stated: &ParsedStatement, record: &IdentityRecord) -> Result<Examined> {
     allow!(speaks_for_itself("agent_id", &record.agent_id, stated.statement.author()));
     allow!(registered(view, &record.agent_id)?);
+    let labels = [&record.model_type, &record.risk_profile, &record.transparency_level, &record.version_hash];
+    if labels.into_iter().chain(&record.capability_tags).any(|label| label.chars().any(is_deceptive)) {
+        let why = "a label has a character that changes the direction of text, or is not shown".to_owned();
+        return Ok(Err(Rejection::Schema { kind: stated.statement.kind(), path: "/".to_owned(), why }));
+    }
     let key_id = stated.statement.key_id();
     let named = PublicKey::parse(&record.signature_key).ok().map(|key| key.id());
     Ok(if named == Some(key_id) { Ok(()) } else { Err(Rejection::IdentityKey(key_id)) })

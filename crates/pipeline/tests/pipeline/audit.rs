@@ -254,3 +254,21 @@ fn an_agent_that_was_never_scored_is_found() {
     };
     assert!(audited.findings.listed.iter().any(found), "{audited:?}");
 }
+
+/// A trigger of the right name that does nothing protects nothing.
+#[test]
+fn triggers_are_compared_by_what_they_do() {
+    let folder = House::new(&[], &["bot"]).close();
+    let raw = Connection::open(folder.path().join("ledger.db")).unwrap();
+    raw.execute_batch(
+        "DROP TRIGGER entries_are_never_changed;
+         CREATE TRIGGER entries_are_never_changed BEFORE UPDATE ON entries BEGIN SELECT 1; END;
+         CREATE TRIGGER helpful AFTER INSERT ON tiles BEGIN DELETE FROM checkpoint; END;",
+    )
+    .unwrap();
+    let audited = audit_folder(&folder);
+    let found: Vec<&str> = audited.findings.listed.iter().map(|finding| finding.what.as_str()).collect();
+    assert!(found[0].contains("entries_are_never_changed is not the one"), "{found:?}");
+    assert!(found[1].contains("helpful does not belong there"), "{found:?}");
+    assert_eq!(found.len(), 2);
+}

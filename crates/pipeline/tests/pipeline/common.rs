@@ -21,7 +21,7 @@ use credence_pipeline::{
     record::RecordedScore,
     replay::{self, Replayed},
 };
-use credence_protocol::{EntityId, SecretKey, Signal, SignalDraft, Tag, TagRegistry, Timestamp};
+use credence_protocol::{Audience, EntityId, SecretKey, Signal, SignalDraft, Tag, TagRegistry, Timestamp};
 
 pub struct House {
     pub folder: tempfile::TempDir,
@@ -37,6 +37,11 @@ pub fn id(text: &str) -> EntityId {
 
 pub fn tag(text: &str) -> Tag {
     Tag::new(text).unwrap()
+}
+
+/// What signals and statements for the tests' authority name.
+pub fn aud() -> Option<Audience> {
+    Some(Audience::new("example.org/log").unwrap())
 }
 
 /// The key of a source, the same in every test.
@@ -144,7 +149,9 @@ impl House {
     }
 
     pub fn draft(&self, agent: &str, source: &str, tags: &[&str], value: f64) -> SignalDraft {
-        SignalDraft::new(id(agent), id(source), tags.iter().map(|t| tag(t)).collect(), value, 1.0, self.now())
+        let tags = tags.iter().map(|t| tag(t)).collect();
+        let draft = SignalDraft::new(id(agent), id(source), tags, value, 1.0, self.now());
+        SignalDraft { aud: aud(), ..draft }
     }
 
     pub fn send(&self, signal: &Signal) -> Result<Admitted, Rejection> {
@@ -194,7 +201,7 @@ impl House {
         let view = self.authority.ledger().view().unwrap();
         // A ledger in memory keeps no checkpoint outside: its own stands in.
         let inside = || Checkpoint::open(&view.checkpoint().unwrap().unwrap(), log_key().verifier());
-        audit_view(&*view, &outside.unwrap_or_else(inside), quick)
+        audit_view(&*view, &outside.unwrap_or_else(inside), Some(self.now()), quick)
     }
 
     pub fn assert_sound(&self) {
@@ -207,11 +214,12 @@ impl House {
 fn audit_view(
     view: &dyn credence_ledger::View,
     outside: &credence_ledger::Result<credence_ledger::Checkpoint>,
+    now: Option<Timestamp>,
     quick: bool,
 ) -> Audited {
     let tags = TagRegistry::standard().unwrap();
     let key = log_key();
-    let scope = Scope { log: key.verifier(), outside, tags: &tags, quick };
+    let scope = Scope { log: key.verifier(), outside, tags: &tags, now, quick };
     audit::audit(view, scope, &mut |_| {}).unwrap()
 }
 
@@ -219,5 +227,5 @@ fn audit_view(
 pub fn audit_folder(folder: &tempfile::TempDir) -> Audited {
     let outside = options(folder).outside.read(log_key().verifier());
     let ledger = SqliteLedger::open_unchecked(options(folder), log_key().verifier().clone()).unwrap();
-    audit_view(&*ledger.view().unwrap(), &outside, false)
+    audit_view(&*ledger.view().unwrap(), &outside, None, false)
 }

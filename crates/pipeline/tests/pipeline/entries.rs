@@ -6,9 +6,9 @@ use credence_ledger::{Entry, Kind, NewEntry, merkle};
 use credence_pipeline::{
     receipts::{HandedReceipt, Held},
     record::{
-        AgentRecord, CheckpointRecord, CredentialRecord, CredentialRevocationRecord, Input, KeyRecord,
-        KeyRevocationRecord, OutcomeRecord, Record, ResponsesRecord, ScoreRecord, SourceRecord, StandingRecord,
-        WithdrawalRecord,
+        AgentRecord, CheckpointRecord, CitedResponse, ClockRecord, CredentialRecord, CredentialRevocationRecord, Input,
+        KeyRecord, KeyRevocationRecord, OutcomeRecord, Record, ResponsesRecord, ScoreRecord, SourceRecord,
+        StandingRecord, WithdrawalRecord,
     },
     statements::ParsedStatement,
 };
@@ -16,9 +16,10 @@ use credence_protocol::{
     Canonical, EntityId, Signal, SignalDraft, Statement, StatementKind, Timestamp, Uuid, strict::StrictValue,
 };
 use credence_testing::assert_vector;
+use data_encoding::BASE64;
 use serde_json::{Value, json};
 
-use crate::common::{START, id, key, log_key, tag};
+use crate::common::{START, aud, id, key, log_key, tag};
 
 fn at() -> Timestamp {
     START.parse().unwrap()
@@ -29,7 +30,7 @@ fn uuid(n: u128) -> Uuid {
 }
 
 fn statement(author: &str, kind: StatementKind, record: Value) -> Record {
-    let statement = Statement::sign(id(author), kind, StrictValue(record), &key(author)).unwrap();
+    let statement = Statement::sign(id(author), aud(), kind, StrictValue(record), &key(author)).unwrap();
     Record::Statement(Box::new(ParsedStatement::parse(statement.canonical().as_bytes()).unwrap()))
 }
 
@@ -121,6 +122,7 @@ fn records() -> Vec<(&'static str, Record)> {
                 description: Some("probes every minute".into()),
                 owner: Some(id("example-org")),
                 methodology: Some("https://example.org/how".into()),
+                aud: aud(),
             }),
         ),
         (
@@ -130,6 +132,7 @@ fn records() -> Vec<(&'static str, Record)> {
                 name: Some("Bot".into()),
                 aliases: vec!["did:web:bot.example".parse().unwrap()],
                 owner: Some(id("example-com")),
+                aud: aud(),
             }),
         ),
         ("lab", Record::Key(rotated)),
@@ -169,10 +172,16 @@ fn records() -> Vec<(&'static str, Record)> {
                 good: false,
                 relied_at: at(),
                 reporter: id("reader"),
-                response: Some("cd".repeat(32)),
+                response: Some(CitedResponse {
+                    hash: "cd".repeat(32),
+                    entry: 12,
+                    index: 1,
+                    path: vec![BASE64.encode(&[7; 32])],
+                }),
             }),
         ),
-        ("credence", Record::Responses(ResponsesRecord { hashes: vec!["ef".repeat(32)], unlisted: 2 })),
+        ("credence", Record::Responses(ResponsesRecord { root: BASE64.encode(&[9; 32]), count: 2 })),
+        ("credence", Record::Clock(ClockRecord { ahead: at().plus_seconds(86_400) })),
         (
             "lab",
             Record::Checkpoint(CheckpointRecord {
@@ -191,6 +200,7 @@ fn records() -> Vec<(&'static str, Record)> {
 fn signal() -> Signal {
     let draft = SignalDraft {
         id: uuid(4),
+        aud: aud(),
         evidence: Some(StrictValue(json!({"probes": 40}))),
         ..SignalDraft::new(id("bot"), id("lab"), vec![tag("rel_uptime")], 99.2, 0.5, at())
     };

@@ -81,6 +81,28 @@ fn a_lapsed_reputation_is_in_no_answer() {
     assert!(standing().published(&id("alice"))["notes"].as_str().unwrap().contains("lapsed"));
 }
 
+/// A revocation takes effect when what was signed before it has expired.
+#[test]
+fn what_is_signed_holds_for_minutes_and_a_badge_for_an_hour() {
+    let house = House::network(&["alice"]);
+    house.at_home("alice");
+    let (rules, key, now) = (Rules::standard().unwrap(), key("credence"), house.now());
+    let answers = Answers::new(house.authority.reading(), &rules, &key);
+    let holds = |context| {
+        let question = Question { entity: "alice", url: PAGE, context };
+        let answer = house.authority.up_to_date(|view, rescored| answers.on(rescored).answer(view, question, now));
+        (answer.unwrap().expires.micros() - now.micros()) / 1_000_000
+    };
+    for context in [None, Some("purchase"), Some("inquiry"), Some("something else")] {
+        assert_eq!(holds(context), 600, "{context:?}");
+    }
+    for context in ["high-value", "High Value", "HIGH_VALUE"] {
+        assert_eq!(holds(Some(context)), 300, "{context}");
+    }
+    let badge = house.authority.up_to_date(|view, on| answers.on(on).badge(view, "alice", Style::Pill, now)).unwrap();
+    assert_eq!(badge.expires, now.plus_seconds(3600));
+}
+
 /// Shown is the newest event, also while others count; signed is nothing that rests on an event that is behind.
 #[test]
 fn what_is_shown_and_signed_is_the_newest_recorded_event() {

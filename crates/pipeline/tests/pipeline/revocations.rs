@@ -1,11 +1,14 @@
 //! What a revoked key said stops counting, and nothing else does.
 
-use credence_pipeline::reputation::rows::{ChallengeRow, ChallengeState, ContractRow};
+use credence_pipeline::{
+    NewSource,
+    reputation::rows::{ChallengeRow, ChallengeState, ContractRow},
+};
 use credence_protocol::{Statement, StatementKind, records::ChallengeOutcome, strict::StrictValue};
 use serde_json::json;
 
 use crate::{
-    common::{House, id, key},
+    common::{House, aud, id, key},
     tables,
 };
 
@@ -62,7 +65,7 @@ fn revoking_a_former_key_takes_nothing_from_its_successor() {
     house.authority.rotate_key(id("bob"), &key("bob"), &key("bob-2").public()).unwrap();
     house.advance(60);
     let record = StrictValue(house.review_record("bob", "alice", "alice-2", 0.9));
-    let again = Statement::sign(id("bob"), StatementKind::Review, record, &key("bob-2")).unwrap();
+    let again = Statement::sign(id("bob"), aud(), StatementKind::Review, record, &key("bob-2")).unwrap();
     house.authority.publish(again.canonical().as_bytes()).unwrap().unwrap();
     house.authority.revoke_key(key("bob").public().id(), Some(from), None).unwrap();
     assert!(house.reputation("alice").unwrap().basis["validation"]["helpfulness"].as_f64().unwrap() > 0.0);
@@ -92,7 +95,7 @@ fn challenges_under_a_revoked_key_are_not_held_against_their_author() {
         "already_resolved"
     );
     again["challenge_id"] = "mine".into();
-    let mine = Statement::sign(id("bob"), StatementKind::Challenge, StrictValue(again), &key("bob-2")).unwrap();
+    let mine = Statement::sign(id("bob"), aud(), StatementKind::Challenge, StrictValue(again), &key("bob-2")).unwrap();
     assert_eq!(
         house.authority.publish(mine.canonical().as_bytes()).unwrap().unwrap().remark,
         None,
@@ -140,7 +143,7 @@ fn the_word_before_a_revoked_one_counts_again() {
     house.authority.add_key(&key("stolen").public(), id("bob")).unwrap();
     let from = house.size();
     let record = StrictValue(house.review_record("bob", "alice", "alice-2", 0.0));
-    let forged = Statement::sign(id("bob"), StatementKind::Review, record, &key("stolen")).unwrap();
+    let forged = Statement::sign(id("bob"), aud(), StatementKind::Review, record, &key("stolen")).unwrap();
     house.authority.publish(forged.canonical().as_bytes()).unwrap().unwrap();
     assert!(helpfulness() < own);
     let steps = house.reputation("alice").unwrap().score;
@@ -161,7 +164,8 @@ fn what_a_revoked_resolution_stood_before_takes_its_place() {
     house.authority.add_key(&key("second-desk").public(), id("credence")).unwrap();
     let from = house.size();
     let record = StrictValue(house.resolution_record("first", "successful"));
-    let resolved = Statement::sign(id("credence"), StatementKind::Resolution, record, &key("second-desk")).unwrap();
+    let resolved =
+        Statement::sign(id("credence"), aud(), StatementKind::Resolution, record, &key("second-desk")).unwrap();
     house.authority.publish(resolved.canonical().as_bytes()).unwrap().unwrap();
     house.resolve("second", "successful");
     let refuted = |agent: &str| house.reputation(agent).unwrap().basis["validation"]["refuted"].clone();
@@ -190,7 +194,7 @@ fn the_report_before_a_revoked_one_counts_again() {
     house.advance(60);
     let from = house.size();
     let record = StrictValue(house.summary("alice", 0.1, 0.9, 100));
-    let forged = Statement::sign(id("judge"), StatementKind::Summary, record, &key("judge-2")).unwrap();
+    let forged = Statement::sign(id("judge"), aud(), StatementKind::Summary, record, &key("judge-2")).unwrap();
     house.authority.publish(forged.canonical().as_bytes()).unwrap().unwrap();
     house.authority.score_now().unwrap();
     let values = |rows: &[(String, tables::CurrentRow)]| {
@@ -203,8 +207,8 @@ fn the_report_before_a_revoked_one_counts_again() {
     house.assert_sound();
 }
 
-/// A provider reports on its customer with two keys. One is revoked: the other report still vouches, and the customer's praise
-/// stays out.
+/// A provider reports on its customer with two keys. One is revoked: the other report still vouches, and the customer's praise of the
+/// agent behind the provider stays out.
 #[test]
 fn praise_of_a_provider_does_not_come_back_while_another_report_stands() {
     let house = House::network(&["alice", "judge-bot"]);
@@ -214,23 +218,25 @@ fn praise_of_a_provider_does_not_come_back_while_another_report_stands() {
     house.review("alice", "judge-bot", "judge-bot-2", 1.0);
     let helpfulness = || house.reputation("judge-bot").unwrap().basis["validation"]["helpfulness"].as_f64().unwrap();
     assert!(helpfulness() > 0.0);
-    let source = credence_pipeline::NewSource {
-        methodology: Some("https://example.org/how".into()),
-        ..credence_pipeline::NewSource::new(id("judge-bot"), 1.0)
-    };
-    house.authority.add_source(source).unwrap();
-    house.authority.add_key(&key("judge-bot-2").public(), id("judge-bot")).unwrap();
+    let (owner, methodology) = (Some(id("judge-bot")), Some("https://example.org/how".into()));
+    house.authority.add_source(NewSource { methodology, owner, ..NewSource::new(id("judge-lab"), 1.0) }).unwrap();
+    for name in ["judge-lab", "judge-lab-2"] {
+        house.authority.add_key(&key(name).public(), id("judge-lab")).unwrap();
+    }
     let from = house.size();
-    house.say("judge-bot", StatementKind::Summary, house.summary("alice", 0.9, 0.1, 100)).unwrap();
+    house.say("judge-lab", StatementKind::Summary, house.summary("alice", 0.9, 0.1, 100)).unwrap();
     house.advance(60);
     let record = StrictValue(house.summary("alice", 0.9, 0.1, 120));
-    let second = Statement::sign(id("judge-bot"), StatementKind::Summary, record, &key("judge-bot-2")).unwrap();
+    let second = Statement::sign(id("judge-lab"), aud(), StatementKind::Summary, record, &key("judge-lab-2")).unwrap();
     house.authority.publish(second.canonical().as_bytes()).unwrap().unwrap();
-    house.authority.revoke_key(key("judge-bot").public().id(), Some(from), None).unwrap();
-    let view = house.authority.ledger().view().unwrap();
-    let reviews = credence_pipeline::query::reviews(&*view, &id("judge-bot"), house.now()).unwrap();
-    assert!(reviews.is_empty(), "{reviews:?}");
-    drop(view);
+    let reviews = || {
+        let view = house.authority.ledger().view().unwrap();
+        credence_pipeline::query::reviews(&*view, &id("judge-bot"), house.now()).unwrap().len()
+    };
+    house.authority.revoke_key(key("judge-lab").public().id(), Some(from), None).unwrap();
+    assert_eq!(reviews(), 0, "the other report stands");
+    house.authority.revoke_key(key("judge-lab-2").public().id(), Some(from), None).unwrap();
+    assert_eq!(reviews(), 1, "nobody vouches for alice any more");
     house.assert_sound();
 }
 

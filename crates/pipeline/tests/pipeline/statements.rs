@@ -12,7 +12,7 @@ use credence_protocol::{ScoreStatus, Statement, StatementKind, records::Challeng
 use serde_json::{Value, json};
 
 use crate::{
-    common::{House, id, key},
+    common::{House, aud, id, key},
     tables,
 };
 
@@ -54,7 +54,7 @@ impl House {
     }
 
     pub fn say(&self, author: &str, kind: StatementKind, record: Value) -> Result<Published, Rejection> {
-        let statement = Statement::sign(id(author), kind, StrictValue(record), &key(author)).unwrap();
+        let statement = Statement::sign(id(author), aud(), kind, StrictValue(record), &key(author)).unwrap();
         self.authority.publish(statement.canonical().as_bytes()).unwrap()
     }
 
@@ -395,15 +395,18 @@ fn what_may_not_be_said_is_refused_and_nothing_is_written() {
         assert_eq!(rejection.code(), code, "{record}: {rejection}");
     }
     let stranger =
-        Statement::sign(id("bob"), Contract, StrictValue(house.contract_record("bob", "x")), &key("mallory")).unwrap();
+        Statement::sign(id("bob"), aud(), Contract, StrictValue(house.contract_record("bob", "x")), &key("mallory"))
+            .unwrap();
     let refused = house.authority.publish(stranger.canonical().as_bytes()).unwrap().unwrap_err();
     assert_eq!(refused.code(), "unknown_key");
     let borrowed =
-        Statement::sign(id("bob"), Contract, StrictValue(house.contract_record("bob", "x")), &key("alice")).unwrap();
+        Statement::sign(id("bob"), aud(), Contract, StrictValue(house.contract_record("bob", "x")), &key("alice"))
+            .unwrap();
     let refused = house.authority.publish(borrowed.canonical().as_bytes()).unwrap().unwrap_err();
     assert_eq!(refused.code(), "key_not_of_source");
     let polished =
-        Statement::sign(id("bob"), Contract, StrictValue(house.contract_record("bob", "x")), &key("bob")).unwrap();
+        Statement::sign(id("bob"), aud(), Contract, StrictValue(house.contract_record("bob", "x")), &key("bob"))
+            .unwrap();
     let polished = polished.canonical().as_str().replace("0.9", "0.8");
     assert_eq!(house.authority.publish(polished.as_bytes()).unwrap().unwrap_err().code(), "bad_signature");
     let schema = house.say("bob", Review, json!({"review_id": "x"})).unwrap_err().to_string();
@@ -525,6 +528,7 @@ fn an_identity_said_again_by_someone_who_read_the_log_changes_nothing() {
     house.establish("alice", 3);
     let old = Statement::sign(
         id("alice"),
+        aud(),
         StatementKind::Identity,
         StrictValue(house.identity_record("alice", "v2", "sharpe")),
         &key("alice"),

@@ -14,6 +14,9 @@ use crate::common::{House, id, key, log_key, options, ticking};
 struct Shared<L>(Arc<Counted<L>>);
 
 impl<L: Ledger> Ledger for Shared<L> {
+    fn origin(&self) -> &str {
+        self.0.origin()
+    }
     fn view(&self) -> credence_ledger::Result<Box<dyn credence_ledger::View + '_>> {
         self.0.view()
     }

@@ -75,8 +75,9 @@ fn a_second_provider_that_disagrees_lowers_quality() {
 
 #[test]
 fn bad_reports_are_refused_and_nothing_is_written() {
-    let house = House::network(&["bot", "lab"]);
+    let house = House::network(&["bot", "front"]);
     house.provider("lab");
+    house.authority.change_source(id("lab"), None, None, Some(id("front"))).unwrap();
     house.authority.add_source(NewSource::new(id("unadmitted"), 1.0)).unwrap();
     house.authority.add_key(&key("unadmitted").public(), id("unadmitted")).unwrap();
     let kin = NewAgent { owner: Some(id("lab")), ..NewAgent::new(id("kin")) };
@@ -97,7 +98,7 @@ fn bad_reports_are_refused_and_nothing_is_written() {
     };
     for (provider, record, code) in [
         ("unadmitted", house.summary("bot", 0.9, 0.1, 100), "not_provider"),
-        ("lab", house.summary("lab", 0.9, 0.1, 100), "self_reported"),
+        ("lab", house.summary("front", 0.9, 0.1, 100), "self_reported"),
         ("lab", house.summary("kin", 0.9, 0.1, 100), "self_reported"),
         ("lab", house.summary("nobody", 0.9, 0.1, 100), "unknown_agent"),
         ("lab", old, "older_summary"),
@@ -211,20 +212,22 @@ fn odd_stakes_are_found() {
 #[test]
 fn an_agent_does_not_carry_whoever_vouches_for_it() {
     let house = House::network(&["bot", "lab"]);
-    house.provider("lab");
-    house.authority.add_source(NewSource::new(id("bot"), 1.0)).unwrap();
+    house.provider("lab-eye");
+    house.authority.change_source(id("lab-eye"), None, None, Some(id("lab"))).unwrap();
+    house.add_source("bot-eye", 1.0);
+    house.authority.change_source(id("bot-eye"), None, None, Some(id("bot"))).unwrap();
     house.add_source("outsider", 1.0);
-    house.measure("lab", "bot", "user_feedback", 100.0);
+    house.measure("lab", "bot-eye", "user_feedback", 100.0);
     house.measure("lab", "outsider", "user_feedback", 40.0);
     assert_eq!(house.score("lab").inputs.len(), 2);
     let before = house.recorded("lab").unwrap();
-    house.report("lab", house.summary("bot", 0.9, 0.1, 100)).unwrap();
+    house.report("lab-eye", house.summary("bot", 0.9, 0.1, 100)).unwrap();
     let live = house.score("lab");
     assert_eq!(live.inputs.iter().map(|input| input.source.as_str()).collect::<Vec<_>>(), ["outsider"]);
     assert!(house.recorded("lab").unwrap().mean < before.mean);
     assert!(house.signal_of("bot", "output_quality").is_some(), "the report itself counts");
     // Its complaints stay: a provider must not silence its critics by reporting on them.
-    house.measure("lab", "bot", "user_feedback", 5.0);
+    house.measure("lab", "bot-eye", "user_feedback", 5.0);
     assert_eq!(house.score("lab").inputs.len(), 2);
     house.assert_sound();
 }

@@ -19,10 +19,11 @@ use super::{
 use crate::{app::App, problem::Problem};
 
 /// The kinds of entry that an authority has.
-const KINDS: [Kind; 20] = [
+const KINDS: [Kind; 21] = [
     Kind::Agent,
     Kind::Challenge,
     Kind::Checkpoint,
+    Kind::Clock,
     Kind::Contract,
     Kind::Credential,
     Kind::CredentialRevocation,

@@ -119,8 +119,7 @@ async fn from_here(State(app): State<Arc<App>>, request: Request, next: Next) ->
 
 /// Whether the request names this service, where that matters.
 pub(crate) fn is_known(app: &App, headers: &HeaderMap) -> bool {
-    let base = url::Url::parse(&app.office.base_url).ok();
-    let hosts = crate::mcp::http::hosts(&app.settings.listen, base.as_ref());
+    let hosts = &app.hosts;
     let named = headers.get(header::HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
     let name = match named.rsplit_once(':') {
         Some((name, port)) if port.bytes().all(|b| b.is_ascii_digit()) => name,

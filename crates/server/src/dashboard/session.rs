@@ -47,13 +47,15 @@ impl FromRequestParts<Arc<App>> for Viewer {
         let caller = caller.unwrap_or(Caller::Anyone(std::net::IpAddr::from([127, 0, 0, 1])));
         let token = match &caller {
             Caller::Token(token) => Some(Arc::clone(token)),
-            Caller::Anyone(_) => {
-                let named = cookie(&parts.headers).and_then(|name| app.sessions.find(name));
-                named.filter(|token| app.tokens.holds(token, app.now())).or_else(|| app.demo.clone())
-            }
+            Caller::Anyone(_) => signed_in(app, &parts.headers).or_else(|| app.demo.clone()),
         };
         Ok(Self { token, caller })
     }
+}
+
+/// The token that is signed in with this request's session, if it is still in force.
+pub(crate) fn signed_in(app: &App, headers: &HeaderMap) -> Option<Arc<Bearer>> {
+    cookie(headers).and_then(|name| app.sessions.find(name)).filter(|token| app.tokens.holds(token, app.now()))
 }
 
 /// Whether a session is named, whatever became of it.

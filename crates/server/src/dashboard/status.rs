@@ -3,7 +3,7 @@
 use std::{
     collections::{BTreeMap, VecDeque},
     fs,
-    sync::{Arc, Mutex, PoisonError, atomic::Ordering},
+    sync::{Arc, Mutex, PoisonError},
     time::{Duration, Instant},
 };
 
@@ -106,24 +106,25 @@ fn read(app: &App) -> StatusPage {
         rates: rates.iter().map(|rate| rate.map_or("–".to_owned(), |rate| format!("{rate:.1}"))).collect(),
     });
     let settings = &app.settings;
-    let in_flight = settings.max_in_flight.saturating_sub(app.in_flight.available_permits());
+    let in_flight = app.requests_in_flight();
     let facts = vec![
         (
             "Requests under way",
-            format!("{} of {}", count(in_flight as u64), count(settings.max_in_flight as u64)),
-            "at once, at most",
+            format!("{} of {}", count(in_flight), count(settings.max_in_flight as u64)),
+            "at once, at most, with a token; as many without",
         ),
-        (
-            "Open connections",
-            count(app.connections.load(Ordering::Relaxed) as u64),
-            "pages that are open hold one each",
-        ),
+        ("Open connections", count(app.connections.used()), "pages that are open hold one each"),
         (
             "Answers waiting to be recorded",
             count(app.outbox.len() as u64),
             "signed answers that left; recorded each second",
         ),
         ("Verification namespaces", count(app.engines.len() as u64), "tokens that had results judged"),
+        (
+            "Learned",
+            format!("{} of {} MiB", short(app.engines.bytes() as f64 / 1048576.0), settings.max_engine_mib),
+            "memory of all namespaces",
+        ),
         (
             "Memory",
             memory().map_or("–".to_owned(), |bytes| format!("{} MiB", short(bytes as f64 / 1048576.0))),

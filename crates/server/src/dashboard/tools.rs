@@ -25,7 +25,7 @@ use super::{
 };
 use crate::{
     app::App,
-    engines::Namespace,
+    namespace::Namespace,
     problem::Problem,
     recent::{RecentVerdict, Unanswerable, VerdictFilter},
     routes::verify,
@@ -398,6 +398,11 @@ pub(super) async fn feedback(
             let joined = if next.contains('?') { '&' } else { '?' };
             Redirect::to(&format!("{next}{joined}thanks=1")).into_response()
         }
-        Err(problem) => super::error_page(&frame, &problem),
+        Err(problem) => {
+            if let Some(namespace) = app.engines.opened(token.name.as_str()) {
+                namespace.recent.retract_answer(number);
+            }
+            super::error_page(&frame, &problem)
+        }
     }
 }

@@ -17,15 +17,20 @@ use axum::{
 use rmcp::transport::streamable_http_server::{
     StreamableHttpServerConfig, StreamableHttpService, session::never::NeverSessionManager,
 };
-use serde::de::IgnoredAny;
 use serde_json::json;
 use url::{Host, Url};
 
 use super::{PATH, Server};
-use crate::{app::App, extract::whole};
+use crate::{
+    app::App,
+    extract::whole,
+    unique::{self, Unreadable},
+};
 
 /// JSON-RPC's code for what is no JSON.
 const PARSE_ERROR: i32 = -32700;
+/// And for what is no request.
+const INVALID_REQUEST: i32 = -32600;
 const LOOPBACK: [&str; 3] = ["localhost", "127.0.0.1", "::1"];
 
 /// The route.
@@ -50,17 +55,25 @@ pub(crate) fn routes(app: &Arc<App>) -> Router<Arc<App>> {
                 Ok(bytes) => bytes,
                 Err(problem) => return problem.into_response(),
             };
-            if let Err(error) = serde_json::from_slice::<IgnoredAny>(&bytes) {
-                return unreadable(&error);
+            // Of a key that occurs twice the transport would take one, and nobody would hear of the other.
+            match unique::value("", &bytes) {
+                Ok(_) => {}
+                Err(Unreadable::NoJson(error)) => {
+                    return unreadable(PARSE_ERROR, &format!("the body is no JSON: {error}"));
+                }
+                Err(Unreadable::Twice(place)) => {
+                    let place = place.trim_start_matches('.');
+                    return unreadable(INVALID_REQUEST, &format!("{place}: this key occurs twice in its object"));
+                }
             }
             service.handle(Request::from_parts(parts, Body::from(bytes))).await.map(Body::new)
         }),
     )
 }
 
-/// What is no JSON has no id to answer to.
-fn unreadable(error: &serde_json::Error) -> Response {
-    let error = json!({ "code": PARSE_ERROR, "message": format!("the body is no JSON: {error}") });
+/// What cannot be read has no id to answer to.
+fn unreadable(code: i32, message: &str) -> Response {
+    let error = json!({ "code": code, "message": message });
     let body = json!({ "jsonrpc": "2.0", "id": null, "error": error }).to_string();
     (StatusCode::BAD_REQUEST, [(header::CONTENT_TYPE, "application/json")], body).into_response()
 }

@@ -36,7 +36,14 @@ use rmcp::{
 
 pub(crate) use http::routes;
 
-use crate::{app::App, edge::Caller, problem::Problem, serve, tokens::Bearer};
+use crate::{
+    app::App,
+    edge::Caller,
+    problem::Problem,
+    serve,
+    tokens::Bearer,
+    turns::{self, PAYER},
+};
 
 /// Where the service answers.
 pub(crate) const PATH: &str = "/mcp";
@@ -104,6 +111,14 @@ impl Server {
     }
 }
 
+impl Server {
+    /// Work for this request. The transport has it done on tasks of its own, so whose request it is has to be said again.
+    async fn paid<T>(&self, context: &RequestContext<RoleServer>, work: impl Future<Output = T>) -> T {
+        let payer = self.caller(context).map_or_else(turns::payer, |caller| (caller.lane(), caller.owner()));
+        PAYER.scope(payer, work).await
+    }
+}
+
 impl ServerHandler for Server {
     fn get_info(&self) -> ServerConfig {
         let capabilities = ServerCapabilities::builder().enable_tools().enable_resources().build();
@@ -151,7 +166,8 @@ impl ServerHandler for Server {
             ));
         }
         let (caller, arguments) = (self.caller(&context), arguments.unwrap_or_default());
-        let called = AssertUnwindSafe(tools::call(&self.app, caller, &name, arguments)).catch_unwind().await;
+        let called = AssertUnwindSafe(tools::call(&self.app, caller, &name, arguments)).catch_unwind();
+        let called = self.paid(&context, called).await;
         let result = called.unwrap_or_else(|_| errors::result(&Problem::internal(&"a tool panicked")));
         Ok(result.into())
     }
@@ -159,9 +175,10 @@ impl ServerHandler for Server {
     async fn list_resources(
         &self,
         page: Option<PaginatedRequestParams>,
-        _: RequestContext<RoleServer>,
+        context: RequestContext<RoleServer>,
     ) -> Result<ListResourcesResult, ErrorData> {
-        let mut list = resources::list(&self.app, page.and_then(|page| page.cursor)).await?;
+        let cursor = page.and_then(|page| page.cursor);
+        let mut list = self.paid(&context, resources::list(&self.app, cursor)).await?;
         (list.ttl_ms, list.cache_scope) = (Some(CHANGING_MS), Some(CacheScope::Public));
         Ok(list)
     }
@@ -179,9 +196,9 @@ impl ServerHandler for Server {
     async fn read_resource(
         &self,
         request: ReadResourceRequestParams,
-        _: RequestContext<RoleServer>,
+        context: RequestContext<RoleServer>,
     ) -> Result<ReadResourceResponse, ErrorData> {
-        let mut result = resources::read(&self.app, request.uri).await?;
+        let mut result = self.paid(&context, resources::read(&self.app, request.uri)).await?;
         (result.ttl_ms, result.cache_scope) = (Some(CHANGING_MS), Some(CacheScope::Public));
         Ok(result.into())
     }

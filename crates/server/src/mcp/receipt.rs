@@ -19,7 +19,7 @@ use super::{
     schemas,
     tools::{ToolAnswer, ToolSpec, taken},
 };
-use crate::{app::App, problem::Problem};
+use crate::{app::App, problem::Problem, routes::receipts};
 
 pub(super) fn check_receipt() -> Tool {
     let salt = json!({ "type": "string", "pattern": "^[A-Za-z0-9_-]{22}$" });
@@ -37,6 +37,7 @@ pub(super) fn check_receipt() -> Tool {
         input_schema: schemas::object(
             json!({
                 "receipt": { "type": "string", "format": "uuid", "description": "The call's id, to look up a receipt that this authority keeps" },
+                "log": { "type": "string", "maxLength": 300, "description": "The guard's log that the receipt is in: needed where several guards used one id" },
                 "proof": { "type": "string", "maxLength": 200_000, "description": "The proof's text, line breaks included" },
                 "log_key": { "type": "string", "maxLength": 1024, "description": "The log's public key: name+hash+key" },
                 "tool": { "type": "string", "maxLength": 512, "description": "The tool that is said to have been called" },
@@ -77,6 +78,7 @@ pub(super) fn check_receipt() -> Tool {
 #[serde(deny_unknown_fields)]
 struct Claim {
     receipt: Option<Uuid>,
+    log: Option<String>,
     proof: Option<String>,
     log_key: Option<String>,
     tool: Option<String>,
@@ -94,9 +96,9 @@ pub(super) struct StoredReceipt {
 }
 
 /// The receipt of a call, if this authority holds it.
-fn stored_receipt(app: &App, call: Uuid) -> Result<Option<StoredReceipt>, Problem> {
+fn stored_receipt(app: &App, call: Uuid, log: Option<&str>) -> Result<Option<StoredReceipt>, Problem> {
     let held = match &app.receipts {
-        Some(store) => store.find(&call)?,
+        Some(store) => receipts::find(store, &call, log)?,
         None => None,
     };
     held.map(|held| {
@@ -109,7 +111,8 @@ fn stored_receipt(app: &App, call: Uuid) -> Result<Option<StoredReceipt>, Proble
 pub(super) async fn check(app: &Arc<App>, arguments: JsonObject) -> Result<ToolAnswer, Problem> {
     let mut claim: Claim = taken("check_receipt", arguments)?;
     if let (None, Some(call)) = (&claim.proof, claim.receipt) {
-        let Some(stored) = app.work(move |app| stored_receipt(app, call)).await? else {
+        let log = claim.log.clone();
+        let Some(stored) = app.work(move |app| stored_receipt(app, call, log.as_deref())).await? else {
             let remark = "This authority keeps no such receipt, which does not mean that the call did not happen. Whoever runs the \
                           guard can export a proof: give it as `proof`, with the guard's `log_key`.";
             return Ok(tool_answer(json!({ "status": "unknown", "remark": remark })));

@@ -30,6 +30,8 @@ const NAMED: usize = 12;
 const USUAL: usize = 20;
 /// Agents that a search gives at most.
 const MOST: usize = 100;
+/// What an assessment without a known purpose is for.
+const GENERIC: &str = "generic";
 /// Pages that are looked through for agents with a score; beyond, the search ends and says where to go on.
 const PAGES: usize = 5;
 /// Agents on a page that is looked through.
@@ -53,7 +55,7 @@ pub(super) fn check_trust() -> Tool {
             json!({
                 "entity": agent_argument("Who: an agent's id, or an address of it (https://…, did:web:…, did:key:…, uaid:…, eip155:…)"),
                 "url": { "type": "string", "maxLength": 2048, "description": "The https address of the page you are on, if you are on one; without it, the entity's own registered address" },
-                "context": { "type": "string", "enum": answer::WELL_KNOWN, "description": "What you are about to do; leave it out for a general assessment" },
+                "context": { "type": "string", "description": "What you are about to do: 'purchase', 'inquiry' or 'high-value'; anything else, or nothing, gives a general assessment" },
             }),
             &["entity"],
         ),
@@ -84,19 +86,11 @@ pub(super) struct CheckTrustArguments {
 
 pub(super) async fn check(app: &Arc<App>, caller: &Caller, arguments: JsonObject) -> Result<ToolAnswer, Problem> {
     let CheckTrustArguments { entity, url, context } = taken("check_trust", arguments)?;
-    let context = context.as_deref().filter(|context| !context.is_empty());
-    let known = answer::known_context(context);
-    if context.is_some() && !known.is_some_and(|known| answer::WELL_KNOWN.contains(&known)) {
-        let known = answer::WELL_KNOWN.join(", ");
-        let detail =
-            format!("context: there is no such purpose; known are {known}; leave it out for a general assessment");
-        return Err(Problem::unprocessable("unknown_context", detail));
-    }
     let url = match url.filter(|url| !url.is_empty()) {
         Some(url) => url,
         None => own_page(app, entity.clone()).await?,
     };
-    let kept = trust_signals::signed(app, caller, entity, &url, known).await?;
+    let kept = trust_signals::signed(app, caller, entity, &url, context.as_deref()).await?;
     let document = String::from_utf8_lossy(&kept.body).into_owned();
     let response: Value = serde_json::from_str(&document).map_err(|e| Problem::internal(&e))?;
     let hash = kept.etag.to_str().unwrap_or_default().trim_matches('"').to_owned();
@@ -108,7 +102,8 @@ pub(super) async fn check(app: &Arc<App>, caller: &Caller, arguments: JsonObject
         "hash": hash,
         "response": response,
     });
-    Ok(ToolAnswer { text: advice(&response), structured, document: Some(document) })
+    let text = format!("{}\nThe answer's hash, for report_outcome: {hash}", advice(&response));
+    Ok(ToolAnswer { text, structured, document: Some(document) })
 }
 
 /// The address of an entity that is asked about without one.
@@ -134,8 +129,13 @@ fn advice(response: &Value) -> String {
     let (assessment, meta) = (&response["assessment"], &response["meta"]);
     let word = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let (entity, action) = (word(&meta["entityId"]), word(&assessment["action"]).to_uppercase());
-    let purpose = meta["context"].as_str().map(|context| format!(" for {context}")).unwrap_or_default();
+    // What was assessed, not what was asked: for a purpose that is not known the assessment is the general one.
+    let assessed = assessment["extensions"]["assessedFor"]["value"].as_str().filter(|known| *known != GENERIC);
+    let purpose = assessed.map(|known| format!(" for {known}")).unwrap_or_default();
     let mut text = format!("{action}{purpose} with '{entity}': {}\n", word(&assessment["reasoning"]));
+    if let (None, Some(context)) = (assessed, meta["context"].as_str()) {
+        text += &format!("'{context}' is not a purpose with thresholds of its own: this is the general assessment. ");
+    }
     if assessment["extensions"]["trustScore"].is_null() {
         text += "No published score: too little is known, which is neither good nor bad. ";
     }

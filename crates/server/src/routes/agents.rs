@@ -131,6 +131,9 @@ pub(crate) struct Registration {
     /// Who runs it.
     #[schema(value_type = Option<String>, min_length = 1, max_length = 128, pattern = "^[A-Za-z0-9._~-]+$")]
     owner: Option<EntityId>,
+    /// What a new agent signs need not name this authority in `aud`.
+    #[serde(default)]
+    unbound: bool,
 }
 
 /// Aliases of one registration.
@@ -144,11 +147,12 @@ pub(crate) async fn register(
     _: Admin,
     Json(new): Json<Registration>,
 ) -> Result<Response, Problem> {
-    let Registration { agent, name, aliases, owner } = new;
+    let Registration { agent, name, aliases, owner, unbound } = new;
     if aliases.len() > MAX_ALIASES {
         return Err(Problem::unprocessable("too_many_aliases", format!("aliases: at most {MAX_ALIASES} at once")));
     }
-    let seq = app.work(move |app| Ok(app.authority.add_agent(NewAgent { agent, name, aliases, owner })?)).await?;
+    let new = NewAgent { agent, name, aliases, owner, unbound };
+    let seq = app.work(move |app| Ok(app.authority.add_agent(new)?)).await?;
     created(&Recorded { seq })
 }
 

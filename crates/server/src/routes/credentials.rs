@@ -9,6 +9,7 @@ use axum::{
 };
 use credence_output::status_list::Purpose;
 use credence_pipeline::{
+    answer::Refusal,
     credentials::{self, CredentialRow},
     query,
 };
@@ -94,7 +95,7 @@ pub(crate) async fn issued(app: &Arc<App>, agent: String, days: Option<u16>) -> 
     }
     app.work(move |app| {
         let agent = query::resolve(&*app.authority.ledger().view()?, &agent)?;
-        Ok(app.authority.issue_credential(&app.office, &agent, days)?)
+        app.signing(app.authority.issue_credential(&app.office, &agent, days).map_err(Refusal::from))
     })
     .await
 }

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, PoisonError};
 
-use axum::{extract::State, http::StatusCode, response::Response};
+use axum::{extract::State, response::Response};
 use credence_pipeline::{domains, query};
 use credence_protocol::EntityId;
 use serde::{Deserialize, Serialize};
@@ -12,10 +12,15 @@ use super::created;
 use crate::{
     app::App,
     domain::{self, DomainCheck, HOLDS_SECONDS, PATH},
+    edge::refusal,
     extract::{Json, Part},
     problem::Problem,
     schema::{Accepted, Errors},
+    turns,
 };
+
+/// Domains that one caller has looked at at once.
+const LOOKUPS_OF_ONE: u64 = 4;
 
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
@@ -81,10 +86,8 @@ pub(crate) async fn verify(
     if let Some(seq) = app.read(move |_, view| Ok(domains::lately(view, &who, &at, now)?)).await? {
         return created(&Accepted { seq, known: true, remark: None });
     }
-    let lookup = Arc::clone(&app.lookups).try_acquire_owned().map_err(|_| {
-        let detail = "as many domains are being looked at as this service takes: come back in a few seconds";
-        Problem::new(StatusCode::SERVICE_UNAVAILABLE, "overloaded", detail).retry_after(5)
-    })?;
+    let lookup = app.lookups.take(turns::payer().1, LOOKUPS_OF_ONE);
+    let lookup = lookup.map_err(|why| refusal(&app, why, "the domains looked at at once").retry_after(5))?;
     let allow_loopback = app.settings.allow_loopback_domains;
     let check = DomainCheck { key: &app.office.key, agent: &agent, host: &host, allow_loopback, now };
     domain::check_domain(check, lookup).await?;

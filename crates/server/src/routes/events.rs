@@ -1,17 +1,11 @@
 //! What happens, as it happens: server-sent events.
 
-use std::{
-    convert::Infallible,
-    net::IpAddr,
-    ops::ControlFlow,
-    sync::{Arc, atomic::Ordering},
-    time::Duration,
-};
+use std::{convert::Infallible, ops::ControlFlow, sync::Arc, time::Duration};
 
 use axum::{
     Extension,
     extract::State,
-    http::{HeaderMap, HeaderName, StatusCode},
+    http::{HeaderMap, HeaderName},
     response::{
         IntoResponse, Response,
         sse::{self, KeepAlive, Sse},
@@ -21,7 +15,6 @@ use credence_ledger::{Entry, View};
 use futures_util::stream;
 use tokio::{
     sync::{
-        OwnedSemaphorePermit,
         broadcast::{Receiver, error::RecvError},
         watch,
     },
@@ -30,19 +23,19 @@ use tokio::{
 
 use crate::{
     app::App,
-    edge::Caller,
+    edge::{Caller, refusal},
     events::{self, Event},
-    limiter::Counts,
     problem::Problem,
     schema::Errors,
-    tokens::{Bearer, Scope},
+    shares::Share,
+    tokens::Scope,
 };
 
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 /// Entries looked at in one go for a listener who was away.
 const MAX_SCANNED_ENTRIES: u64 = 4_096;
 /// Streams of one address without a token, or of one token.
-const STREAMS_OF_ONE: u32 = 16;
+const STREAMS_OF_ONE: u64 = 16;
 /// How often it is asked whether the token still holds.
 const TOKEN_CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
@@ -76,7 +69,8 @@ pub(crate) fn listen(
     headers: &HeaderMap,
     which: VerdictScope,
 ) -> Result<Response, Problem> {
-    let slot = ListenerSlot::take(&app, &caller)?;
+    let slot = app.listeners.of(caller.lane()).take(caller.owner(), STREAMS_OF_ONE);
+    let slot = slot.map_err(|why| refusal(&app, why, "max_event_clients").retry_after(30))?;
     // First heard, then looked: what comes in between is heard twice and told once.
     let (scores, verdicts) = (app.scores.subscribe(), app.verdicts.subscribe());
     let size = app.authority.ledger().committed()?;
@@ -103,54 +97,6 @@ pub(crate) fn listen(
     Ok(Sse::new(stream).keep_alive(KeepAlive::new().interval(Duration::from_secs(15))).into_response())
 }
 
-/// A listener's place.
-struct ListenerSlot {
-    _permit: OwnedSemaphorePermit,
-    _of: SlotOwner,
-}
-
-/// Whose slot it is.
-enum SlotOwner {
-    Address(Arc<Counts>, IpAddr),
-    Token(Arc<Bearer>),
-}
-
-impl Drop for SlotOwner {
-    fn drop(&mut self) {
-        match self {
-            SlotOwner::Address(counts, address) => counts.give_back(*address),
-            SlotOwner::Token(token) => drop(token.streams.fetch_sub(1, Ordering::AcqRel)),
-        }
-    }
-}
-
-impl ListenerSlot {
-    fn take(app: &App, caller: &Caller) -> Result<Self, Problem> {
-        let full = || {
-            let detail = "as many clients listen as this service takes: come back later";
-            Problem::new(StatusCode::SERVICE_UNAVAILABLE, "overloaded", detail).retry_after(30)
-        };
-        let (places, of) = match caller {
-            Caller::Token(token) => {
-                let of = SlotOwner::Token(Arc::clone(token));
-                if token.streams.fetch_add(1, Ordering::AcqRel) >= STREAMS_OF_ONE {
-                    return Err(full());
-                }
-                (&app.token_listeners, of)
-            }
-            Caller::Anyone(address) => {
-                let counts = Arc::clone(&app.listeners_of);
-                if !counts.take(*address, STREAMS_OF_ONE) {
-                    return Err(full());
-                }
-                (&app.listeners, SlotOwner::Address(counts, *address))
-            }
-        };
-        let permit = Arc::clone(places).try_acquire_owned().map_err(|_| full())?;
-        Ok(Self { _permit: permit, _of: of })
-    }
-}
-
 struct Listener {
     app: Arc<App>,
     caller: Caller,
@@ -165,7 +111,7 @@ struct Listener {
     /// The ledger may hold scores that were not told.
     behind: bool,
     which: VerdictScope,
-    _slot: ListenerSlot,
+    _slot: Share,
 }
 
 impl Listener {

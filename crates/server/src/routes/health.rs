@@ -26,6 +26,8 @@ pub(crate) struct About {
     issuer: String,
     /// Verifies checkpoints (C2SP signed-note).
     log_key: String,
+    /// What signals and statements for this authority name as their `aud`: the origin of its log.
+    aud: String,
     /// Where this is reached.
     url: String,
     /// To try it out.
@@ -49,6 +51,7 @@ pub(crate) async fn about(
         version: env!("CARGO_PKG_VERSION"),
         issuer: app.office.issuer.did().to_owned(),
         log_key: app.log.as_str().to_owned(),
+        aud: app.log.origin().to_owned(),
         url: app.office.base_url.clone(),
         docs: format!("{}/docs/", app.office.base_url),
         entries: app.authority.ledger().committed()?,
@@ -64,16 +67,20 @@ pub(crate) async fn healthz() -> &'static str {
 }
 
 /// Whether the service can do its work: the ledger can be read and written, its key may sign, and it is not about to stop
+///
+/// The text says what else an operator should know, such as a clock that jumped.
 #[utoipa::path(get, path = "/readyz", tag = "service", responses((status = 200, body = String, content_type = "text/plain"), Errors))]
-pub(crate) async fn readyz(State(app): State<Arc<App>>) -> Result<&'static str, Problem> {
+pub(crate) async fn readyz(State(app): State<Arc<App>>) -> Result<String, Problem> {
     let not_ready = |why: &str| Problem::new(StatusCode::SERVICE_UNAVAILABLE, "not_ready", why).retry_after(1);
     if *app.closing.borrow() {
         return Err(not_ready("the service is about to stop"));
     }
     app.signs()?;
     app.work(|app| Ok(app.authority.flush()?)).await.map_err(|_| not_ready("the ledger cannot be written"))?;
-    app.read(|_, view| Ok(view.size()?)).await.map_err(|_| not_ready("the ledger cannot be read"))?;
-    Ok("ready\n")
+    let read = app.read(|app, view| view.size().map(|_| app.clock_trouble(view)).map_err(Problem::from)).await;
+    let trouble = read.map_err(|_| not_ready("the ledger cannot be read"))?;
+    // Still ready: what is answered is right, and nothing else could do better with this clock.
+    Ok(trouble.map_or("ready\n".to_owned(), |trouble| format!("ready, but {trouble}\n")))
 }
 
 /// Numbers for an operator

@@ -33,6 +33,8 @@ pub(crate) struct Key {
 #[derive(Serialize, ToSchema)]
 pub(crate) struct Keys {
     keys: Vec<Key>,
+    /// What signals and statements for this authority name as their `aud`: the origin of its log.
+    aud: String,
     /// Ask with `after` set to this for the next page; none at the end.
     #[serde(skip_serializing_if = "Option::is_none")]
     next: Option<String>,
@@ -57,7 +59,7 @@ pub(crate) async fn list(
 ) -> Result<Response, Problem> {
     let limit = agents::page_size(limit, 100)?;
     let page = app
-        .read(move |_, view| {
+        .read(move |app, view| {
             let (rows, more) = query::keys_after(view, after.as_deref(), limit)?;
             let key = |(id, row): (String, KeyRow)| Key {
                 key_id: id,
@@ -69,7 +71,7 @@ pub(crate) async fn list(
             };
             let keys: Vec<Key> = rows.into_iter().map(key).collect();
             let next = keys.last().filter(|_| more).map(|last| last.key_id.clone());
-            Ok(Keys { keys, next })
+            Ok(Keys { keys, aud: app.log.origin().to_owned(), next })
         })
         .await?;
     json(&page)
@@ -91,6 +93,8 @@ pub(crate) struct Registration {
 pub(crate) struct Registered {
     /// What the key is called in signals and statements: its RFC 7638 thumbprint.
     key_id: String,
+    /// What signals and statements for this authority name as their `aud`.
+    aud: String,
     seq: u64,
 }
 
@@ -110,7 +114,7 @@ pub(crate) async fn add(
     let key =
         PublicKey::parse(&public_key).map_err(|e| Problem::unprocessable("invalid_key", format!("public_key: {e}")))?;
     let seq = app.work(move |app| Ok(app.authority.add_key(&key, source)?)).await?;
-    created(&Registered { key_id: key.id().to_string(), seq })
+    created(&Registered { key_id: key.id().to_string(), aud: app.log.origin().to_owned(), seq })
 }
 
 #[derive(Deserialize, ToSchema)]

@@ -12,7 +12,7 @@ use credence_ledger::{
     proof::{self, ConsistencyProof, InclusionProof},
     tiles::Resource,
 };
-use credence_pipeline::query;
+use credence_pipeline::responses::ResponseProof;
 use data_encoding::BASE64;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
@@ -123,17 +123,18 @@ pub(crate) async fn proof(State(app): State<Arc<App>>, Part(seq): Part<String>) 
 
 /// Proves that a signed answer left and was recorded
 ///
-/// `hash` is SHA-256 of the canonical answer without its signature, in hex: its ETag. It is recorded within a second or so.
+/// `hash` is SHA-256 of the canonical answer without its signature, in hex: its ETag. It is recorded within a second or so, and
+/// kept for 90 days after the answer expired where there is room. The proof holds two paths, which `credence check` verifies
+/// offline: from the hash to the root of its batch, and from the entry with that root to a signed checkpoint.
 #[utoipa::path(get, path = "/v1/log/responses/{hash}", tag = "log", params(("hash" = String, Path)),
     responses((status = 200, body = String, content_type = "text/plain"), Errors))]
 pub(crate) async fn response_proof(State(app): State<Arc<App>>, Part(hash): Part<String>) -> Result<Response, Problem> {
-    let found =
-        app.read(move |app, view| query::response(view, &hash)?.map(|seq| prove(app, view, seq)).transpose()).await?;
+    let found = app.read(move |app, view| Ok(ResponseProof::make(view, &app.log, &hash.to_ascii_lowercase())?)).await?;
     let not_yet = || {
-        let detail = "no entry records that answer; one that just left is recorded within a second";
+        let detail = "that answer is not recorded, or its hash is no longer kept; one that just left is recorded within a second";
         Problem::not_found("not_recorded", detail).retry_after(1)
     };
-    found.map(as_text).ok_or_else(not_yet)
+    found.map(|proof| as_text(proof.to_text())).ok_or_else(not_yet)
 }
 
 #[derive(Deserialize, IntoParams)]

@@ -8,7 +8,7 @@ mod health;
 mod keys;
 mod log;
 pub(crate) mod outcomes;
-mod receipts;
+pub(crate) mod receipts;
 pub(crate) mod scores;
 mod signals;
 mod sources;

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use axum::{extract::State, response::Response};
-use credence_pipeline::receipts::{Batch, ReceiptStore};
+use axum::{extract::State, http::StatusCode, response::Response};
+use credence_pipeline::receipts::{self, Batch, Found, ReceiptStore};
 use credence_protocol::{Uuid, receipt::Salts};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -130,6 +130,8 @@ pub(crate) struct HeldReceipt {
     #[schema(value_type = Object)]
     receipt: credence_protocol::receipt::Receipt,
     provider: String,
+    /// The guard's log.
+    log: String,
     /// What the log's checkpoints are verified with.
     log_key: String,
     /// The C2SP proof that it is in the guard's log; `credence receipts verify` checks it.
@@ -139,20 +141,54 @@ pub(crate) struct HeldReceipt {
     salts: Option<Salts>,
 }
 
+#[derive(Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct InLog {
+    /// The guard's log: needed where several guards used one id for a call.
+    log: Option<String>,
+}
+
+/// Finds the receipt of a call: in one guard's log, or in whichever holds one, if it is one only.
+pub(crate) fn find(
+    store: &ReceiptStore,
+    call: &Uuid,
+    log: Option<&str>,
+) -> Result<Option<Box<receipts::Held>>, Problem> {
+    match log {
+        Some(log) => Ok(store.find_in(log, call)?.map(Box::new)),
+        None => match store.find(call)? {
+            Found::Nothing => Ok(None),
+            Found::One(held) => Ok(Some(held)),
+            Found::Several(logs) => {
+                let detail = format!("several guards handed in a call of that id: name one log of {}", logs.join(", "));
+                Err(Problem::new(StatusCode::CONFLICT, "several_receipts", detail))
+            }
+        },
+    }
+}
+
 /// The receipt of a call
-#[utoipa::path(get, path = "/v1/receipts/{call}", tag = "verification", params(("call" = String, Path, description = "The guard's id of the call", format = "uuid")),
+///
+/// Guards choose the ids of their calls. Where several used one id, `log` says whose receipt is meant.
+#[utoipa::path(get, path = "/v1/receipts/{call}", tag = "verification", params(("call" = String, Path, description = "The guard's id of the call", format = "uuid"), InLog),
     responses((status = 200, body = HeldReceipt), Errors))]
-pub(crate) async fn show(State(app): State<Arc<App>>, Part(call): Part<String>) -> Result<Response, Problem> {
+pub(crate) async fn show(
+    State(app): State<Arc<App>>,
+    Part(call): Part<String>,
+    Params(InLog { log }): Params<InLog>,
+) -> Result<Response, Problem> {
     let call: Uuid = call.parse().map_err(|_| Problem::bad_request("bad_call", "a call's id is a UUID"))?;
     let held = app
         .work(move |app| {
-            let held = store(app)?.find(&call)?;
+            let held = find(store(app)?, &call, log.as_deref())?;
             let missing = || Problem::not_found("unknown_receipt", "no receipt of that call was handed in");
             let held = held.ok_or_else(missing)?;
             Ok(HeldReceipt {
                 receipt: held.receipt()?,
                 proof: held.proof().map_err(|rejection| Problem::from(&rejection))?.to_text(),
                 provider: held.provider.to_string(),
+                log: held.log.clone(),
                 log_key: held.log_key,
                 salts: held.sent.salts,
             })

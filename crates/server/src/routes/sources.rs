@@ -27,6 +27,9 @@ pub(crate) struct Source {
     owner: Option<String>,
     /// Where it says how it verifies outputs: with it the source is a verification provider.
     methodology: Option<String>,
+    /// What it signs must have this as its `aud`; none where it is not bound to this authority.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    aud: Option<String>,
     seq: u64,
 }
 
@@ -45,6 +48,7 @@ pub(crate) async fn list(State(app): State<Arc<App>>, _: Params<Nothing>) -> Res
         description: row.description,
         owner: row.owner.map(|owner| owner.to_string()),
         methodology: row.methodology,
+        aud: row.aud.map(|aud| aud.to_string()),
         seq: row.seq,
     };
     json(&Sources { sources: rows.into_iter().map(shown).collect() })
@@ -68,6 +72,9 @@ pub(crate) struct Registration {
     /// Where it says how it verifies outputs.
     #[schema(max_length = 256)]
     methodology: Option<String>,
+    /// What it signs need not name this authority in `aud`: it can then be replayed to another one that knows its key.
+    #[serde(default)]
+    unbound: bool,
 }
 
 /// Registers a source
@@ -78,8 +85,8 @@ pub(crate) async fn add(
     _: Admin,
     Json(new): Json<Registration>,
 ) -> Result<Response, Problem> {
-    let Registration { source, weight, description, owner, methodology } = new;
-    let new = NewSource { source, weight: weight.unwrap_or(1.0), description, owner, methodology };
+    let Registration { source, weight, description, owner, methodology, unbound } = new;
+    let new = NewSource { source, weight: weight.unwrap_or(1.0), description, owner, methodology, unbound };
     let seq = app.work(move |app| Ok(app.authority.add_source(new)?)).await?;
     created(&Recorded { seq })
 }

@@ -27,6 +27,8 @@ use crate::{
 pub(crate) struct Signed {
     #[schema(min_length = 1, max_length = 128, pattern = "^[A-Za-z0-9._~-]+$")]
     author: String,
+    /// The authority it is for, as in `aud` of `/v1/keys`. Authors that are not registered as unbound have to name it.
+    aud: Option<String>,
     /// `identity`, `contract`, `verification`, `challenge`, `resolution`, `review` or `summary`.
     kind: String,
     #[schema(value_type = Object)]

@@ -78,6 +78,10 @@ pub(crate) async fn set_profile(
     Json(profile): Json<ProfileBuilder>,
 ) -> Result<Response, Problem> {
     let kept = profile.clone();
-    app.work(move |app| app.engines.open(token.name.as_str())?.register(&tool, profile)).await?;
+    app.work(move |app| {
+        let (engines, name) = (&app.engines, token.name.as_str());
+        engines.open(name)?.register(&tool, profile, |bytes| engines.room_for_profiles(name, bytes))
+    })
+    .await?;
     json(&kept)
 }

@@ -1,6 +1,6 @@
 //! Signed answers, for a page and a purpose; and badges.
 
-use std::sync::Arc;
+use std::sync::{Arc, atomic::Ordering};
 
 use axum::{
     Extension,
@@ -10,7 +10,10 @@ use axum::{
 };
 use bytes::Bytes;
 use credence_output::badge::Style;
-use credence_pipeline::answer::{self, Answers, Question};
+use credence_pipeline::{
+    answer::{self, Answers, Question},
+    responses::{ReaderClass, SentResponse},
+};
 use credence_protocol::Timestamp;
 use serde::Deserialize;
 use utoipa::{IntoParams, ToSchema};
@@ -22,6 +25,7 @@ use crate::{
     extract::{Params, Part},
     problem::Problem,
     schema::{Errors, TrustSignals},
+    shares::Owner,
 };
 
 /// How long a badge may be shown from a cache: README pages show them for long.
@@ -33,7 +37,8 @@ pub(crate) struct Purpose {
     /// The page that the asking agent is really on.
     #[param(max_length = 2048, example = "https://weather.example/today")]
     url: String,
-    /// What for: `purchase`, `inquiry`, `high-value`; anything else gives a general answer.
+    /// What for: `purchase`, `inquiry`, `high-value`; anything else gives a general answer. The answer repeats it as it was sent, up to
+    /// 64 characters; a longer one is ignored.
     context: Option<String>,
 }
 
@@ -68,8 +73,9 @@ pub(crate) async fn kept(
     context: Option<&str>,
 ) -> Result<Option<CachedAnswer>, Problem> {
     let url = answer::checked_url(url)?.to_owned();
-    let context = answer::known_context(context).map(str::to_owned);
-    find(app, &AnswerKey::TrustSignals { entity, url, context }, app.now()).await
+    let context = answer::sent_context(context).map(str::to_owned);
+    let anyone = Owner::Address(std::net::Ipv4Addr::UNSPECIFIED.into());
+    find(app, &AnswerKey::TrustSignals { entity, url, context }, anyone, app.now()).await
 }
 
 /// The answer, kept or new: whoever asks and however, it is the same one, and recorded in the same way.
@@ -82,10 +88,10 @@ pub(crate) async fn signed(
 ) -> Result<CachedAnswer, Problem> {
     // As the answer will have them: what differs in nothing else is one answer.
     let url = answer::checked_url(url)?.to_owned();
-    let context = answer::known_context(context).map(str::to_owned);
+    let context = answer::sent_context(context).map(str::to_owned);
     let key = AnswerKey::TrustSignals { entity, url, context };
     let now = app.now();
-    match find(app, &key, now).await? {
+    match find(app, &key, caller.owner(), now).await? {
         Some(kept) => Ok(kept),
         None => make(app, caller, key, now).await,
     }
@@ -122,7 +128,7 @@ pub(crate) async fn badge(
     };
     let key = AnswerKey::Badge { entity: agent, style: style.into() };
     let now = app.now();
-    let answer = match find(&app, &key, now).await? {
+    let answer = match find(&app, &key, caller.owner(), now).await? {
         Some(kept) => kept,
         None => make(&app, &caller, key, now).await?,
     };
@@ -134,11 +140,11 @@ pub(crate) async fn badge(
 }
 
 /// A kept answer, if nothing that it was made of has changed.
-async fn find(app: &Arc<App>, key: &AnswerKey, now: Timestamp) -> Result<Option<CachedAnswer>, Problem> {
+async fn find(app: &Arc<App>, key: &AnswerKey, asks: Owner, now: Timestamp) -> Result<Option<CachedAnswer>, Problem> {
     if !app.is_current() {
         app.work(|app| Ok(app.follow()?)).await?;
     }
-    let kept = app.answers.get(key, &app.tail, now);
+    let kept = app.answers.get(key, asks, &app.tail, now);
     if kept.is_some() {
         app.metrics.answers_reused.inc();
     }
@@ -147,21 +153,32 @@ async fn find(app: &Arc<App>, key: &AnswerKey, now: Timestamp) -> Result<Option<
 
 async fn make(app: &Arc<App>, caller: &Caller, key: AnswerKey, now: Timestamp) -> Result<CachedAnswer, Problem> {
     app.signs()?;
-    if !app.limiter.new_answer(caller) {
+    if let Err(setting) = app.limiter.new_answer(caller) {
         app.metrics.turned_away("answers");
-        let detail =
-            "too many new answers: each is signed and recorded for good; come back in a second, or use a token";
+        let detail = format!(
+            "more new answers than {setting} allows, and each is signed and recorded: come back in a second, or use a token"
+        );
         return Err(Problem::new(StatusCode::TOO_MANY_REQUESTS, "rate_limited", detail).retry_after(1));
     }
+    let class = match caller {
+        Caller::Anyone(_) => ReaderClass::Anonymous,
+        Caller::Token(_) => ReaderClass::Bearer,
+    };
+    let owner = caller.owner();
     app.work(move |app| {
         let answers = Answers::new(app.reading(), &app.rules, &app.office.key);
         let kept = match &key {
             AnswerKey::TrustSignals { entity, url, context } => {
                 let question = Question { entity, url, context: context.as_deref() };
-                let (as_of, answer) = app.authority.up_to_date(|view, rescored| {
+                let (as_of, answer) = app.signing(app.authority.up_to_date(|view, rescored| {
                     Ok((view.size()?, answers.on(rescored).answer(view, question, now)?))
-                })?;
-                if !app.outbox.push(answer.document.hash()) {
+                }))?;
+                // No answer leaves that could not be recorded.
+                if app.disk_full.load(Ordering::Relaxed) {
+                    return Err(Problem::storage_full(&"answers cannot be recorded"));
+                }
+                let (hash, expires) = (answer.document.hash().to_owned(), answer.expires);
+                if !app.outbox.push(SentResponse { hash, expires, class }) {
                     let detail = "more answers were signed than can be recorded: come back in a few seconds";
                     return Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, "overloaded", detail).retry_after(5));
                 }
@@ -175,9 +192,9 @@ async fn make(app: &Arc<App>, caller: &Caller, key: AnswerKey, now: Timestamp) -
                 }
             }
             AnswerKey::Badge { entity, style } => {
-                let (as_of, badge) = app.authority.up_to_date(|view, rescored| {
+                let (as_of, badge) = app.signing(app.authority.up_to_date(|view, rescored| {
                     Ok((view.size()?, answers.on(rescored).badge(view, entity, (*style).into(), now)?))
-                })?;
+                }))?;
                 CachedAnswer {
                     agent: badge.agent,
                     as_of,
@@ -189,7 +206,7 @@ async fn make(app: &Arc<App>, caller: &Caller, key: AnswerKey, now: Timestamp) -
             }
         };
         app.metrics.answers_made.inc();
-        app.answers.put(key, kept.clone());
+        app.answers.put(key, kept.clone(), owner);
         Ok(kept)
     })
     .await

@@ -1,12 +1,12 @@
 //! Did this tool call really give this result? One, many, and what came out later.
 
-use std::{borrow::Cow, sync::Arc};
+use std::{borrow::Cow, ops::Range, sync::Arc};
 
 use axum::{extract::State, response::Response};
 use bytes::Bytes;
 use credence_verify::{Call, Engine, Feedback, Stake, Verdict};
 use serde::{Deserialize, Serialize};
-use serde_json::{json, value::RawValue};
+use serde_json::{Value, json, value::RawValue};
 use utoipa::{
     ToSchema,
     openapi::schema::{ObjectBuilder, OneOfBuilder, Schema, Type},
@@ -15,12 +15,13 @@ use utoipa::{
 use super::json as respond;
 use crate::{
     app::App,
-    engines::Namespace,
     events::Event,
     extract::{Json, Raw, Verify, invalid},
+    namespace::Namespace,
     problem::Problem,
     schema::{Errors, ItemError},
     tokens::Bearer,
+    unique::{self, Unreadable},
 };
 
 /// Traces in one batch.
@@ -29,7 +30,8 @@ const MAX_BATCH: usize = 1_000;
 const MAX_AGENT_BYTES: usize = 512;
 /// Bytes of a verdict, mostly.
 const USUAL: usize = 1024;
-/// A body up to this is judged where it arrived; a larger one off the threads that answer.
+/// A body up to this is judged where it arrived; a larger one off the threads that answer, and so much of a batch in one go:
+/// then others have their turn.
 const SMALL: usize = 64 * 1024;
 
 /// A tool call with its result. Fields that are not known are passed over.
@@ -79,10 +81,10 @@ fn yes() -> bool {
 }
 
 impl Trace<'_> {
-    fn call(&self) -> Call<'_> {
-        let mut call = Call::from_bytes(&self.tool, self.result.get().as_bytes()).learn(self.learn);
-        if let Some(args) = self.args {
-            call = call.args_from_bytes(args.get().as_bytes());
+    fn call<'c>(&'c self, result: &'c Value, args: Option<&'c Value>) -> Call<'c> {
+        let mut call = Call::new(&self.tool, result).learn(self.learn);
+        if let Some(args) = args {
+            call = call.args(args);
         }
         if let Some(ms) = self.execution_time_ms {
             call = call.execution_time_ms(ms);
@@ -163,7 +165,7 @@ pub(crate) async fn judged(app: &Arc<App>, token: Arc<Bearer>, body: Bytes) -> R
     if body.len() <= SMALL && !namespace.is_costly() {
         judge_one(app, &namespace, &token, &body)
     } else {
-        app.work(move |app| judge_one(app, &namespace, &token, &body)).await
+        app.judging(move |app| judge_one(app, &namespace, &token, &body)).await
     }
 }
 
@@ -171,10 +173,7 @@ pub(crate) async fn judged(app: &Arc<App>, token: Arc<Bearer>, body: Bytes) -> R
 async fn namespace(app: &Arc<App>, token: &Arc<Bearer>) -> Result<Arc<Namespace>, Problem> {
     match app.engines.opened(token.name.as_str()) {
         Some(namespace) => Ok(namespace),
-        None => {
-            let token = Arc::clone(token);
-            app.work(move |app| app.engines.open(token.name.as_str())).await
-        }
+        None => app.opening(token.name.clone()).await,
     }
 }
 
@@ -185,6 +184,7 @@ fn judge_one(app: &App, namespace: &Namespace, token: &Bearer, body: &[u8]) -> R
     let mut text = Vec::with_capacity(USUAL);
     serde_json::to_writer(&mut text, &judged).map_err(|e| Problem::internal(&e))?;
     namespace.recent.add(app.now(), verdict, trace.execution_time_ms);
+    app.engines.stay_within();
     Ok(Bytes::from(text))
 }
 
@@ -194,6 +194,7 @@ pub(crate) fn judge_within(app: &App, name: &str, body: &[u8]) -> Result<Verdict
     let trace: Trace<'_> = parse(body)?;
     let verdict = judge(app, &namespace.engine, name, &trace)?;
     namespace.recent.add(app.now(), verdict.clone(), trace.execution_time_ms);
+    app.engines.stay_within();
     Ok(verdict)
 }
 
@@ -210,7 +211,9 @@ fn judge(app: &App, engine: &Engine, namespace: &str, trace: &Trace<'_>) -> Resu
         let detail = format!("agent: at most {MAX_AGENT_BYTES} bytes; it is repeated in the verdict");
         return Err(Problem::unprocessable("invalid_agent", detail));
     }
-    let verdict = engine.verify(&trace.call())?;
+    let result = read("result", trace.result)?;
+    let args = trace.args.map(|args| read("args", args)).transpose()?;
+    let verdict = engine.verify(&trace.call(&result, args.as_ref()))?;
     app.metrics.judged(verdict.decision);
     if app.verdicts.receiver_count() > 0 {
         let data = json!({
@@ -222,6 +225,16 @@ fn judge(app: &App, engine: &Engine, namespace: &str, trace: &Trace<'_>) -> Resu
         let _ = app.verdicts.send(Arc::new(event));
     }
     Ok(verdict)
+}
+
+/// What is judged must mean one thing: of a key that occurs twice, this reader and the agent's may take different values.
+fn read(what: &'static str, raw: &RawValue) -> Result<Value, Problem> {
+    unique::value(what, raw.get().as_bytes()).map_err(|error| match error {
+        Unreadable::Twice(place) => {
+            Problem::unprocessable("duplicate_key", format!("{place}: this key occurs twice in its object"))
+        }
+        Unreadable::NoJson(error) => Problem::unprocessable("invalid_result", format!("{what}: {error}")),
+    })
 }
 
 #[derive(Deserialize)]
@@ -280,30 +293,48 @@ pub(crate) async fn batch(
     Raw(body): Raw,
 ) -> Result<Response, Problem> {
     let namespace = namespace(&app, &token).await?;
-    let bytes = app
-        .work(move |app| {
-            let bare = body.iter().find(|b| !b.is_ascii_whitespace()) == Some(&b'[');
-            let traces = if bare {
-                serde_json::from_slice(&body).map_err(|e| invalid(&body, &e.to_string()))?
-            } else {
-                parse::<Traces<'_>>(&body)?.traces
-            };
-            if traces.len() > MAX_BATCH {
-                let detail = format!("{} traces, at most {MAX_BATCH} at once", traces.len());
-                return Err(Problem::unprocessable("too_many_items", detail));
-            }
-            let mut text = String::from(r#"{"results":["#);
-            for (at, raw) in traces.iter().enumerate() {
-                if at > 0 {
-                    text.push(',');
-                }
-                text += &item(app, &namespace, &token, raw.get().as_bytes())?;
-            }
-            text += "]}";
-            Ok(Bytes::from(text))
+    let (whole, places) = app
+        .judging(move |_| {
+            let places = places(&body)?;
+            Ok((body, places))
         })
         .await?;
-    Ok(super::json_bytes(bytes))
+    let mut text = String::from(r#"{"results":["#);
+    let mut rest = &places[..];
+    while !rest.is_empty() {
+        // One at least, then as many as are small together.
+        let fits = rest[1..].iter().take_while(|place| place.end - rest[0].start < SMALL).count();
+        let (now, later) = rest.split_at(1 + fits);
+        let (now, body) = (now.to_vec(), whole.clone());
+        let (namespace, token) = (Arc::clone(&namespace), Arc::clone(&token));
+        let judge = move |app: &App| now.into_iter().map(|place| item(app, &namespace, &token, &body[place])).collect();
+        let judged: Vec<String> = app.judging(judge).await?;
+        text += &judged.join(",");
+        text += if later.is_empty() { "" } else { "," };
+        rest = later;
+    }
+    text += "]}";
+    Ok(super::json_bytes(Bytes::from(text)))
+}
+
+/// Where the traces of a batch stand in its body.
+fn places(body: &Bytes) -> Result<Vec<Range<usize>>, Problem> {
+    let bare = body.iter().find(|b| !b.is_ascii_whitespace()) == Some(&b'[');
+    let traces: Vec<&RawValue> = if bare {
+        serde_json::from_slice(body).map_err(|e| invalid(body, &e.to_string()))?
+    } else {
+        parse::<Traces<'_>>(body)?.traces
+    };
+    if traces.len() > MAX_BATCH {
+        let detail = format!("{} traces, at most {MAX_BATCH} at once", traces.len());
+        return Err(Problem::unprocessable("too_many_items", detail));
+    }
+    let start = body.as_ptr() as usize;
+    let place = |trace: &&RawValue| {
+        let at = trace.get().as_ptr() as usize - start;
+        at..at + trace.get().len()
+    };
+    Ok(traces.iter().map(place).collect())
 }
 
 fn item(app: &App, namespace: &Namespace, token: &Bearer, raw: &[u8]) -> Result<String, Problem> {

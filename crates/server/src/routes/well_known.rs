@@ -14,6 +14,7 @@ use credence_protocol::{
     jwk::{Jwk, Jwks},
     schemas,
 };
+use serde::Serialize;
 use serde_json::Value;
 use utoipa::ToSchema;
 
@@ -37,6 +38,8 @@ fn held(mut response: Response) -> Response {
 #[allow(dead_code, reason = "describes what the protocol serialises")]
 pub(crate) struct KeySet {
     keys: Vec<JsonWebKey>,
+    /// What signals and statements for this authority name as their `aud`: the origin of its log.
+    aud: String,
 }
 
 /// RFC 7517, RFC 8037
@@ -56,7 +59,14 @@ pub(crate) struct JsonWebKey {
 #[utoipa::path(get, path = "/.well-known/jwks.json", tag = "service", responses((status = 200, body = KeySet), Errors))]
 pub(crate) async fn jwks(State(app): State<Arc<App>>) -> Result<Response, Problem> {
     let keys = app.read(keys).await?;
-    json(&Jwks { keys: keys.iter().map(Jwk::public).collect() }).map(held)
+    #[derive(Serialize)]
+    struct Set<'a> {
+        #[serde(flatten)]
+        set: Jwks,
+        aud: &'a str,
+    }
+    let set = Jwks { keys: keys.iter().map(Jwk::public).collect() };
+    json(&Set { set, aud: app.log.origin() }).map(held)
 }
 
 #[derive(ToSchema)]

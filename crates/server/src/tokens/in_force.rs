@@ -1,10 +1,6 @@
 //! The tokens that a running service accepts: a copy in memory, read again when the store changed.
 
-use std::{
-    collections::HashMap,
-    ops::Deref,
-    sync::{Arc, atomic::AtomicU32},
-};
+use std::{collections::HashMap, ops::Deref, sync::Arc};
 
 use arc_swap::ArcSwap;
 use credence_protocol::{EntityId, Timestamp};
@@ -12,25 +8,29 @@ use data_encoding::HEXLOWER;
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
+use crate::shares::Owner;
+
 use super::{PREFIX, Result, Scope, Token, TokenStore, Version};
 
 /// A longer header is not one of our tokens.
 const MAX_TOKEN: usize = 128;
 
-/// A token in force, with the work that is under way for it.
+/// A token in force.
 pub(crate) struct Bearer {
     token: Token,
-    /// Requests under way.
-    pub busy: AtomicU32,
-    /// Bulk submissions among them.
-    pub bulk: AtomicU32,
-    /// Event streams.
-    pub streams: AtomicU32,
+    /// What its id stands for: what it has under way is counted by it.
+    number: u64,
 }
 
 impl Bearer {
     fn new(token: Token) -> Self {
-        Self { token, busy: AtomicU32::default(), bulk: AtomicU32::default(), streams: AtomicU32::default() }
+        let number = u64::from_str_radix(&token.id, 16).unwrap_or_default();
+        Self { token, number }
+    }
+
+    /// As whom it takes its part of what callers share.
+    pub(crate) fn owner(&self) -> Owner {
+        Owner::Token(self.number)
     }
 
     /// The operator's own process, which has every permission: no text opens it, and no store keeps it.

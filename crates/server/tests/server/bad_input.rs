@@ -1,6 +1,6 @@
 //! What clients get wrong: stable codes, no 500, nothing lost, nothing secret in the log.
 
-use credence_testing::{Service, signed, until};
+use credence_testing::{Service, draft, key, signed, until};
 use serde_json::{Value, json};
 
 #[test]
@@ -150,9 +150,10 @@ fn tokens_and_scopes() {
         service.post_as(bad, "/v1/agents", &agent).refused(401, "unauthorized");
         service.get_with("/v1/agents", &[("authorization", &format!("Bearer {bad}"))]).refused(401, "unauthorized");
     }
-    // Other people's credentials open nothing and close nothing.
-    for foreign in ["Basic dXNlcjpwYXNz", "Bearer eyJhbGciOiJFZERTQSJ9.e30.c2ln"] {
-        assert_eq!(service.get_with("/v1/agents", &[("authorization", foreign)]).status, 200);
+    // Other schemes open nothing and close nothing; a bearer token that identifies nobody is refused, on public routes too.
+    assert_eq!(service.get_with("/v1/agents", &[("authorization", "Basic dXNlcjpwYXNz")]).status, 200);
+    for foreign in ["Bearer eyJhbGciOiJFZERTQSJ9.e30.c2ln", "Bearer x", "Bearer", "bearer  ", "Bearer\tx"] {
+        service.get_with("/v1/agents", &[("authorization", foreign)]).refused(401, "unauthorized");
     }
     service.post_as("eyJhbGciOiJFZERTQSJ9.e30.c2ln", "/v1/agents", &agent).refused(401, "unauthorized");
     // Ended from the command line, while the service runs.
@@ -202,4 +203,66 @@ fn bytes_that_are_no_requests() {
     let reply = service.get_with("/healthz", &[("x-request-id", "mine-1")]);
     assert_eq!(reply.header("x-request-id"), "mine-1");
     assert!(!service.log().contains("ERROR"));
+}
+
+#[test]
+fn the_audience_is_shown_and_asked_for_and_ids_are_one_namespace() {
+    let service = Service::fresh(&[]);
+    service.add_shop();
+    let aud = credence_testing::ORIGIN;
+    for path in ["/v1/keys", "/v1/keys?limit=1", "/.well-known/jwks.json", "/"] {
+        assert_eq!(service.get(path).ok()["aud"], aud, "{path}");
+    }
+    let public_key = key("open").public().did_key();
+    service.post("/v1/sources", &json!({ "source": "open", "unbound": true })).created();
+    assert_eq!(service.post("/v1/keys", &json!({ "source": "open", "public_key": public_key })).created()["aud"], aud);
+    let sources = service.get("/v1/sources").ok();
+    let of = |name: &str| {
+        sources["sources"].as_array().unwrap().iter().find(|one| one["source"] == name).unwrap()["aud"].clone()
+    };
+    assert_eq!((of("a"), of("open")), (json!(aud), Value::Null));
+    let send = |source: &str, aud: Option<&str>| {
+        let mut signal = draft("shop", source, "rel_uptime", 50.0);
+        signal.aud = aud.map(|aud| aud.parse().unwrap());
+        let signal = signal.sign(&key(source)).unwrap();
+        service.request("POST", "/v1/signals", &service.token, "application/json", signal.canonical().to_string())
+    };
+    let missing = send("a", None);
+    missing.refused(422, "no_audience");
+    assert!(missing.json()["detail"].as_str().unwrap().contains(aud), "{}", missing.text());
+    send("a", Some("example.com/other")).refused(422, "other_audience");
+    send("open", None).created();
+    send("open", Some("example.com/other")).refused(422, "other_audience");
+
+    service.post("/v1/agents", &json!({ "agent": "a" })).refused(409, "id_taken");
+    service.post("/v1/agents", &json!({ "agent": "credence" })).refused(409, "id_taken");
+    service.post("/v1/sources", &json!({ "source": "shop" })).refused(409, "id_taken");
+    // Another spelling of an address that is taken; any spelling finds it.
+    let other = json!({ "agent": "rival", "aliases": ["did:web:SHOP.example.:de"] });
+    service.post("/v1/agents", &other).refused(409, "alias_taken");
+    for spelling in
+        ["https:%2F%2FSHOP.example.%2Fde", "did:web:sh%25%36fp.example:de", "https:%2F%2Fsh%E2%80%8Bop.example%2Fde"]
+    {
+        assert_eq!(service.get(&format!("/v1/agents/{spelling}")).ok()["agent"], "shop", "{spelling}");
+    }
+    let page = "/v1/entities/shop/trust-signals?url=https%3A%2F%2Fshop.example.%2Fde%2Fa";
+    assert_eq!(service.get(page).ok()["meta"]["url"], "https://shop.example./de/a");
+}
+
+#[test]
+fn large_doubles_are_evidence_and_large_integers_are_not() {
+    let service = Service::fresh(&[]);
+    service.add_shop();
+    let send = |evidence: &str| {
+        let mut signal = draft("shop", "a", "rel_uptime", 50.0);
+        signal.evidence = Some(credence_protocol::strict::typed(evidence.as_bytes()).unwrap());
+        let signal = signal.sign(&key("a")).unwrap().canonical().to_string();
+        service.request("POST", "/v1/signals", &service.token, "application/json", signal)
+    };
+    send(r#"{"tokens":1e30,"small":1.5e-300}"#).created();
+    let digits = signed("shop", "a", "rel_uptime", 50.0).canonical().to_string();
+    let digits = digits.replacen('{', r#"{"evidence":{"n":1000000000000000000000000000000},"#, 1);
+    let refused = service.request("POST", "/v1/signals", &service.token, "application/json", digits);
+    assert!(refused.status == 422 && refused.text().contains("2^53"), "{}", refused.text());
+    service.stop().audit_passes();
 }

@@ -1,7 +1,7 @@
 //! Credentials: issued, checked elsewhere, taken back.
 
 use credence_output::status_list::StatusList;
-use credence_testing::{Service, independent};
+use credence_testing::{Service, Shell, independent};
 use serde_json::{Value, json};
 
 /// The bits of a credential: revoked, suspended.
@@ -110,4 +110,47 @@ fn a_public_address_makes_a_did_web() {
     let did = service.get("/.well-known/did.json").ok();
     assert_eq!(did["id"], "did:web:trust.example");
     assert_eq!(did["assertionMethod"][0], credential["proof"]["verificationMethod"]);
+}
+
+/// What a command issues beside a service is of the same issuer, and is looked up in the same lists.
+#[test]
+fn the_command_issues_as_the_service_does() {
+    let shell = Shell::new();
+    let service = Service::start(shell, &["public_url=https://trust.example/"]);
+    service.add_shop();
+    let theirs = service.post("/v1/credentials", &json!({ "agent": "shop" })).created();
+    let shell = service.stop();
+    let ours: Value = serde_json::from_str(&shell.ok(&["credential", "shop"])).unwrap();
+    assert_eq!(ours["issuer"], "did:web:trust.example");
+    let places = |vc: &Value| (vc["issuer"].clone(), vc["credentialStatus"][0]["statusListCredential"].clone());
+    assert_eq!(places(&ours), places(&theirs));
+    assert_eq!(ours["proof"]["verificationMethod"], theirs["proof"]["verificationMethod"]);
+
+    // Another address in the settings than the service had: refused, not silently another issuer.
+    let ran =
+        shell.command(&["credential", "shop"]).env("CREDENCE_PUBLIC_URL", "https://other.example").output().unwrap();
+    let said = String::from_utf8(ran.stderr).unwrap();
+    assert!(ran.status.code() == Some(1) && said.contains("https://trust.example"), "{said}");
+    let service = Service::start(shell, &["public_url=https://other.example"]);
+    let shell = service.stop();
+    let moved: Value = serde_json::from_str(&shell.ok(&["credential", "shop"])).unwrap();
+    assert_eq!(moved["issuer"], "did:web:other.example");
+}
+
+#[test]
+fn a_retired_key_verifies_and_asserts_nothing() {
+    let service = Service::fresh(&["public_url=https://trust.example"]);
+    let before = service.get("/.well-known/did.json").ok();
+    let shell = service.stop();
+    shell.ok(&["keys", "rotate", "credence"]);
+    let service = Service::start(shell, &["public_url=https://trust.example"]);
+    let after = service.get("/.well-known/did.json").ok();
+    let ids: Vec<&Value> = after["verificationMethod"].as_array().unwrap().iter().map(|method| &method["id"]).collect();
+    let (former, present) = (&before["assertionMethod"][0], &after["assertionMethod"][0]);
+    assert_ne!(former, present);
+    assert_eq!(ids, [present, former]);
+    for relation in ["assertionMethod", "authentication"] {
+        assert_eq!(after[relation], json!([present]), "{relation}");
+    }
+    assert_eq!(service.get("/.well-known/jwks.json").ok()["keys"].as_array().unwrap().len(), 2);
 }

@@ -10,7 +10,7 @@ use credence_testing::Service;
 use serde_json::json;
 
 /// A web server that serves one text at the well-known path, and counts.
-fn web(content: Arc<Mutex<String>>) -> u16 {
+pub fn web(content: Arc<Mutex<String>>) -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     std::thread::spawn(move || {

@@ -364,3 +364,39 @@ fn listeners_miss_nothing_and_hear_of_standings() {
     BufReader::new(stream).read_to_string(&mut rest).unwrap();
     assert!(rest.ends_with("0\r\n\r\n"), "it was ended, not left open");
 }
+
+/// A row that was changed while the service was stopped gets no signature; the check at the start finds what no answer rests on.
+#[test]
+fn nothing_is_signed_on_tables_that_differ_from_the_ledger() {
+    let ask = "/v1/entities/shop/trust-signals?url=https://shop.example/de";
+    let changes = [
+        "UPDATE p_scores SET value = json_set(value, '$.score', 99) WHERE key = 'shop'",
+        "INSERT INTO p_aliases VALUES ('https://else.example', '\"shop\"')",
+    ];
+    for (change, at_once) in changes.into_iter().zip([true, false]) {
+        let service = Service::fresh(&[]);
+        service.add_shop();
+        until("the start was checked", || service.get("/metrics").text().contains("credence_ledger_check 1"));
+        assert_eq!((service.get(ask).status, service.get("/readyz").text()), (200, "ready\n".to_owned()));
+        let shell = service.stop();
+        let raw = rusqlite::Connection::open(shell.path("credence-data/ledger.db")).unwrap();
+        assert_eq!(raw.execute(change, []).unwrap(), 1);
+        drop(raw);
+        let service = Service::start(shell, &[]);
+        if at_once {
+            service.get(ask).refused(503, "ledger_differs");
+            service.get("/v1/agents/shop/badge.svg").refused(503, "ledger_differs");
+        }
+        until("the whole ledger is checked", || service.get("/readyz").status == 503);
+        service.get("/readyz").refused(503, "ledger_differs");
+        service.get(&format!("{ask}/2")).refused(503, "ledger_differs");
+        assert!(service.get("/metrics").text().contains("credence_ledger_check 2"));
+        // What is not signed goes on, and a rebuild puts it right.
+        assert_eq!(service.get("/v1/agents/shop").status, 200);
+        let shell = service.stop();
+        shell.ok(&["replay", "--rebuild"]);
+        let service = Service::start(shell, &[]);
+        assert_eq!(service.get(ask).status, 200);
+        service.stop().audit_passes();
+    }
+}

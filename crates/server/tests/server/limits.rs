@@ -42,7 +42,7 @@ fn slow_bodies_are_given_up_and_hold_nobody_up() {
         "POST /v1/agents HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {}\r\ncontent-type: application/json\r\ncontent-length: 100\r\n\r\n{{\"agent\"",
         service.token
     );
-    let anyone = "POST /v1/agents/shop/domain-challenges HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: 100\r\n\r\n{";
+    let anyone = "POST /v1/agents/shop/domain-challenges HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: 100\r\n\r\n{";
     let mut slow: Vec<_> = (0..20).map(|_| service.socket()).collect();
     for (n, stream) in slow.iter_mut().enumerate() {
         stream.write_all(if n % 2 == 0 { head.as_bytes() } else { anyone.as_bytes() }).unwrap();
@@ -95,6 +95,112 @@ fn new_answers_are_fewer_than_answers() {
     let replies: Vec<_> = (0..20).map(ask).collect();
     assert!(replies.iter().filter(|reply| reply.status == 429).count() >= 10);
     assert!((0..20).all(|_| ask(0).status == 200), "what was signed before is given again");
+}
+
+/// A token that sends bodies and does not end them holds up its own requests, and nobody else's.
+#[test]
+fn slow_bodies_of_one_token_do_not_stop_the_posts_of_others() {
+    let service = Service::fresh(&["max_body_memory_mib=8", "body_stall_seconds=60", "request_seconds=60"]);
+    let (greedy, honest) = (service.token("verify"), service.token("verify"));
+    let (megabyte, trace) = (vec![b' '; 1024 * 1024], json!({ "tool": "t", "result": 1 }));
+    let head = format!(
+        "POST /v1/verify HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {greedy}\r\ncontent-type: application/json\r\ncontent-length: 4000000\r\n\r\n"
+    );
+    let mut slow: Vec<_> = (0..60).map(|_| service.socket()).collect();
+    for stream in &mut slow {
+        stream.write_all(head.as_bytes()).unwrap();
+        // Announcing takes nothing: what arrived does. It may be refused before all of it did.
+        let _ = stream.write_all(&megabyte);
+    }
+    until("it has its share", || {
+        let text = service.get("/metrics").text();
+        let line = text.lines().find_map(|line| line.strip_prefix("credence_http_body_bytes ")).unwrap();
+        line.parse::<u64>().unwrap() >= 2 * 1024 * 1024
+    });
+    for _ in 0..20 {
+        service.post_as(&honest, "/v1/verify", &trace).ok();
+        service.post("/v1/verify", &trace).ok();
+    }
+    let large = json!({ "tool": "t", "result": "x".repeat(900_000) });
+    service.post_as(&honest, "/v1/verify", &large).ok();
+    slow.iter().for_each(|stream| stream.set_nonblocking(true).unwrap());
+    until("some of them are told why", || {
+        slow.iter_mut().any(|stream| {
+            let mut answer = [0; 2048];
+            let n = stream.read(&mut answer).unwrap_or(0);
+            let answer = String::from_utf8_lossy(&answer[..n]).into_owned();
+            let named = answer.contains("max_body_memory_mib") && answer.contains("retry-after: 1");
+            answer.starts_with("HTTP/1.1 429 ") && named
+        })
+    });
+}
+
+/// Places, memory and streams of `admin` are its own.
+#[test]
+fn admin_is_served_when_everything_is_taken() {
+    let service = Service::fresh(&["max_in_flight_per_caller=3", "max_event_clients=2", "max_body_memory_mib=1"]);
+    let tokens: Vec<String> = (0..4).map(|_| service.token("verify")).collect();
+    let mut held = Vec::new();
+    for token in &tokens {
+        for n in 0..4 {
+            let mut stream = service.socket();
+            let body = "x".repeat(if n == 0 { 0 } else { 300_000 });
+            let request = if n == 0 {
+                format!("GET /v1/events HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {token}\r\n\r\n")
+            } else {
+                format!(
+                    "POST /v1/verify HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {token}\r\ncontent-type: application/json\r\ncontent-length: 1000000\r\n\r\n{body}"
+                )
+            };
+            stream.write_all(request.as_bytes()).unwrap();
+            held.push(stream);
+        }
+    }
+    until("a token has its share", || {
+        let reply = service.post_as(&tokens[0], "/v1/verify", &json!({ "tool": "t", "result": "x".repeat(400_000) }));
+        reply.status == 429 || reply.status == 503
+    });
+    for n in 0..20 {
+        service.add_agent(&format!("agent-{n}"), &[]);
+        service.post("/v1/verify", &json!({ "tool": "t", "result": "x".repeat(400_000) })).ok();
+    }
+    let mut stream = service.socket();
+    let ask = format!("GET /v1/events HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {}\r\n\r\n", service.token);
+    stream.write_all(ask.as_bytes()).unwrap();
+    let mut status = [0; 12];
+    stream.read_exact(&mut status).unwrap();
+    assert_eq!(&status, b"HTTP/1.1 200");
+    drop(held);
+}
+
+/// Addresses share their connections: who has many leaves some to the next.
+#[test]
+fn one_address_does_not_take_all_connections() {
+    let service = Service::fresh(&["max_connections=64", "idle_seconds=60"]);
+    let greedy: Vec<_> = (0..80).map(|_| service.socket()).collect();
+    until("they are there", || {
+        let mut text = String::new();
+        let mut other = from_address(&service, "127.0.0.9");
+        other.write_all(b"GET /metrics HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").unwrap();
+        other.read_to_string(&mut text).unwrap();
+        assert!(text.starts_with("HTTP/1.1 200 "), "{text}");
+        text.contains("credence_http_connections 64\n")
+    });
+    drop(greedy);
+}
+
+/// A connection that comes from this address.
+fn from_address(service: &Service, address: &str) -> std::net::TcpStream {
+    let to: std::net::SocketAddr = service.url[7..].parse().unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build().unwrap();
+    let stream = runtime.block_on(async {
+        let socket = tokio::net::TcpSocket::new_v4().unwrap();
+        socket.bind(format!("{address}:0").parse().unwrap()).unwrap();
+        socket.connect(to).await.unwrap().into_std().unwrap()
+    });
+    stream.set_nonblocking(false).unwrap();
+    stream.set_read_timeout(Some(credence_testing::PATIENCE)).unwrap();
+    stream
 }
 
 /// A client that asks for much and reads nothing.

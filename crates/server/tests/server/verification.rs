@@ -125,3 +125,76 @@ fn what_cannot_be_judged_is_said() {
         .refused(422, "invalid_posterior");
     service.post_as(&token, "/v1/verify/batch", &json!({ "traces": vec![1; 1001] })).refused(422, "too_many_items");
 }
+
+/// Of a key that occurs twice, the agent may read the other value than the one that was judged.
+#[test]
+fn a_key_that_occurs_twice_is_refused_where_it_is() {
+    let service = Service::fresh(&[]);
+    let token = service.token("verify");
+    let post = |path: &str, body: &str| service.request("POST", path, &token, "application/json", body);
+    for (body, place) in [
+        (r#"{"tool":"t","result":{"price":1,"price":900}}"#, "result.price"),
+        (r#"{"tool":"t","result":{"items":[{"a":1},{"b":{"c":1,"\u0063":2}}]}}"#, "result.items[1].b.c"),
+        (r#"{"tool":"t","args":{"to":"me","to":"you"},"result":1}"#, "args.to"),
+    ] {
+        let reply = post("/v1/verify", body);
+        reply.refused(422, "duplicate_key");
+        assert!(reply.text().contains(place), "{place}: {}", reply.text());
+        let batch = post("/v1/verify/batch", &format!("[{body}]")).ok();
+        assert_eq!(batch["results"][0]["error"]["code"], "duplicate_key");
+    }
+    post("/v1/verify", r#"{"tool":"t","result":1,"result":2}"#).refused(422, "invalid_body");
+    post("/v1/verify", r#"{"tool":"t","result":[{"a":1},{"a":1e30}]}"#).ok();
+    let call = r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"verify_tool_result","arguments":{"tool":"t","result":{"a":1,"a":2}}}}"#;
+    let told = post("/mcp", call);
+    assert_eq!((told.status, &told.json()["error"]["code"]), (400, &json!(-32600)));
+    assert!(told.text().contains("params.arguments.result.a"), "{}", told.text());
+}
+
+/// A batch is judged in its order however it is cut.
+#[test]
+fn large_batches_are_judged_in_order() {
+    let service = Service::fresh(&[]);
+    let token = service.token("verify");
+    let trace = |n: usize| json!({ "tool": "t", "result": "x".repeat(n * 997 % 40_000), "id": n });
+    let traces: Vec<Value> = (0..60).map(trace).collect();
+    let judged = service.post_as(&token, "/v1/verify/batch", &json!({ "traces": traces })).ok();
+    let ids: Vec<u64> = judged["results"].as_array().unwrap().iter().map(|one| one["id"].as_u64().unwrap()).collect();
+    assert_eq!(ids, (0..60).collect::<Vec<u64>>());
+    assert_eq!(service.post_as(&token, "/v1/verify/batch", &json!([])).ok(), json!({ "results": [] }));
+}
+
+/// What all tokens together have judged takes no more memory than the operator allows, and `/metrics` shows it.
+#[test]
+fn memory_is_bounded_over_all_tokens() {
+    let service = Service::fresh(&["max_engine_mib=4", "token_requests_per_second=0"]);
+    let tokens: Vec<String> = (0..3).map(|_| service.token("verify")).collect();
+    let number = |name: &str| -> u64 {
+        let text = service.get("/metrics").text();
+        let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+        line.unwrap_or_else(|| panic!("no {name}")).parse().unwrap()
+    };
+    service.post_as(&tokens[0], "/v1/verify/batch", &json!((0..20).map(weather).collect::<Vec<_>>())).ok();
+    let odd =
+        json!({ "tool": "get_weather", "args": { "city": "c1" }, "result": { "forecast": "sunny" }, "learn": false });
+    let judge = |token: &str| service.post_as(token, "/v1/verify", &odd).ok();
+    let before = judge(&tokens[0]);
+    let wide = |n: usize| -> Value {
+        let result: serde_json::Map<String, Value> =
+            (0..100).map(|key| (format!("{n} {key}"), json!("text"))).collect();
+        json!({ "tool": format!("tool-{n}"), "args": { "n": n }, "session_id": format!("{n}"), "result": result })
+    };
+    for round in 0..4 {
+        for token in &tokens[1..] {
+            let traces: Vec<Value> = (0..100).map(|n| wide(round * 100 + n)).collect();
+            service.post_as(token, "/v1/verify/batch", &json!(traces)).ok();
+            let bytes = number("credence_verify_memory_bytes");
+            assert!(bytes <= 4 * 1024 * 1024 * 17 / 16, "{bytes}");
+        }
+    }
+    assert!(number("credence_verify_forgotten{kind=\"tools\"}") > 100);
+    // The one who has little was not touched: it judges as before, by what it learned.
+    assert_eq!(judge(&tokens[0]), before);
+    assert_ne!(judge(&tokens[1]), before, "others know nothing of that tool");
+    assert!(service.log().contains("the largest namespaces forget"), "{}", service.log());
+}

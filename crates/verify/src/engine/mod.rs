@@ -7,7 +7,10 @@ mod settings;
 
 use std::{
     hash::{BuildHasher, Hasher, RandomState},
-    sync::{Arc, Mutex, PoisonError, atomic::Ordering::Relaxed},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicUsize, Ordering::Relaxed},
+    },
 };
 
 use arc_swap::ArcSwap;
@@ -25,6 +28,7 @@ use crate::{
     calibration::DEFAULT_BLOCK,
     call::Json,
     fields::Fields,
+    memory::Trimmed,
     snapshot,
     state::{MAX_TOOL_NAME, State},
     text,
@@ -49,6 +53,7 @@ pub struct Engine {
 pub struct Builder {
     mode: Mode,
     limits: Limits,
+    total: Arc<AtomicUsize>,
 }
 
 impl Builder {
@@ -64,9 +69,15 @@ impl Builder {
         self
     }
 
+    /// Where the bytes of what is remembered are counted as well: several engines may count in one place.
+    pub fn counted_in(mut self, total: Arc<AtomicUsize>) -> Self {
+        self.total = total;
+        self
+    }
+
     /// The engine, continuing from a snapshot.
     pub fn restore(self, snapshot: &[u8]) -> Result<Engine, Error> {
-        let state = snapshot::restore(self.limits, snapshot)?;
+        let state = snapshot::restore(self.limits, snapshot, self.total)?;
         Ok(Engine {
             mode: self.mode,
             state,
@@ -79,7 +90,7 @@ impl Builder {
     /// The engine, knowing nothing yet.
     pub fn build(self) -> Engine {
         let random = || RandomState::new().build_hasher().finish();
-        let state = State::new(self.limits, (random(), random()));
+        let state = State::new(self.limits, (random(), random()), self.total);
         Engine {
             mode: self.mode,
             state,
@@ -133,6 +144,8 @@ pub struct Memory {
     pub evicted_sessions: u64,
     /// Observations of fields beyond the limit per tool.
     pub fields_dropped: u64,
+    /// Bytes of all of it, without what the allocator adds.
+    pub bytes: usize,
 }
 
 /// What feedback has made of a tool's settings.
@@ -294,7 +307,13 @@ impl Engine {
             evicted_histories: counters.histories.evicted.load(Relaxed),
             evicted_sessions: counters.sessions.evicted.load(Relaxed),
             fields_dropped: counters.fields_dropped.load(Relaxed),
+            bytes: self.state.bytes(),
         }
+    }
+
+    /// Forgets what was least recently used until at most `most` bytes are left.
+    pub fn trim(&self, most: usize) -> Trimmed {
+        self.state.trim(most)
     }
 }
 

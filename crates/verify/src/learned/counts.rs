@@ -85,15 +85,26 @@ impl Categories {
         (f64::from(rarer / self.total) + novel).min(1.0)
     }
 
-    pub(crate) fn learn(&mut self, category: u32, stamp: Stamp) {
+    /// Learns one; gives the bytes of memory that it took.
+    pub(crate) fn learn(&mut self, category: u32, stamp: Stamp) -> usize {
         self.total += 1.0;
         let known = self.counts.iter().position(|(known, _)| *known == category);
         self.novelty.learn(known.is_none(), stamp);
         match known {
             Some(known) => self.counts[known].1 += 1.0,
-            None if self.counts.len() < MAX_CATEGORIES => self.counts.push((category, 1.0)),
+            None if self.counts.len() < MAX_CATEGORIES => {
+                let before = self.bytes();
+                self.counts.push((category, 1.0));
+                return self.bytes() - before;
+            }
             None => {}
         }
+        0
+    }
+
+    /// Bytes outside the struct itself.
+    pub(crate) fn bytes(&self) -> usize {
+        self.counts.capacity() * size_of::<(u32, f32)>()
     }
 
     /// The share of the most frequent category.
@@ -215,10 +226,14 @@ mod tests {
     #[test]
     fn what_is_always_new_surprises_nobody() {
         let mut names = Categories::default();
-        (0..100).for_each(|n| names.learn(n, n + 1));
+        (0..100).for_each(|n| {
+            let _ = names.learn(n, n + 1);
+        });
         assert!(names.rarity(1000) > 0.7);
         let mut states = Categories::default();
-        (0..100).for_each(|n| states.learn(n % 3, n + 1));
+        (0..100).for_each(|n| {
+            let _ = states.learn(n % 3, n + 1);
+        });
         assert!(states.rarity(1000) < 0.02);
         assert!(states.rarity(1) > 0.3);
     }
@@ -226,7 +241,9 @@ mod tests {
     #[test]
     fn many_items_of_one_result_are_one_observation() {
         let mut states = Categories::default();
-        (0..1000).for_each(|_| states.learn(1, 1));
+        (0..1000).for_each(|_| {
+            let _ = states.learn(1, 1);
+        });
         assert!(states.rarity(2) >= 0.25, "one result was seen");
     }
 

@@ -108,6 +108,11 @@ fn is_scalar(value: &ObservedValue<'_>) -> bool {
 pub(crate) struct Echoes(Vec<Echo>);
 
 impl Echoes {
+    /// Bytes outside the struct itself.
+    pub(crate) fn bytes(&self) -> usize {
+        self.0.capacity() * size_of::<Echo>()
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

@@ -128,7 +128,7 @@ impl Suspects {
     /// One more was blocked, and learned.
     pub(crate) fn add(&mut self, caller: u64, observation: &Observation<'_>, odd: bool) {
         self.run += 1;
-        self.outlines.learn(observation.outline(), self.run);
+        let _grown = self.outlines.learn(observation.outline(), self.run);
         self.odd += u32::from(odd);
         if self.callers.len() < LEAST_CALLERS && !self.callers.contains(&caller) {
             self.callers.push(caller);
@@ -145,6 +145,19 @@ impl Suspects {
         let model = self.model.take();
         *self = Self::default();
         model.map(|model| *model)
+    }
+
+    /// Bytes of memory beside the struct itself.
+    pub(crate) fn bytes(&self) -> usize {
+        let model = self.model.as_ref().map_or(0, |model| size_of::<Model>() + model.bytes());
+        let values: usize = self.sightings.iter().map(|sighting| size_of_val(&*sighting.values)).sum();
+        model + self.sightings.capacity() * size_of::<Sighting>() + values + self.outlines.bytes()
+    }
+
+    pub(crate) fn recount(&mut self) {
+        if let Some(model) = &mut self.model {
+            model.recount();
+        }
     }
 
     pub(crate) fn is_sound(&self) -> bool {

@@ -2,8 +2,8 @@
 //! stated. Guards, the command line and the demo all report through [`RolledUp::statement`].
 
 use credence_protocol::{
-    Decision, EntityId, SecretKey, Stake, Statement, StatementKind, Timestamp, limits::MAX_CLOCK_SKEW_SECONDS,
-    strict::StrictValue,
+    Audience, Decision, EntityId, SecretKey, Stake, Statement, StatementKind, Timestamp,
+    limits::MAX_CLOCK_SKEW_SECONDS, strict::StrictValue,
 };
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -126,10 +126,12 @@ impl RolledUp {
         self
     }
 
-    /// The statement by which `provider` reports it on `agent`. A guard adds the `checkpoint` of the receipts that were counted.
+    /// The statement by which `provider` reports it on `agent`, to the authority `aud`. A guard adds the `checkpoint` of the receipts
+    /// that were counted.
     pub fn statement(
         self,
         provider: &EntityId,
+        aud: Option<Audience>,
         agent: &EntityId,
         checkpoint: Option<&str>,
         key: &SecretKey,
@@ -139,7 +141,7 @@ impl RolledUp {
         if let Some(checkpoint) = checkpoint {
             record["checkpoint"] = json!(checkpoint);
         }
-        Statement::sign(provider.clone(), StatementKind::Summary, StrictValue(record), key)
+        Statement::sign(provider.clone(), aud, StatementKind::Summary, StrictValue(record), key)
     }
 
     /// What it comes to by default; none with fewer checks than [`DEFAULT_MIN_CHECKS`].
@@ -211,7 +213,7 @@ mod tests {
         let [provider, agent] = ["lab", "bot"].map(|name| EntityId::new(name).unwrap());
         let up = rollup.summary("bot", Window::Day, now()).unwrap();
         let stated = |checkpoint| {
-            let statement = up.clone().statement(&provider, &agent, checkpoint, &key).unwrap();
+            let statement = up.clone().statement(&provider, None, &agent, checkpoint, &key).unwrap();
             serde_json::from_str::<Value>(statement.canonical().as_str()).unwrap()
         };
         let plain = stated(None);

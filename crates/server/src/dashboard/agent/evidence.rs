@@ -308,6 +308,7 @@ pub(super) fn reputation(view: &dyn View, agent: &EntityId, now: Timestamp) -> R
 /// A call that a guard saw.
 pub(super) struct Receipt {
     pub call: String,
+    pub log: String,
     pub tool: String,
     pub provider: String,
     pub started: When,
@@ -340,6 +341,7 @@ pub(super) fn receipts(
             let outcome = serde_json::to_value(receipt.outcome).unwrap_or_default();
             listed.push(Receipt {
                 call: receipt.call.to_string(),
+                log: encoded(&held.log),
                 tool: receipt.tool.clone(),
                 provider: held.provider.to_string(),
                 started: When::new(receipt.started_at, now),

@@ -24,7 +24,7 @@ use super::{
     html,
     inputs::{PathInput, QueryInput},
 };
-use crate::{app::App, edge::Caller, problem::Problem, routes::trust_signals, score_charts, tokens::Scope};
+use crate::{app::App, edge::Caller, origin, problem::Problem, routes::trust_signals, score_charts, tokens::Scope};
 use evidence::{Contributions, Credential, Probes, Receipts, Reputation, Verification};
 use why::Why;
 
@@ -128,7 +128,8 @@ pub(super) async fn page(
 ) -> Response {
     let frame = Frame::new(&app, &viewer, "agents");
     // A page that refreshes itself has no answers signed: each is recorded for good.
-    let refresh = headers.contains_key("x-refresh");
+    // Nor does one that another site had the browser open, where that site may not record.
+    let refresh = headers.contains_key("x-refresh") || origin::check(&app, &headers).is_err();
     let sees_calls = may_issue(&app, &viewer);
     let made = make(&app, &viewer.caller, name, asked, PageOptions { refresh, sees_calls }).await;
     super::page(frame, made, |frame, page| html(StatusCode::OK, &AgentPage { frame, ..page }))

@@ -158,10 +158,8 @@ fn the_operator_needs_no_token_and_mistakes_are_told() {
         &spoken.call("check_trust", json!({ "entity": "shpo" })),
         &["'shpo'", "did you mean shop?", "search_agents"],
     );
-    refused(
-        &spoken.call("check_trust", json!({ "entity": "shop", "context": "war" })),
-        &["purchase, inquiry, high-value"],
-    );
+    let general = spoken.call("check_trust", json!({ "entity": "shop", "context": "war" }));
+    assert!(text(&general).contains("'war' is not a purpose with thresholds of its own"), "{general}");
     refused(
         &spoken.call("check_trust", json!({ "entity": "shop", "url": "https://evil.example/de" })),
         &["https://shop.example/de", "do not trust that page"],

@@ -54,6 +54,19 @@ fn every_answer_is_what_its_schema_says() {
         assert!(text(&checked).contains(assessment["reasoning"].as_str().unwrap()));
         assert!(text(&checked).contains("3 independent sources"), "{}", text(&checked));
     }
+    // A context that is not known is a general question, as over REST.
+    let page = "https://shop.example/de/cart";
+    let house = json!({ "entity": "shop", "url": page, "context": "buy a house" });
+    let general = tools.call(&service, "check_trust", house);
+    let rest = service.get(&format!("/v1/entities/shop/trust-signals?url={page}&context=buy%20a%20house")).ok();
+    assert_eq!(general["structuredContent"]["response"], rest);
+    assert_eq!(rest["assessment"]["extensions"]["assessedFor"]["value"], "generic");
+    // What report_outcome needs is in the text, for clients that show a model nothing else.
+    let hash = general["structuredContent"]["hash"].as_str().unwrap();
+    assert!(text(&general).contains(hash), "{}", text(&general));
+    let first = text(&general).lines().next().unwrap().to_owned();
+    assert!(!first.contains("house") && text(&general).contains("general assessment"), "{}", text(&general));
+
     let unrated = tools.call(&service, "check_trust", json!({ "entity": "did" }));
     assert_eq!(unrated["structuredContent"]["response"]["meta"]["url"], "https://did.example/bots/one");
     assert!(text(&unrated).contains("No published score"), "{}", text(&unrated));

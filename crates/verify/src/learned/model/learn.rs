@@ -1,6 +1,8 @@
 //! How a result is taken into a model.
 
-use super::{Last, Model, Node, REMEMBERED, latency_scale};
+use super::{
+    INDEX_BYTES, Last, Model, NUMBER_BYTES, Node, OBJECT_BYTES, REMEMBERED, TEXT_BYTES, child_bytes, latency_scale,
+};
 use crate::learned::{
     counts::Stamp,
     observation::Observation,
@@ -66,7 +68,9 @@ impl Model {
                     continue;
                 }
                 seen.node = self.nodes.len() as u32;
+                let before = self.nodes.capacity();
                 self.nodes.push(Node::default());
+                self.memory.0 += (self.nodes.capacity() - before) * size_of::<Node>() + INDEX_BYTES;
                 self.paths.insert(seen.path, seen.node);
                 self.adopt(observation, place, seen.node, stamp);
             }
@@ -109,50 +113,59 @@ impl Model {
         };
         object.new_keys.learn(true, stamp);
         if object.children.len() < MAX_CHILDREN {
-            object.children.push((child, short(seen.key)));
+            let name = short(seen.key);
+            self.memory.0 += child_bytes(&name);
+            object.children.push((child, name));
         }
     }
 
     fn learn_value(&mut self, seen: &ObservedValue<'_>, observation: &Observation<'_>, stamp: Stamp) {
         let node = &mut self.nodes[seen.node as usize];
         let before = node.results.seen();
+        let mut grown = 0;
         node.results.learn(false, stamp);
         node.occurrences += 1.0;
-        node.kinds.learn(seen.what.kind(), stamp);
+        grown += node.kinds.learn(seen.what.kind(), stamp);
         match seen.what {
             ValueKind::Null => {}
-            ValueKind::Bool => node.values.learn(seen.value(), stamp),
+            ValueKind::Bool => grown += node.values.learn(seen.value(), stamp),
             ValueKind::Number(number) => {
-                node.values.learn(seen.value(), stamp);
+                grown += node.values.learn(seen.value(), stamp);
+                grown += if node.number.is_none() { NUMBER_BYTES } else { 0 };
                 let known = node.number.get_or_insert_default();
-                known.forms.learn(number_form(number), stamp);
+                grown += known.forms.learn(number_form(number), stamp);
                 known.range.learn(scaled(number), stamp);
             }
             ValueKind::Text { text, form, .. } => {
-                node.values.learn(seen.value(), stamp);
+                grown += node.values.learn(seen.value(), stamp);
+                grown += if node.text.is_none() { TEXT_BYTES } else { 0 };
                 let known = node.text.get_or_insert_default();
                 known.new_classes.learn(form.classes & !known.known != 0, stamp);
                 known.known |= form.classes;
-                known.classes.learn(form.classes, stamp);
-                known.lengths.learn(form.lengths, stamp);
-                known.words.learn(form.words, stamp);
+                grown += known.classes.learn(form.classes, stamp);
+                grown += known.lengths.learn(form.lengths, stamp);
+                grown += known.words.learn(form.words, stamp);
                 node.lengths.learn(scaled(text.len() as f64), stamp);
             }
             ValueKind::Array(len) => {
-                node.values.learn(seen.value(), stamp);
+                grown += node.values.learn(seen.value(), stamp);
                 node.lengths.learn(scaled(len as f64), stamp);
             }
             ValueKind::Object { keys, len, .. } => {
+                grown += if node.object.is_none() { OBJECT_BYTES } else { 0 };
                 let known = node.object.get_or_insert_default();
-                known.keysets.learn(keys, stamp);
+                grown += known.keysets.learn(keys, stamp);
                 known.new_keys.learn(false, stamp);
                 known.objects += 1.0;
                 known.keys += len as f32;
             }
         }
         if !observation.arguments.is_empty() {
+            let echoes = node.echoes.bytes();
             node.echoes.learn(before, seen, &observation.arguments);
+            grown += node.echoes.bytes() - echoes;
         }
+        self.memory.0 += grown;
     }
 
     fn learn_repetition(

@@ -38,6 +38,13 @@ pub(crate) struct Last {
     unconfirmed: (u64, u32),
 }
 
+impl Last {
+    /// Bytes of memory beside the struct itself.
+    pub(crate) fn bytes(&self) -> usize {
+        size_of_val(&*self.fields)
+    }
+}
+
 /// What is known of one path.
 #[derive(Debug, Default, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) struct Node {
@@ -111,7 +118,25 @@ pub(crate) struct Model {
     latency: Range,
     /// For each of the seed's checks: how often it was evaluated, and how often it fired.
     fired: [(f32, f32); CHECKS],
+    /// Counted as it grows: walking all paths for each result would cost more than judging it.
+    #[serde(skip)]
+    memory: Bytes,
 }
+
+/// Bytes of memory. Two models that know the same are equal however their memory came about.
+#[derive(Debug, Default, Clone, Copy)]
+struct Bytes(usize);
+
+impl PartialEq for Bytes {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
+/// A path in the index, with what a hash table leaves empty.
+const INDEX_BYTES: usize = 2 * size_of::<(PathId, u32)>();
+/// What an allocation costs beside its content.
+const ALLOCATION: usize = 16;
 
 impl Model {
     pub(crate) fn find(&self, path: PathId) -> u32 {
@@ -193,6 +218,17 @@ impl Model {
         }
     }
 
+    /// Bytes of memory beside the struct itself.
+    pub(crate) fn bytes(&self) -> usize {
+        self.memory.0 + (self.known_results.capacity() + self.recent_alarms.capacity()) * size_of::<(u64, u64)>()
+    }
+
+    /// Counts the memory anew, after it was read back.
+    pub(crate) fn recount(&mut self) {
+        let nodes: usize = self.nodes.iter().map(Node::bytes).sum();
+        self.memory = Bytes(self.nodes.capacity() * size_of::<Node>() + self.nodes.len() * INDEX_BYTES + nodes);
+    }
+
     /// Whether what was read back can be what was written.
     pub(crate) fn is_sound(&self) -> bool {
         let nodes = self.nodes.len();
@@ -203,6 +239,20 @@ impl Model {
 }
 
 impl Node {
+    /// Bytes outside the struct itself.
+    fn bytes(&self) -> usize {
+        let text = self
+            .text
+            .as_ref()
+            .map_or(0, |text| TEXT_BYTES + text.classes.bytes() + text.lengths.bytes() + text.words.bytes());
+        let number = self.number.as_ref().map_or(0, |number| NUMBER_BYTES + number.forms.bytes());
+        let object = self.object.as_ref().map_or(0, |object| {
+            let names: usize = object.children.iter().map(|(_, name)| child_bytes(name)).sum();
+            OBJECT_BYTES + object.keysets.bytes() + names
+        });
+        self.kinds.bytes() + self.values.bytes() + text + number + object + self.echoes.bytes()
+    }
+
     fn age(&mut self, keep: f32) {
         self.results.age(keep);
         self.occurrences *= keep;
@@ -229,6 +279,15 @@ impl Node {
         self.compared *= keep;
         self.changed *= keep;
     }
+}
+
+const TEXT_BYTES: usize = size_of::<TextNode>() + ALLOCATION;
+const NUMBER_BYTES: usize = size_of::<NumberNode>() + ALLOCATION;
+const OBJECT_BYTES: usize = size_of::<ObjectNode>() + ALLOCATION;
+
+/// A member's name, with what a list leaves empty.
+fn child_bytes(name: &str) -> usize {
+    2 * size_of::<(u32, Box<str>)>() + name.len() + ALLOCATION
 }
 
 fn latency_scale(ms: f64) -> f64 {

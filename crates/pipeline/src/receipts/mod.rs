@@ -2,19 +2,19 @@
 //!
 //! How far a guard's log has grown is an entry of the authority's ledger: from then on the guard cannot show anybody another
 //! past. A log that does not extend what was seen of it is refused. The receipts themselves are kept beside the ledger, in
-//! an append-only log of their own: there are as many as calls, and no score is made of them.
+//! an append-only log of their own ([`ReceiptStore`]): there are as many as calls, and no score is made of them. That log has the
+//! rules of the ledger: a checkpoint outside its database, which it must extend, an audit, and a restore that must be accepted.
 
-use std::{path::Path, sync::Arc};
+mod audit;
+mod store;
 
-use credence_ledger::{
-    Appended, Checkpoint, Clock, Entry, Kind, Ledger, LogKey, LogVerifier, NewEntry, OutsideCheckpoint, SqliteLedger,
-    Table, Transaction, View,
-    proof::InclusionProof,
-    sqlite::{Options, Sealing},
-    write,
-};
-use credence_protocol::{Canonical, EntityId, Uuid, receipt::Receipt};
+use credence_ledger::{Appended, Checkpoint, LogVerifier, Transaction, View, proof::InclusionProof, write};
+use credence_protocol::{EntityId, Uuid, receipt::Receipt};
 pub use credence_receipts::handover::{Batch, HandedReceipt};
+
+pub use audit::{AuditedReceipts, audit};
+pub use store::{Found, ReceiptStore};
+
 use data_encoding::BASE64;
 use serde::{Deserialize, Serialize};
 
@@ -31,9 +31,6 @@ pub const MAX_BATCH: usize = 1_000;
 const MAX_NOTE_BYTES: usize = 4 * 1024;
 /// Bytes of a guard's log's name.
 const MAX_LOG_BYTES: usize = 300;
-
-const BY_CALL: Table = Table("by_call");
-const NEXT: Table = Table("next");
 
 /// What is known of a guard's log.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -205,121 +202,6 @@ impl Authority {
 pub(crate) fn apply(tx: &mut dyn Transaction, at: Appended, record: &CheckpointRecord) -> Result<()> {
     let CheckpointRecord { provider, log, size, root, .. } = record.clone();
     Ok(tables::put(tx, tables::GUARD_LOGS, &log, &GuardLogRow { seq: at.seq, provider, size, root })?)
-}
-
-/// Where receipts are held: a ledger of their own, whatever database it is.
-pub struct ReceiptStore {
-    ledger: Arc<dyn Ledger>,
-}
-
-impl ReceiptStore {
-    /// The tables that its ledger needs.
-    pub const TABLES: &'static [Table] = &[BY_CALL, NEXT];
-
-    /// The store that `ledger` holds.
-    pub fn new(ledger: Arc<dyn Ledger>) -> Self {
-        Self { ledger }
-    }
-
-    /// Opens the SQLite store in `folder`, or makes one.
-    pub fn open(folder: &Path, key: LogKey, clock: Clock) -> credence_ledger::Result<Self> {
-        let options = Options {
-            path: folder.join("receipts.db"),
-            tables: Self::TABLES,
-            outside: OutsideCheckpoint::at(folder.join("receipts.checkpoint")),
-            sealing: Sealing::EveryCommit,
-        };
-        let exists = options.path.exists();
-        let ledger =
-            if exists { SqliteLedger::open(options, key, clock) } else { SqliteLedger::create(options, key, clock) };
-        ledger.map(|ledger| Self::new(Arc::new(ledger)))
-    }
-
-    fn keep(&self, checked: Checked, seq: u64) -> Result<std::result::Result<Taken, Rejection>> {
-        let Checked { batch, verifier, calls, .. } = checked;
-        let kept = write(&*self.ledger, move |tx| {
-            let (mut new, mut known) = (0, 0);
-            let mut next: u64 = tables::get(tx, NEXT, &batch.log)?.unwrap_or_default();
-            for (sent, (call, subject)) in batch.receipts.iter().zip(&calls) {
-                // Another provider's receipt of the same call is another receipt.
-                let key = format!("{call}/{}", batch.provider);
-                if let Some(at) = tables::get::<u64>(tx, BY_CALL, &key)? {
-                    let held = held(tx, at)?;
-                    if held.log != batch.log || held.sent.entry != sent.entry {
-                        let why = format!("call {call} is here already, with another receipt");
-                        return Ok::<_, crate::Error>(Err(Rejection::Receipts(why)));
-                    }
-                    known += 1;
-                } else {
-                    let record = Held {
-                        provider: batch.provider.clone(),
-                        log: batch.log.clone(),
-                        log_key: verifier.as_str().to_owned(),
-                        sent: sent.clone(),
-                        checkpoint: batch.checkpoint.clone(),
-                    };
-                    let body = Canonical::of(&record)?;
-                    let entry = NewEntry { kind: Kind::HeldReceipt, subject: subject.clone(), body, weight: None };
-                    let at = tx.append(&entry)?;
-                    tables::put(tx, BY_CALL, &key, &at.seq)?;
-                    new += 1;
-                }
-                next = next.max(sent.seq + 1);
-            }
-            tables::put(tx, NEXT, &batch.log, &next)?;
-            Ok(Ok((new, known, next)))
-        })?;
-        Ok(kept.map(|(new, known, next)| Taken { seq, new, known, next }))
-    }
-
-    /// The receipt of a call: the one that was handed in first, where several providers have one.
-    pub fn find(&self, call: &Uuid) -> Result<Option<Held>> {
-        let view = self.ledger.view()?;
-        let mut first = None;
-        tables::scan(&*view, BY_CALL, credence_ledger::Scan::prefix(&format!("{call}/")), |_, seq: u64| {
-            first = Some(first.map_or(seq, |first: u64| first.min(seq)));
-            Ok(std::ops::ControlFlow::Continue(()))
-        })?;
-        first.map(|seq| held(&*view, seq)).transpose()
-    }
-
-    /// The newest receipts of an agent's calls, newest first, among the `looked_at` newest of all.
-    pub fn newest(&self, agent: &EntityId, limit: usize, looked_at: u64) -> Result<Vec<Held>> {
-        let view = self.ledger.view()?;
-        let size = view.size()?;
-        let mut found = Vec::new();
-        for seq in (size.saturating_sub(looked_at)..size).rev() {
-            let bytes = view.entry(seq)?.unwrap_or_default();
-            let entry = Entry::parse(seq, &bytes)?;
-            if entry.subject == *agent {
-                found.push(entry.record(seq)?);
-            }
-            if found.len() == limit {
-                break;
-            }
-        }
-        Ok(found)
-    }
-
-    /// How many receipts are held.
-    pub fn size(&self) -> Result<u64> {
-        Ok(self.ledger.view()?.size()?)
-    }
-
-    /// The first entry of a guard's log that is not here yet.
-    pub fn next(&self, log: &str) -> Result<u64> {
-        Ok(tables::get(&*self.ledger.view()?, NEXT, log)?.unwrap_or_default())
-    }
-
-    /// Has the disk keep everything.
-    pub fn flush(&self) -> credence_ledger::Result<()> {
-        self.ledger.flush()
-    }
-}
-
-fn held(view: &(impl View + ?Sized), seq: u64) -> Result<Held> {
-    let bytes = view.entry(seq)?.unwrap_or_default();
-    Ok(Entry::parse(seq, &bytes)?.record(seq)?)
 }
 
 impl Held {

@@ -1,3 +1,7 @@
+//! `credence check`: whether something signed is genuine, in force, and about what the caller demands.
+
+mod online;
+
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail, ensure};
@@ -6,8 +10,11 @@ use credence_ledger::{
     proof::{ConsistencyProof, InclusionProof},
 };
 use credence_output::{badge, credential, response, status_list::StatusList};
-use credence_protocol::{PublicKey, Signal, Statement, Timestamp};
+use credence_pipeline::responses::ResponseProof;
+use credence_protocol::{EntityId, PublicKey, Signal, Statement, Timestamp};
+use online::{NotAsked, Online};
 use serde_json::{Value, json};
+use url::Url;
 
 use super::{Done, answer};
 use crate::{home::now, input, keyfile, output::Output};
@@ -17,8 +24,8 @@ const MAX_FILE_BYTES: u64 = 1024 * 1024;
 
 #[derive(clap::Args)]
 pub struct Args {
-    /// A signed signal or statement, a trust-signals response, a credential, a badge, an inclusion or consistency proof; - for
-    /// standard input
+    /// A signed signal or statement, a trust-signals response, a credential, a badge, a proof of inclusion, of consistency or of a
+    /// response that left; - for standard input
     file: String,
     /// For a signal or statement its author's public key (did:key:…, base64url, a JWK or JWKS file); for a proof the log's key
     /// (name+hash+key, or a file with it)
@@ -27,9 +34,59 @@ pub struct Args {
     /// For a credential, a status list that it names, as a file: whether it was taken back; may be repeated
     #[arg(long, value_name = "FILE")]
     status: Vec<PathBuf>,
+    /// Whom it must be about: the id of an agent. A document about anyone else is not valid
+    #[arg(long, value_name = "ID")]
+    entity: Option<EntityId>,
+    /// The page that a trust-signals response must be about. One for another page is not valid
+    #[arg(long, value_name = "URL")]
+    url: Option<Url>,
+    /// Ask whether it still holds: the status lists that a credential names; for a response or badge, the --authority
+    #[arg(long)]
+    online: bool,
+    /// Where the authority is reached, such as https://trust.example, for --online
+    #[arg(long, value_name = "URL", requires = "online")]
+    authority: Option<Url>,
 }
 
-/// Uses nothing but the file and the key.
+/// What the caller demands of a document beside its signature.
+struct Demands {
+    entity: Option<EntityId>,
+    url: Option<Url>,
+}
+
+impl Demands {
+    /// A genuine document about somebody else proves nothing of whom the caller deals with.
+    fn entity(&self, about: &[&str]) -> anyhow::Result<()> {
+        let Some(wanted) = &self.entity else { return Ok(()) };
+        ensure!(
+            about.contains(&wanted.as_str()),
+            "its signature holds, but it is about '{}', not about '{wanted}'",
+            about.first().unwrap_or(&"nobody")
+        );
+        Ok(())
+    }
+
+    /// Addresses are compared as browsers read them, without their fragment, which no server sees.
+    fn url(&self, about: Option<&str>) -> anyhow::Result<()> {
+        let Some(wanted) = &self.url else { return Ok(()) };
+        let about = about.context("its signature holds, but it names no page, and --url demands one")?;
+        let plain = |mut url: Url| {
+            url.set_fragment(None);
+            url
+        };
+        let same = Url::parse(about).is_ok_and(|about| plain(about) == plain(wanted.clone()));
+        ensure!(same, "its signature holds, but it is about the page {about}, not about {wanted}");
+        Ok(())
+    }
+
+    /// For documents that are about no agent.
+    fn none(&self) -> anyhow::Result<()> {
+        ensure!(self.entity.is_none(), "it names no agent that it is about, and --entity demands one");
+        self.url(None)
+    }
+}
+
+/// Uses nothing but the file and the key, unless it is told to ask.
 pub fn run(out: &Output, args: Args) -> Done {
     let bytes = match args.file.as_str() {
         "-" => input::stdin(MAX_FILE_BYTES)?,
@@ -40,25 +97,42 @@ pub fn run(out: &Output, args: Args) -> Done {
     let is = |recognises: fn(&Value) -> bool| value.as_ref().is_some_and(recognises);
     // A key that cannot be read says nothing of the document.
     let keys = || keyfile::public_keys(&args.key);
+    let demands = Demands { entity: args.entity, url: args.url };
+    let online = if args.online { Some(Online::new(args.authority)?) } else { None };
+    let online = online.as_ref();
     let (what, outcome) = if badge::recognises(&text) {
-        ("badge", picture(&text, &keys()?))
+        ("badge", picture(&text, &keys()?, &demands, online))
     } else if is(response::recognises) {
-        ("trust-signals response", trust_signals(&bytes, &keys()?))
+        ("trust-signals response", trust_signals(&bytes, &keys()?, &demands, online))
     } else if is(credential::recognises) {
         let keys = keys()?;
         // A list that cannot be read says nothing of the credential either.
         let lists = args.status.iter().map(|path| status_list(path, &keys)).collect::<anyhow::Result<Vec<_>>>()?;
-        ("credential", verifiable(&bytes, &keys, &lists))
+        ("credential", verifiable(&bytes, &keys, lists, &demands, online))
+    } else if online.is_some() {
+        bail!(
+            "--online is for trust-signals responses, badges and credentials: whether other documents hold is in the log"
+        );
+    } else if ResponseProof::recognises(&text) {
+        let key = log_key(&args.key)?;
+        ("proof of a response", demands.none().and_then(|()| response_left(&text, &key)))
     } else if InclusionProof::recognises(&text) {
-        ("inclusion proof", inclusion(&text, &log_key(&args.key)?))
+        let key = log_key(&args.key)?;
+        ("inclusion proof", demands.none().and_then(|()| inclusion(&text, &key)))
     } else if ConsistencyProof::recognises(&text) {
-        ("consistency proof", consistency(&text, &log_key(&args.key)?))
+        let key = log_key(&args.key)?;
+        ("consistency proof", demands.none().and_then(|()| consistency(&text, &key)))
     } else if is(is_statement) {
-        ("statement", statement(&bytes, &keys()?))
+        let keys = keys()?;
+        ("statement", demands.none().and_then(|()| statement(&bytes, &keys)))
     } else if text.trim_start().starts_with('{') {
-        ("signal", signal(&bytes, &keys()?))
+        ("signal", signal(&bytes, &keys()?, &demands))
     } else {
         bail!("{} is neither a signed signal or statement, a proof, a response, a credential nor a badge", args.file);
+    };
+    let outcome = match outcome {
+        Err(error) if error.is::<NotAsked>() => return Err(error),
+        outcome => outcome,
     };
     let bad = outcome.is_err();
     let shown = match &outcome {
@@ -97,6 +171,19 @@ fn inclusion(text: &str, log: &LogVerifier) -> Checked {
     Ok((sentence, json!({ "seq": proof.seq, "origin": checkpoint.origin, "size": checkpoint.size, "entry": entry })))
 }
 
+/// Both paths: from the response's hash to the root of its batch, and from the entry with that root to the checkpoint.
+fn response_left(text: &str, log: &LogVerifier) -> Checked {
+    let proof = ResponseProof::parse(text)?;
+    let checkpoint = proof.verify(log)?;
+    let entry: Value = serde_json::from_slice(&proof.inclusion.entry).context("the entry is not JSON")?;
+    let (hash, seq) = (&proof.cited.hash, proof.inclusion.seq);
+    let (at, origin, size) = (&entry["recorded_at"], &checkpoint.origin, checkpoint.size);
+    let at = at.as_str().unwrap_or_default();
+    let sentence = format!("the response with hash {hash} left by {at}: entry {seq} of log {origin} of {size} entries");
+    let details = json!({ "hash": hash, "recorded_at": at, "seq": seq, "origin": origin, "size": size });
+    Ok((sentence, details))
+}
+
 fn consistency(text: &str, log: &LogVerifier) -> Checked {
     let (older, newer) = ConsistencyProof::parse(text)?.verify(log)?;
     let sentence = format!("log {} of {} entries extends itself at {}", newer.origin, newer.size, older.size);
@@ -114,20 +201,45 @@ fn in_force(until: Timestamp) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn trust_signals(bytes: &[u8], keys: &[PublicKey]) -> Checked {
+fn trust_signals(bytes: &[u8], keys: &[PublicKey], demands: &Demands, online: Option<&Online>) -> Checked {
     let checked = response::verify(bytes, keys)?;
     in_force(checked.expires)?;
-    let response::Checked { entity, status, action, expires, hash } = checked;
+    demands.entity(&[&checked.entity])?;
+    demands.url(Some(&checked.url))?;
+    if let Some(online) = online {
+        online.response(&checked, keys)?;
+    }
+    let response::Checked { entity, url, status, action, expires, hash, .. } = checked;
     let advice = action.as_ref().map(|action| format!(", {action}")).unwrap_or_default();
-    let sentence = format!("{entity} is {status}{advice}; until {expires}");
-    Ok((sentence, json!({ "entity": entity, "status": status, "action": action, "expires": expires, "hash": hash })))
+    let mut sentence = format!("{entity} is {status}{advice}; until {expires}");
+    let mut details =
+        json!({ "entity": entity, "url": url, "status": status, "action": action, "expires": expires, "hash": hash });
+    confirmed(online, &mut sentence, &mut details);
+    Ok((sentence, details))
 }
 
-fn verifiable(bytes: &[u8], keys: &[PublicKey], lists: &[Listed]) -> Checked {
+/// Says that the authority was asked.
+fn confirmed(online: Option<&Online>, sentence: &mut String, details: &mut Value) {
+    if online.is_some() {
+        *sentence += "\nThe authority says the same now.";
+        details["online"] = json!(true);
+    }
+}
+
+fn verifiable(
+    bytes: &[u8],
+    keys: &[PublicKey],
+    mut lists: Vec<Listed>,
+    demands: &Demands,
+    online: Option<&Online>,
+) -> Checked {
     let checked = credential::verify(bytes, keys)?;
     let valid = checked.is_valid_at(now())?;
     ensure!(valid, "its proof holds, but it is not valid now");
     let (subject, issuer) = (&checked.document["credentialSubject"], &checked.document["issuer"]);
+    let names: Vec<&str> = ["agent", "id"].iter().filter_map(|name| subject[*name].as_str()).collect();
+    demands.entity(&names)?;
+    demands.url(None)?;
     let mut sentence = format!("{} says of its subject:", issuer.as_str().unwrap_or_default());
     sentence += &format!("\n{}", serde_json::to_string_pretty(subject)?);
     let mut details =
@@ -137,7 +249,18 @@ fn verifiable(bytes: &[u8], keys: &[PublicKey], lists: &[Listed]) -> Checked {
         Some(Value::Array(all)) => all.iter().collect(),
         Some(one) => vec![one],
     };
-    for Listed { url, .. } in lists {
+    if let Some(online) = online {
+        for status in &named {
+            let url = status["statusListCredential"].as_str().context("its status names no list")?;
+            if lists.iter().all(|list| list.url != url) {
+                let list = Listed::parse(&online.status_list(url)?, url, keys)?;
+                // Another list of the same issuer says nothing of this credential.
+                ensure!(list.url == url, "what {url} serves is the status list {}", list.url);
+                lists.push(list);
+            }
+        }
+    }
+    for Listed { url, .. } in &lists {
         ensure!(
             named.iter().any(|one| one["statusListCredential"] == *url),
             "the credential does not name the status list {url}"
@@ -153,12 +276,15 @@ fn verifiable(bytes: &[u8], keys: &[PublicKey], lists: &[Listed]) -> Checked {
     }
     if !unseen.is_empty() {
         let urls: Vec<&str> = unseen.iter().filter_map(Value::as_str).collect();
-        sentence +=
-            &format!("\nWhether it was taken back was not looked at: give {} with --status.", urls.join(" and "));
+        sentence += &format!(
+            "\nWhether it was taken back was not looked at: give {} with --status, or ask with --online.",
+            urls.join(" and ")
+        );
         details["status_not_checked"] = json!(unseen);
     } else if !lists.is_empty() {
         details["revoked"] = json!(false);
-        sentence += "\nNot taken back, as of the lists given.";
+        sentence +=
+            if online.is_some() { "\nNot taken back, as of now." } else { "\nNot taken back, as of the lists given." };
     }
     Ok((sentence, details))
 }
@@ -171,14 +297,20 @@ struct Listed {
 }
 
 fn status_list(path: &Path, keys: &[PublicKey]) -> anyhow::Result<Listed> {
-    let bytes = input::file(path, MAX_FILE_BYTES)?;
-    let list = credential::verify(&bytes, keys).with_context(|| format!("status list {}", path.display()))?;
-    ensure!(list.is_valid_at(now())?, "the status list {} has expired: fetch it again", path.display());
-    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-    let subject = &list.document["credentialSubject"];
-    let bits = StatusList::decode(&text(&subject["encodedList"]))
-        .with_context(|| format!("{} is no status list", path.display()))?;
-    Ok(Listed { url: text(&list.document["id"]), purpose: text(&subject["statusPurpose"]), bits })
+    Listed::parse(&input::file(path, MAX_FILE_BYTES)?, &path.display().to_string(), keys)
+}
+
+impl Listed {
+    /// Checks the list that came from `place`.
+    fn parse(bytes: &[u8], place: &str, keys: &[PublicKey]) -> anyhow::Result<Self> {
+        let list = credential::verify(bytes, keys).with_context(|| format!("status list {place}"))?;
+        ensure!(list.is_valid_at(now())?, "the status list {place} has expired: fetch it again");
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let subject = &list.document["credentialSubject"];
+        let bits = StatusList::decode(&text(&subject["encodedList"]))
+            .with_context(|| format!("{place} is not a status list"))?;
+        Ok(Self { url: text(&list.document["id"]), purpose: text(&subject["statusPurpose"]), bits })
+    }
 }
 
 /// Fails where the bit of `status` is set.
@@ -191,15 +323,22 @@ fn not_set(status: &Value, list: &Listed) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn picture(svg: &str, keys: &[PublicKey]) -> Checked {
+fn picture(svg: &str, keys: &[PublicKey], demands: &Demands, online: Option<&Online>) -> Checked {
     let claim = badge::verify(svg, keys)?;
     in_force(claim.expires)?;
+    demands.entity(&[claim.agent.as_str()])?;
+    demands.url(None)?;
+    if let Some(online) = online {
+        online.badge(&claim, keys)?;
+    }
     let score = match claim.score {
         _ if claim.revoked => "revoked".to_owned(),
         Some(score) => format!("rated {score}"),
         None => "not rated".to_owned(),
     };
-    Ok((format!("{} is {score}; until {}", claim.agent, claim.expires), json!(claim)))
+    let (mut sentence, mut details) = (format!("{} is {score}; until {}", claim.agent, claim.expires), json!(claim));
+    confirmed(online, &mut sentence, &mut details);
+    Ok((sentence, details))
 }
 
 fn statement(bytes: &[u8], keys: &[PublicKey]) -> Checked {
@@ -213,13 +352,15 @@ fn statement(bytes: &[u8], keys: &[PublicKey]) -> Checked {
     Ok((sentence, json!({ "author": author, "kind": kind, "key_id": named })))
 }
 
-fn signal(bytes: &[u8], keys: &[PublicKey]) -> Checked {
+fn signal(bytes: &[u8], keys: &[PublicKey], demands: &Demands) -> Checked {
     let signal = Signal::parse(bytes)?;
     let named = signal.key_id();
     let key = keyfile::find(keys, named)
         .with_context(|| format!("it is signed by key {named}, which is not the one given"))?;
     signal.verify(key)?;
     let draft = signal.draft();
+    demands.entity(&[draft.agent.as_str()])?;
+    demands.url(None)?;
     let tags: Vec<_> = draft.tags.iter().map(ToString::to_string).collect();
     let sentence = format!(
         "{} says {} of {} is {} ± {}, observed at {}",

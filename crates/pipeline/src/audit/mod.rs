@@ -2,14 +2,14 @@
 //! every superseding link; the tree against its tiles, the checkpoint in the database and the one outside it; every
 //! score event and every projection made again. Findings name the entry.
 
+mod log;
+
 use std::{collections::HashMap, ops::ControlFlow};
 
 use credence_engine::mixture::is_weight;
-use credence_ledger::{
-    Checkpoint, Entry, Hash, Kind, LogVerifier, Scan, Table, View,
-    merkle::{self, ChangedTile, Edge, TILE_WIDTH},
-};
-use credence_protocol::{Canonical, EntityId, KeyId, PublicKey, Signal, TagRegistry, Timestamp, verify_batch};
+use credence_ledger::{Appended, Checkpoint, Entry, Hash, Kind, LogVerifier, Scan, Table, View, merkle};
+use credence_protocol::{Audience, EntityId, KeyId, PublicKey, Signal, TagRegistry, Timestamp, verify_batch};
+pub(crate) use log::{LogAudit, is_canonical};
 use rayon::prelude::*;
 use serde::{Serialize, de::DeserializeOwned};
 
@@ -19,12 +19,14 @@ use crate::{
     credentials, due,
     filter::{self, Weights},
     outcomes,
-    receipts::GuardLogRow,
-    record::{AgentRecord, CheckpointRecord, KeyRecord, KeyRevocationRecord, Record},
+    receipts::{AuditedReceipts, GuardLogRow},
+    record::{AgentRecord, CheckpointRecord, KeyRecord, KeyRevocationRecord, Record, SourceRecord},
+    registry,
     replay::{Findings, Fold, for_each_chunk},
-    schema,
+    responses, schema,
     statements::{ParsedStatement, rules},
     tables::{self, AgentRow, CurrentRow, KeyRow, SourceRow},
+    times,
 };
 
 /// Signatures checked together in a quick audit.
@@ -40,6 +42,8 @@ pub struct Scope<'a> {
     pub outside: &'a credence_ledger::Result<Checkpoint>,
     /// The registered tags.
     pub tags: &'a TagRegistry,
+    /// The time of day: entries far ahead of it are a finding. `None` where it is not known.
+    pub now: Option<Timestamp>,
     /// Check signatures in batches: twice as fast, by a rule a little less strict than admission's.
     pub quick: bool,
 }
@@ -55,32 +59,46 @@ pub struct Audited {
     pub score_events: u64,
     /// Rows of projections compared.
     pub rows: u64,
+    /// Hashes of responses beside the log that were led to their roots.
+    pub response_hashes: u64,
     /// The size of the checkpoint outside the database that the log was found to extend.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub outside_size: Option<u64>,
+    /// How often times were put right after entries in the future.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub clock_corrections: u64,
+    /// Receipts that guards handed in, where they were audited, too.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub receipts: Option<u64>,
     /// What is wrong.
     pub findings: Findings,
+}
+
+fn is_zero(n: &u64) -> bool {
+    *n == 0
+}
+
+impl Audited {
+    /// Takes in what an audit of the receipts found.
+    pub fn add_receipts(&mut self, audited: AuditedReceipts) {
+        self.receipts = Some(audited.receipts);
+        self.findings.append(audited.findings.named("receipts.db"));
+    }
 }
 
 /// Audits everything in `view`; `progress` is told how many entries are done.
 pub fn audit(view: &dyn View, scope: Scope<'_>, progress: &mut dyn FnMut(u64)) -> Result<Audited> {
     let mut findings = Findings::default();
-    if let Err(error) = scope.outside {
-        findings.add(None, error.to_string());
-    }
-    for missing in view.missing_protections()? {
-        findings.add(None, format!("{missing} is missing: the database no longer refuses to change entries"));
-    }
+    let log = LogAudit::begin(view, scope.outside, &mut findings)?;
     let mut audit = Audit {
         view,
         scope,
+        origin: Audience::new(scope.log.origin())?,
         fold: Fold::new(view, scope.tags)?,
-        tree: Edge::default(),
-        outside: scope.outside.as_ref().ok().map(|outside| (outside.size, outside.root)),
+        log,
         keys: HashMap::new(),
         last_recorded: None,
         last_change: None,
-        next_seq: 0,
         report: Audited { findings, ..Audited::default() },
     };
     for_each_chunk(view, &mut |chunk| {
@@ -94,14 +112,13 @@ pub fn audit(view: &dyn View, scope: Scope<'_>, progress: &mut dyn FnMut(u64)) -
 struct Audit<'a> {
     view: &'a dyn View,
     scope: Scope<'a>,
+    origin: Audience,
     fold: Fold<'a>,
-    tree: Edge,
-    outside: Option<(u64, Hash)>,
+    log: LogAudit<'a>,
     keys: HashMap<KeyId, KeyRecord>,
     last_recorded: Option<Timestamp>,
     /// The last entry that was no score.
     last_change: Option<u64>,
-    next_seq: u64,
     report: Audited,
 }
 
@@ -122,11 +139,6 @@ impl Examined {
     }
 }
 
-fn is_canonical(bytes: &[u8]) -> bool {
-    let value: Option<serde_json::Value> = serde_json::from_slice(bytes).ok();
-    value.is_some_and(|value| Canonical::of(&value).is_ok_and(|canonical| canonical.as_bytes() == bytes))
-}
-
 impl Audit<'_> {
     fn chunk(&mut self, chunk: &[(u64, Vec<u8>)]) -> Result<()> {
         let examined: Vec<Examined> = chunk.par_iter().map(|(seq, bytes)| Examined::new(*seq, bytes)).collect();
@@ -139,9 +151,8 @@ impl Audit<'_> {
         for one in &examined {
             self.entry(one)?;
         }
-        self.leaves(&examined)?;
-        let leaves: Vec<Hash> = examined.iter().map(|one| one.leaf).collect();
-        self.grow(&leaves)?;
+        let leaves: Vec<(u64, Hash)> = examined.iter().map(|one| (one.seq, one.leaf)).collect();
+        self.log.grow(&leaves, &mut self.report.findings)?;
         self.report.entries += chunk.len() as u64;
         Ok(())
     }
@@ -175,15 +186,7 @@ impl Audit<'_> {
 
     /// The checks that need what came before, then the fold.
     fn entry(&mut self, one: &Examined) -> Result<()> {
-        if one.seq > self.next_seq {
-            let what = if one.seq - self.next_seq == 1 {
-                "the entry is missing".to_owned()
-            } else {
-                format!("the entries from here to {} are missing", one.seq - 1)
-            };
-            self.report.findings.add(self.next_seq, what);
-        }
-        self.next_seq = one.seq + 1;
+        self.log.reached(one.seq, &mut self.report.findings);
         let (entry, record) = match &one.parsed {
             Ok(parsed) => parsed,
             Err(damaged) => {
@@ -191,7 +194,13 @@ impl Audit<'_> {
                 return Ok(());
             }
         };
-        if self.last_recorded.is_some_and(|last| entry.recorded_at < last) {
+        let back = self.last_recorded.is_some_and(|last| entry.recorded_at < last);
+        if let Record::Clock(clock) = record {
+            self.report.clock_corrections += 1;
+            if !back || self.last_recorded != Some(clock.ahead) {
+                self.report.findings.add(one.seq, "it puts times right that were not ahead, or not by that much");
+            }
+        } else if back {
             self.report.findings.add(one.seq, "recorded before the entry before it");
         }
         self.last_recorded = Some(entry.recorded_at);
@@ -210,7 +219,9 @@ impl Audit<'_> {
             Record::CredentialRevocation(revocation) => Some(&revocation.agent),
             Record::Outcome(outcome) => Some(&outcome.agent),
             Record::Checkpoint(checkpoint) => Some(&checkpoint.provider),
-            Record::Score(_) | Record::Statement(_) | Record::Responses(_) | Record::Other(_) => None,
+            Record::Score(_) | Record::Statement(_) | Record::Responses(_) | Record::Clock(_) | Record::Other(_) => {
+                None
+            }
         };
         if subject.is_some_and(|subject| *subject != entry.subject) {
             self.report.findings.add(one.seq, format!("the subject '{}' is not whom the body is about", entry.subject));
@@ -218,14 +229,14 @@ impl Audit<'_> {
         let wrong = match record {
             Record::Signal(signal) => self.signal(entry, signal)?,
             Record::Key(key) => self.key(key)?,
-            Record::Source(source) if !is_weight(source.weight) => vec![format!("{} is no weight", source.weight)],
+            Record::Source(source) => self.source(source)?,
             Record::KeyRevocation(revocation) => self.revocation(one.seq, revocation)?,
             Record::Agent(agent) => self.aliases(agent)?,
             Record::Statement(stated) => self.statement(entry, stated)?,
             Record::Standing(_) | Record::Credential(_) | Record::CredentialRevocation(_) | Record::Outcome(_) => {
                 let known = self.row::<AgentRow>(tables::AGENTS, entry.subject.as_str())?.is_some();
                 let unknown = (!known).then(|| format!("'{}' was not registered", entry.subject));
-                unknown.into_iter().chain(self.told(entry, record)?).collect()
+                unknown.into_iter().chain(self.told(one.seq, entry, record)?).collect()
             }
             Record::Checkpoint(checkpoint) => self.checkpoint(checkpoint)?,
             Record::Score(score) if self.last_change.is_some_and(|change| score.as_of <= change) => {
@@ -307,10 +318,23 @@ impl Audit<'_> {
         Ok(wrong)
     }
 
+    fn source(&self, source: &SourceRecord) -> Result<Vec<String>> {
+        let weight = (!is_weight(source.weight)).then(|| format!("{} is no weight", source.weight));
+        let wrong = weight.into_iter().chain(self.bound_elsewhere(source.aud.as_ref()));
+        Ok(wrong.chain(registry::source_id_taken(&self.fold.scratch, &source.source)?.map(|e| e.to_string())).collect())
+    }
+
+    /// Sources and agents are bound to the authority whose log it is, or to none.
+    fn bound_elsewhere(&self, aud: Option<&Audience>) -> Option<String> {
+        let elsewhere = aud.filter(|aud| **aud != self.origin)?;
+        Some(format!("it is bound to '{elsewhere}', and this log is '{}'", self.origin))
+    }
+
     fn aliases(&self, agent: &AgentRecord) -> Result<Vec<String>> {
-        let mut wrong = Vec::new();
+        let taken = registry::agent_id_taken(&self.fold.scratch, &agent.agent)?.map(|e| e.to_string());
+        let mut wrong: Vec<String> = self.bound_elsewhere(agent.aud.as_ref()).into_iter().chain(taken).collect();
         for alias in &agent.aliases {
-            match self.row::<EntityId>(tables::ALIASES, alias.as_str())? {
+            match self.row::<EntityId>(tables::ALIASES, &alias.key())? {
                 Some(owner) if owner != agent.agent => wrong.push(format!("{alias} was an alias of '{owner}'")),
                 _ => {}
             }
@@ -319,12 +343,14 @@ impl Audit<'_> {
     }
 
     /// What was issued, taken back or reported, as the rules were when the entry was written.
-    fn told(&self, entry: &Entry, record: &Record) -> Result<Vec<String>> {
+    fn told(&self, seq: u64, entry: &Entry, record: &Record) -> Result<Vec<String>> {
         let scratch = &self.fold.scratch;
         let wrong = match record {
             Record::Credential(record) => credentials::wrong_with_issue(scratch, record)?,
             Record::CredentialRevocation(record) => credentials::wrong_with_revocation(scratch, record)?,
-            Record::Outcome(record) => outcomes::wrong_with(scratch, record, entry.recorded_at)?,
+            Record::Outcome(record) => {
+                outcomes::wrong_with(scratch, record, Appended { seq, recorded_at: entry.recorded_at })?
+            }
             Record::Standing(record) => credentials::wrong_with_standing(scratch, record)?,
             _ => None,
         };
@@ -351,6 +377,7 @@ impl Audit<'_> {
                 wrong.extend(statement.verify(&key.public_key).err().map(|error| error.to_string()));
             }
         }
+        wrong.extend(admission::audience(statement.aud(), &self.origin).err().map(|rejection| rejection.to_string()));
         let scratch = &self.fold.scratch;
         wrong.extend(
             rules::examine(scratch, stated, rules::Moment::in_hindsight(entry.recorded_at))?
@@ -379,7 +406,7 @@ impl Audit<'_> {
     fn signal(&self, entry: &Entry, signal: &Signal) -> Result<Vec<String>> {
         let mut wrong: Vec<String> = Vec::new();
         if let Some(key) = self.row::<KeyRow>(tables::KEYS, &signal.key_id().to_string())? {
-            let formed = admission::form(self.scope.tags, signal, &key.source, entry.recorded_at);
+            let formed = admission::form(self.scope.tags, &self.origin, signal, &key.source, entry.recorded_at);
             wrong.extend(formed.err().map(|rejection| rejection.to_string()));
         }
         match admission::state(&self.fold.scratch, signal)? {
@@ -390,66 +417,6 @@ impl Audit<'_> {
             Ok(_) => {}
         }
         Ok(wrong)
-    }
-
-    /// Compares each entry's hash with the one that the log was built over.
-    fn leaves(&mut self, examined: &[Examined]) -> Result<()> {
-        let mut tile: Option<(u64, Vec<u8>)> = None;
-        for one in examined {
-            let (index, at) = (one.seq / TILE_WIDTH as u64, (one.seq % TILE_WIDTH as u64) as usize * 32);
-            if tile.as_ref().is_none_or(|(loaded, _)| *loaded != index) {
-                tile = Some((index, self.view.tile(0, index)?.unwrap_or_default()));
-            }
-            let stored = tile.as_ref().and_then(|(_, hashes)| hashes.get(at..at + 32));
-            if stored != Some(one.leaf.0.as_slice()) {
-                self.report
-                    .findings
-                    .add(one.seq, "the entry is not the one that the log was built over (its hash differs)");
-            }
-        }
-        Ok(())
-    }
-
-    /// Grows the recomputed tree and compares it with what is stored; stops on the way at the size of the checkpoint
-    /// outside.
-    fn grow(&mut self, leaves: &[Hash]) -> Result<()> {
-        let outside = self.outside;
-        let until = outside.map_or(0, |(size, _)| size.saturating_sub(self.tree.size()));
-        let (before, after) = leaves.split_at((until as usize).min(leaves.len()));
-        for part in [before, after] {
-            if part.is_empty() {
-                continue;
-            }
-            for tile in self.tree.extend(part) {
-                self.tile(&tile)?;
-            }
-            if let Some((size, root)) = outside
-                && size == self.tree.size()
-            {
-                self.report.outside_size = Some(size);
-                if self.tree.root()? != root {
-                    let what = format!(
-                        "the first {size} entries are not those that the checkpoint outside the database was signed over"
-                    );
-                    self.report.findings.add(None, what);
-                }
-            }
-        }
-        Ok(())
-    }
-
-    fn tile(&mut self, tile: &ChangedTile) -> Result<()> {
-        let ChangedTile { level, index, hashes } = tile;
-        let stored = self.view.tile(*level, *index)?.unwrap_or_default();
-        let differs = |n: usize, hash: &[u8]| stored.get(n * hash.len()..(n + 1) * hash.len()) != Some(hash);
-        let wrong = hashes.chunks(32).enumerate().find(|(n, hash)| differs(*n, hash));
-        // Leaves have been compared one by one.
-        if let Some((n, _)) = wrong.filter(|_| *level > 0) {
-            self.report
-                .findings
-                .add(None, format!("hash {n} of tile {level}/{index} does not follow from the entries"));
-        }
-        Ok(())
     }
 
     /// Agents whose signals count, that have no score and wait for none: someone emptied the queue.
@@ -480,30 +447,15 @@ impl Audit<'_> {
     }
 
     fn finish(mut self) -> Result<Audited> {
-        let size = self.tree.size();
-        match self.view.checkpoint()?.map(|note| Checkpoint::open(&note, self.scope.log)) {
-            None if size == 0 => {}
-            None => self.report.findings.add(None, "the database has no checkpoint"),
-            Some(Err(error)) => self.report.findings.add(None, format!("in the database: {error}")),
-            Some(Ok(inside)) if inside.size != size => {
-                self.report
-                    .findings
-                    .add(None, format!("the checkpoint is of {} entries, there are {size}", inside.size));
-            }
-            Some(Ok(inside)) if inside.root != self.tree.root()? => {
-                self.report.findings.add(None, "the entries do not add up to the checkpoint's root");
-            }
-            Some(Ok(_)) => {}
-        }
-        match self.outside {
-            Some((promised, _)) if promised > size => {
-                let what = format!("the checkpoint outside the database is of {promised} entries, there are {size}");
-                self.report.findings.add(None, what);
-            }
-            Some((0, _)) => self.report.outside_size = Some(0),
-            _ => {}
+        self.log.finish(self.scope.log, &mut self.report.findings)?;
+        self.report.outside_size = self.log.outside_size;
+        if let (Some(last), Some(now)) = (self.last_recorded, self.scope.now)
+            && let Some(ahead) = times::ahead(last, now)
+        {
+            self.report.findings.add(None, ahead);
         }
         self.never_scored()?;
+        self.report.response_hashes = responses::audit(self.view, &mut self.report.findings)?;
         let replayed = self.fold.finish()?;
         self.report.score_events = replayed.score_events;
         self.report.rows = replayed.rows;
