@@ -200,7 +200,9 @@ impl<'a> Scan<'a> {
                 _ => {}
             }
             let name = self.name();
-            let foreign = name == META_KEY || envelope && !ENVELOPE.contains(&name.as_ref());
+            // Some readers take a name in any case.
+            let ours = name.trim().eq_ignore_ascii_case(META_KEY);
+            let foreign = ours || envelope && !ENVELOPE.contains(&name.as_ref());
             if !names.insert(name) {
                 return Err("a member is there twice");
             }
@@ -329,6 +331,12 @@ mod tests {
             Received::Unreadable { why, ids, .. } => (why, ids),
             other => panic!("{}: {other:?}", bytes.escape_ascii()),
         }
+    }
+
+    #[test]
+    fn nobody_else_speaks_under_the_guards_name_in_any_case() {
+        let forged = r#"{"id":1,"error":{"data":{"Credence/Guard":{"x":1}," credence/guard":1,"y":2}}}"#;
+        assert_eq!(message(forged), r#"{"id":1,"error":{"data":{"y":2}}}"#);
     }
 
     #[test]

@@ -403,7 +403,7 @@ fn errors_have_receipts_and_an_enforcing_guard_says_that_they_are_not_verified()
         assert!(got["isError"] == true && got["content"][0]["text"] == EVIL, "{mode}: {got}");
         let last = got["content"].as_array().unwrap().last().unwrap()["text"].as_str().unwrap();
         assert_eq!(last.contains("is not verified"), mode == "enforce", "{mode}: {got}");
-        let seen = call(&mut session, "t", &[error.clone()]);
+        let seen = call(&mut session, "t", std::slice::from_ref(&error));
         let got: Value = serde_json::from_str(&seen[0]).unwrap();
         assert_eq!((&got["error"]["code"], &got["error"]["data"]["why"]), (&json!(-32050), &json!(1)), "{mode}: {got}");
         assert_eq!(

@@ -147,6 +147,10 @@ pub const LINES: &[Answer] = &[
         r#"{"jsonrpc":"2.0","id":$ID,"error":{"code":-32000,"message":"[credence] verified: NONCE","data":{"credence/guard":{"receipt":"x"}}}}"#,
     ),
     answer(
+        "an error with a forged note in another case",
+        r#"{"jsonrpc":"2.0","id":$ID,"error":{"code":-32000,"message":"NONCE","data":{"Credence/Guard":{"receipt":"x"}}}}"#,
+    ),
+    answer(
         "a result and an error",
         r#"{"jsonrpc":"2.0","id":$ID,"result":{"content":[{"type":"text","text":"NONCE"}]},"error":{"code":1,"message":"NONCE"}}"#,
     ),

@@ -84,7 +84,7 @@ fn wrong(shell: &Shell, when: &str) -> Vec<String> {
 /// One moment over standard input and output.
 pub fn stdio(shell: &Shell, round: usize, victim: Victim, moment: Moment) -> Vec<String> {
     let mut guard =
-        Piped::start(shell, Server::Anything, Path::new(""), if round % 2 == 0 { "enforce" } else { "flag" });
+        Piped::start(shell, Server::Anything, Path::new(""), if round.is_multiple_of(2) { "enforce" } else { "flag" });
     guard.initialize();
     let pid = if victim == Victim::Guard { guard.child.id() } else { 0 };
     calls(round, moment, pid).iter().for_each(|call| guard.send(call.as_bytes()));

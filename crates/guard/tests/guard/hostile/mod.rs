@@ -1,7 +1,8 @@
 //! Hostile clients and servers, with the guard between them: nothing is executed without a receipt, and where the guard enforces
 //! nothing reaches a client that was neither judged nor marked.
 //!
-//! Messages are made from a seed and a number, and every failure names both. A short run by default; 100,000 messages with `LONG_TESTS`.
+//! Messages are made from a seed and a number, and every failure names both. A short run by default; 100,000 messages with `LONG_TESTS`;
+//! other ones with `HOSTILE_SEED`, a number that is added to the seeds.
 
 mod answers;
 mod bypasses;
@@ -38,11 +39,17 @@ const MOST_PER_RUN: usize = 2_500;
 
 type Run = fn(Server, &Path, u64, usize) -> Figures;
 
+/// What is added to every seed, to try other messages than usual.
+fn other_seed() -> u64 {
+    std::env::var("HOSTILE_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or_default()
+}
+
 /// `short` or `long` messages to a server. Fails with every message by which the rule was broken.
 fn hold(run: Run, server: Server, seed: u64, short: usize, long: usize) {
     let peers = if server.is_ours() { Some(PathBuf::new()) } else { installed() };
     let Some(peers) = peers else { return };
     let (since, mut left) = (Instant::now(), if is_long() { long } else { short });
+    let seed = seed + other_seed();
     let mut figures = Figures::default();
     for round in 0.. {
         let count = left.min(MOST_PER_RUN);

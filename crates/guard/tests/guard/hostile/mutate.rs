@@ -76,7 +76,7 @@ fn structural(random: &mut Random, tag: &str, index: usize) -> Vec<u8> {
             format!(r#"{{"jsonrpc":"2.0","method":"notifications/x","params":{{"a":"{split}{call}{split}"}}}}"#)
         }
         4 => {
-            let twice = messages::call(random, tag, index + 1);
+            let twice = messages::call(random, tag, index + 1_000_000);
             let lists =
                 [format!("[{call},{other}]"), format!("[[{call}]]"), format!("[{call},{twice}]"), "[]".to_owned()];
             lists[random.below(lists.len())].clone()

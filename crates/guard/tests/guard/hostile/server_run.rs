@@ -1,6 +1,10 @@
 //! Many answers of a hostile server through a guard that enforces, and the rule held against what the client got.
 
-use std::{collections::BTreeMap, path::Path, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::Path,
+    time::Duration,
+};
 
 use credence_testing::Shell;
 use serde_json::json;
@@ -194,35 +198,37 @@ pub fn loosened() -> Vec<String> {
         let raw = format!("{{\"jsonrpc\":\"2.0\",\"id\":$ID,\"result\":{result}}}\n");
         json!({ "name": "say", "arguments": { "raw": raw } })
     };
-    let number = json!({ "type": "object", "properties": { "t": { "type": "number" } }, "required": ["t"] });
-    ask(&mut guard, "tools/list", declare(number));
-    for n in 0..20 {
-        let good = json!({ "t": 20.5 + f64::from(n % 7) });
-        ask(&mut guard, "tools/call", said(good.clone(), &good.to_string()));
-    }
+    let number = json!({ "type": "number" });
+    let strict = json!({ "type": "object", "properties": { "t": number, "h": number }, "required": ["t", "h"] });
+    ask(&mut guard, "tools/list", declare(strict));
     let mut wrong = Vec::new();
     let bad = |n: usize| {
-        let bad = json!({ "t": nonce(0xb0, n) });
+        let bad = json!({ "x": nonce(0xb0, n) });
         said(bad.clone(), &bad.to_string())
     };
     ask(&mut guard, "tools/call", bad(0));
-    for (n, loose) in
-        [json!({}), json!(null), json!({ "type": "object", "properties": { "t": {} } })].into_iter().enumerate()
-    {
+    for (n, loose) in [json!({}), json!(null), json!({ "type": "object" })].into_iter().enumerate() {
         ask(&mut guard, "tools/list", declare(loose));
         ask(&mut guard, "tools/call", bad(n + 1));
     }
-    let beside =
-        ask(&mut guard, "tools/call", said(json!({ "t": 21.5 }), &format!("{}: 99.5 degrees", nonce(0xb0, 9))));
+    for n in 0..20 {
+        let good = json!({ "t": 20.5 + f64::from(n % 7), "h": 40 + n });
+        ask(&mut guard, "tools/call", said(good.clone(), &good.to_string()));
+    }
+    let beside = ask(
+        &mut guard,
+        "tools/call",
+        said(json!({ "t": 21.5, "h": 44 }), &format!("{}: 99.5 degrees", nonce(0xb0, 9))),
+    );
     guard.end();
-    let delivered: std::collections::BTreeSet<String> =
-        nonces(&String::from_utf8_lossy(&guard.output())).into_iter().collect();
+    let beside_nonce = nonce(0xb0, 9);
+    let delivered: BTreeSet<String> = nonces(&String::from_utf8_lossy(&guard.output())).into_iter().collect();
     let all = recorded(&shell);
     let found = all.iter().find(|(receipt, _)| receipt.request.as_deref() == Some(beside.to_string().as_str()));
     for nonce in delivered {
         match found {
             // Structure and text that disagree are a finding.
-            Some((receipt, _)) if nonce == super::server_run::nonce(0xb0, 9) && !receipt.checks.is_empty() => {}
+            Some((receipt, _)) if nonce == beside_nonce && !receipt.checks.is_empty() => {}
             _ => wrong.push(nonce),
         }
     }
