@@ -29,8 +29,10 @@ impl BatchTree {
 /// RFC 6962, 2.1: the left half is the largest power of two that is smaller than the whole. All paths at once, because one by one they
 /// would read most of the tree again for each hash.
 fn fold(leaves: &[Hash], paths: &mut [Vec<Hash>]) -> Option<Hash> {
-    if let [one] = leaves {
-        return Some(*one);
+    match leaves {
+        [] => return None,
+        [one] => return Some(*one),
+        _ => {}
     }
     let middle = leaves.len().checked_next_power_of_two()? / 2;
     let (left_paths, right_paths) = paths.split_at_mut_checked(middle)?;
