@@ -54,7 +54,8 @@ fn everyone_shows_what_it_is_there_to_show() {
     let outside = OutsideCheckpoint::at(folder.path().join("checkpoint")).read(&log);
     let view = authority.ledger().view().unwrap();
     let tags = &authority.scoring().tags;
-    let audited = audit(&*view, Scope { log: &log, outside: &outside, tags, quick: false }, &mut |_| {}).unwrap();
+    let audited =
+        audit(&*view, Scope { log: &log, outside: &outside, tags, now: None, quick: false }, &mut |_| {}).unwrap();
     assert_eq!(audited.findings.count, 0, "{:?}", audited.findings);
     let replayed = replay(&*view, tags, &mut |_| {}).unwrap();
     assert_eq!(replayed.differences.count, 0, "{:?}", replayed.differences);

@@ -1,7 +1,7 @@
 //! Server-sent events on their way: cut where they end, however their lines end.
 
-/// Bytes of the name or the id of an event.
-const MAX_TOKEN: usize = 256;
+/// Bytes of an event's name or id.
+const MAX_IDENTIFIER: usize = 512;
 
 /// Events as they come, and how far they were looked at.
 #[derive(Default)]
@@ -121,8 +121,7 @@ impl<'a> Event<'a> {
                     }
                     None => event.data = Some(value.to_owned()),
                 },
-                // Names and numbers, no words: some readers take a message from any line.
-                "event" | "id" | "retry" if is_token(value) => event.fields.push((field, value)),
+                "event" | "id" | "retry" if is_identifier(value) => event.fields.push((field, value)),
                 "" if !line.is_empty() => event.comment = true,
                 _ => {}
             }
@@ -150,9 +149,9 @@ impl<'a> Event<'a> {
     }
 }
 
-/// Whether a field's value is a name or a number, of which nothing can be read but itself.
-fn is_token(value: &str) -> bool {
-    value.len() <= MAX_TOKEN && value.bytes().all(|byte| byte.is_ascii_graphic() && !b"{}[]\"'\\<>".contains(&byte))
+/// Names of events and their ids are no messages, and hold nothing at which some reader splits a line.
+fn is_identifier(value: &str) -> bool {
+    value.len() <= MAX_IDENTIFIER && value.bytes().all(|b| b.is_ascii_graphic() && !b"{}[]\"'<>\\".contains(&b))
 }
 
 #[cfg(test)]
@@ -186,7 +185,8 @@ mod tests {
         assert_eq!(Event::parse(event).data.as_deref(), Some("a\n\nb"));
         assert_eq!(written(event, Some("c")), ":\nevent: message\nid: 1\ndata: c\n\n");
         assert_eq!(written("id: 1\u{2028}data: x\n\n", None), "");
-        assert_eq!(written("id: {\"a\":1}\nevent: two words\ndata: a\n\n", Some("c")), "data: c\n\n");
+        assert_eq!(written("event: {\"id\":1}\nid: two words\ndata: x\n\n", Some("x")), "data: x\n\n");
+        assert_eq!(written("id: 0b1-2_3/c==\nretry: 100\n\n", None), "id: 0b1-2_3/c==\nretry: 100\n\n");
         assert_eq!(written(": ping\n\n", None), ":\n\n");
         assert_eq!(written("id: 7\ndata:\n\n", Some("")), "id: 7\ndata: \n\n");
         let lines: Vec<_> = lines_of("data: a\r: x\n\n").collect();

@@ -94,8 +94,8 @@ pub fn read(bytes: &[u8], framing: Framing) -> Result<Cow<'_, str>, Refusal> {
         return Err(Refusal::unparsable(at, format!("it holds {what}")));
     }
     let raw: &RawValue = serde_json::from_str(text).map_err(|e| unparsable(text, &e))?;
-    check_members(text, raw, 0)?;
     check_escapes(text)?;
+    check_members(text, raw, 0)?;
     Ok(unsplittable(text))
 }
 

@@ -3,47 +3,44 @@
 //!
 //! Leaf = SHA-256(0x00 ‖ hash).
 
-use std::collections::BTreeMap;
-
 use tlog_tiles::Hash;
 
-use crate::{
-    Error, Result,
-    merkle::{self, Edge, TileSource},
-    proof,
-};
+use crate::{Error, Result, merkle, proof};
 
-/// The tree over a batch, with all of its hashes in memory.
+/// The tree over a batch: its root, and the path of every hash to it.
 #[derive(Debug)]
 pub struct BatchTree {
-    edge: Edge,
-    tiles: BTreeMap<(u8, u64), Vec<u8>>,
+    /// The root.
+    pub root: Hash,
+    /// For each hash of the batch the hashes that lead from it to the root, its sibling first.
+    pub paths: Vec<Vec<Hash>>,
 }
 
 impl BatchTree {
-    /// The tree over `hashes`, in order.
-    pub fn of(hashes: &[Hash]) -> Self {
+    /// The tree over `hashes`, in order; none over no hashes.
+    pub fn of(hashes: &[Hash]) -> Option<Self> {
         let leaves: Vec<Hash> = hashes.iter().map(|hash| merkle::leaf(&hash.0)).collect();
-        let mut edge = Edge::default();
-        let tiles = edge.extend(&leaves).into_iter().map(|tile| ((tile.level, tile.index), tile.hashes)).collect();
-        Self { edge, tiles }
-    }
-
-    /// Its root.
-    pub fn root(&self) -> Result<Hash> {
-        self.edge.root()
-    }
-
-    /// The hashes that lead from the one at `index` to the root, its sibling first.
-    pub fn path(&self, index: u64) -> Result<Vec<Hash>> {
-        proof::inclusion(self.edge.size(), index, self)
+        let mut paths = vec![Vec::new(); leaves.len()];
+        let root = fold(&leaves, &mut paths)?;
+        Some(Self { root, paths })
     }
 }
 
-impl TileSource for BatchTree {
-    fn tile(&self, level: u8, index: u64) -> Result<Option<Vec<u8>>> {
-        Ok(self.tiles.get(&(level, index)).cloned())
+/// RFC 6962, 2.1: the left half is the largest power of two that is smaller than the whole. All paths at once, because one by one they
+/// would read most of the tree again for each hash.
+fn fold(leaves: &[Hash], paths: &mut [Vec<Hash>]) -> Option<Hash> {
+    match leaves {
+        [] => return None,
+        [one] => return Some(*one),
+        _ => {}
     }
+    let middle = leaves.len().checked_next_power_of_two()? / 2;
+    let (left_paths, right_paths) = paths.split_at_mut_checked(middle)?;
+    let (left, right) = (fold(&leaves[..middle], left_paths), fold(&leaves[middle..], right_paths));
+    let (left, right) = (left?, right?);
+    left_paths.iter_mut().for_each(|path| path.push(right));
+    right_paths.iter_mut().for_each(|path| path.push(left));
+    Some(tlog_tiles::node_hash(left, right))
 }
 
 /// Checks that `path` leads from `hash` at `index` to the root of a batch of `count` hashes.
@@ -59,20 +56,18 @@ mod tests {
     /// Every hash of batches around the widths of tiles is proved, and nothing else is.
     #[test]
     fn every_hash_of_a_batch_has_a_path() {
+        assert!(BatchTree::of(&[]).is_none());
         for count in [1, 2, 3, 7, 255, 256, 257, 600] {
             let hashes: Vec<Hash> = (0..count).map(|n: u64| merkle::leaf(&n.to_be_bytes())).collect();
-            let tree = BatchTree::of(&hashes);
-            let root = tree.root().unwrap();
+            let BatchTree { root, paths } = BatchTree::of(&hashes).unwrap();
             let mut oracle = ct_merkle::mem_backed_tree::MemoryBackedTree::<sha2::Sha256, Vec<u8>>::new();
             hashes.iter().for_each(|hash| oracle.push(hash.0.to_vec()));
             assert_eq!(root.0.as_slice(), oracle.root().as_bytes().as_slice(), "{count} hashes");
-            for (index, hash) in (0..).zip(&hashes) {
-                let path = tree.path(index).unwrap();
-                check_path(&path, count, root, index, *hash).unwrap();
-                assert!(check_path(&path, count, root, index, merkle::leaf(b"other")).is_err());
-                assert!(count == 1 || check_path(&path, count, root, (index + 1) % count, *hash).is_err());
+            for ((index, hash), path) in (0..).zip(&hashes).zip(&paths) {
+                check_path(path, count, root, index, *hash).unwrap();
+                assert!(check_path(path, count, root, index, merkle::leaf(b"other")).is_err());
+                assert!(count == 1 || check_path(path, count, root, (index + 1) % count, *hash).is_err());
             }
-            assert!(tree.path(count).is_err());
         }
     }
 }

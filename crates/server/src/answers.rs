@@ -21,7 +21,7 @@ const MAX_CACHED: usize = 20_000;
 /// Bytes of answers kept, together.
 const MAX_CACHED_BYTES: usize = 128 * 1024 * 1024;
 /// Answers of one class of readers that wait to be recorded. More do not leave within a second.
-const MAX_PENDING: usize = 8_192;
+const MAX_PENDING: usize = 4_096;
 /// Beside the body: the key, the headers.
 const OVERHEAD: usize = 512;
 

@@ -145,6 +145,7 @@ pub struct App {
     pub(crate) bodies: Lanes<Arc<Pool>>,
     /// Bytes of large answers that are not read yet.
     pub(crate) large_answers: Lanes<Arc<Pool>>,
+    following: tokio::sync::Mutex<()>,
     /// Listeners that catch up at once.
     pub(crate) catch_ups: Semaphore,
     /// Proofs of control are recorded one at a time.
@@ -245,6 +246,7 @@ impl App {
             bulk: lanes(BULK, BULK, BULK),
             bodies: memory(),
             large_answers: memory(),
+            following: tokio::sync::Mutex::default(),
             catch_ups: Semaphore::new(CATCH_UPS),
             domains: std::sync::Mutex::default(),
             reads: Turns::new((4 * processors).clamp(8, READS), processors, ADMIN_WORKS),
@@ -450,6 +452,21 @@ impl App {
             self.refresh_signing_permission()?;
         }
         followed
+    }
+
+    /// Looks at what is new, for whoever asks: one at a time, and those who waited find it done. Not in turns with other work,
+    /// because an answer that is kept needs nothing else.
+    pub(crate) async fn catch_up(self: &Arc<Self>) -> Result<(), Problem> {
+        if self.is_current() {
+            return Ok(());
+        }
+        let _one_at_a_time = self.following.lock().await;
+        if self.is_current() {
+            return Ok(());
+        }
+        let app = Arc::clone(self);
+        let followed = tokio::task::spawn_blocking(move || Ok(app.follow()?)).await;
+        followed.unwrap_or_else(|e| Err(Problem::internal(&e)))
     }
 
     /// Whether everything durable was looked at.

@@ -227,7 +227,7 @@ async fn crowd(target: Arc<Target>, number: u32) {
             if let Ok(stream) = idle.connected().await {
                 let greedy = get("/docs/swagger-ui-bundle.js", "");
                 let half = b"GET /v1/agents HTTP/1.1\r\nhost: localhost\r\nx-slow: ".to_vec();
-                let _ = stream.get_mut().write_all(if number % 2 == 0 { &greedy } else { &half }).await;
+                let _ = stream.get_mut().write_all(if number.is_multiple_of(2) { &greedy } else { &half }).await;
             }
         }
         sleep(Duration::from_millis(250)).await;

@@ -77,7 +77,6 @@ fn scores_recorded_in_the_future_are_in_force_when_times_are_right_again() {
     house.authority.score_now().unwrap();
     house.advance(-FIVE_YEARS);
     house.authority.accept_clock().unwrap();
-    house.authority.score_now().unwrap();
     let (agent, reporter) = (id("bot"), id("reader"));
     let outcome = NewOutcome { id: Uuid::from_u128(1), agent, good: true, relied_at: None, reporter, response: None };
     house.authority.record_outcome(outcome).unwrap();

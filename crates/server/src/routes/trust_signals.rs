@@ -141,9 +141,7 @@ pub(crate) async fn badge(
 
 /// A kept answer, if nothing that it was made of has changed.
 async fn find(app: &Arc<App>, key: &AnswerKey, asks: Owner, now: Timestamp) -> Result<Option<CachedAnswer>, Problem> {
-    if !app.is_current() {
-        app.work(|app| Ok(app.follow()?)).await?;
-    }
+    app.catch_up().await?;
     let kept = app.answers.get(key, asks, &app.tail, now);
     if kept.is_some() {
         app.metrics.answers_reused.inc();
