@@ -238,7 +238,7 @@ fn instead<'l>(line: &str, part: &str, insert: String) -> Piece<'l> {
 
 /// A request or a notification as it passes an enforcing guard: text for the client's model or user is marked.
 fn asked<'l>(line: &'l str, message: &Message<'l>) -> Piece<'l> {
-    if message.is_doubtful() || message.result.is_some() || message.error.is_some() {
+    if message.method.is_none() || message.is_doubtful() || message.result.is_some() || message.error.is_some() {
         warn("the server sent a message that is neither a request nor a notification nor an answer: withheld");
         return Piece::Withheld;
     }

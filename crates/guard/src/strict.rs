@@ -300,6 +300,8 @@ fn check_call(text: &str, params: Option<&str>) -> Result<(), Refusal> {
 /// A name as readers that ignore case compare it: by Unicode's simple folding, under which `ſ` is `s` and the Kelvin sign is `k`.
 pub(crate) fn folded(name: &str) -> String {
     name.chars()
+        // Some readers trim names, or end them at a zero.
+        .filter(|c| !c.is_control() && !c.is_whitespace())
         .map(|c| match c {
             '\u{17f}' => 's',
             '\u{212a}' => 'k',
@@ -380,6 +382,7 @@ mod tests {
             &named(r#"{"name":7}"#),
             &named(r#"{"name":"t","Name":"u"}"#),
             &named(r#"{"name":"t","argument\u017f":{}}"#),
+            &named(r#"{"\u0000name":1,"name":"t"}"#),
             &named(r#"{"name":"t","arguments":[1]}"#),
             r#"{"jsonrpc":"2.0","id":1,"method":"tools/call"}"#,
             r#"{"jsonrpc":"2.0","method":"tools/call","params":{"name":"t"}}"#,
