@@ -101,7 +101,7 @@ pub fn from_server<'l>(
     match received {
         Received::Message(text) => from_text(guard, requests, text, read, batch),
         Received::Unreadable { why, ids, shown } => {
-            warn(&format!("the server printed what is no message ({why}), kept from the client: {shown}"));
+            warn(&format!("the server printed something that is not a message ({why}), kept from the client: {shown}"));
             unreadable(guard, requests, why, ids, read, batch)
         }
         Received::Nothing => Piece::Withheld,
@@ -127,14 +127,14 @@ fn from_text<'l>(
         }
         Parsed::Ambiguous(_) | Parsed::NotJson(_) => {
             let shown: String = text.chars().take(SHOWN).collect();
-            warn(&format!("the server sent what is no message, kept from the client: {shown}"));
+            warn(&format!("the server sent something that is not a message, kept from the client: {shown}"));
             Piece::Withheld
         }
     }
 }
 
 /// What readers read differently is not handed on, in no mode: whatever the guard made of it, the client may make something else of it.
-/// Whoever waits for it is told.
+/// The caller that waits for it is told.
 fn unreadable<'l>(
     guard: &Guard,
     requests: &mut PendingRequests,

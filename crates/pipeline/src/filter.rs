@@ -22,7 +22,7 @@ pub struct Weights(BTreeMap<EntityId, Weight>);
 struct Weight {
     weight: f64,
     owner: Option<EntityId>,
-    /// The verification providers of the agent that runs the source: it must not carry whoever vouches for it.
+    /// The verification providers of the agent that runs the source: it must not carry those who vouch for it.
     vouched_for_by: Vec<String>,
 }
 

@@ -52,7 +52,7 @@ pub(crate) fn apply(
     report: &Report,
 ) -> Result<()> {
     let at = pass.at;
-    // From now on the agent's praise does not carry whoever stands behind its provider.
+    // From now on the agent's praise does not carry those who stand behind its provider.
     let behind = agents_behind(tx, provider)?;
     let vouched = behind.iter().map(|one| vouches(tx, one, &record.agent)).collect::<Result<Vec<bool>>>()?;
     if counts_as_report(report) {

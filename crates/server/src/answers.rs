@@ -88,7 +88,7 @@ impl CachedAnswer {
 }
 
 /// The answers kept, in shares: callers without a token have half, those with one the other half. Where a half is full, the caller
-/// in it who had the most made loses its oldest: whoever asks for ever new pages pushes out what it asked for itself.
+/// in it who had the most made loses its oldest: a caller that asks for ever new pages pushes out its own.
 #[derive(Default)]
 pub(crate) struct Answers {
     kept: RwLock<Cache>,
@@ -337,7 +337,7 @@ mod tests {
         for n in 0..30_000 {
             answers.put(key(100 + n), answer(), address(10 + (n % 200) as u8));
         }
-        assert!(has(1) && has(2), "whoever had little made keeps it");
+        assert!(has(1) && has(2), "a caller that had little made keeps it");
         for n in 0..30_000 {
             answers.put(key(100_000 + n), answer(), other);
         }

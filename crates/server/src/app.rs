@@ -454,7 +454,7 @@ impl App {
         followed
     }
 
-    /// Looks at what is new, for whoever asks: one at a time, and those who waited find it done. Not in turns with other work,
+    /// Looks at what is new, one caller at a time, and those who waited find it done. Not in turns with other work,
     /// because an answer that is kept needs nothing else.
     pub(crate) async fn catch_up(self: &Arc<Self>) -> Result<(), Problem> {
         if self.is_current() {

@@ -31,7 +31,7 @@ const MAX_ANONYMOUS_BODY: usize = 16 * 1024;
 /// An answer larger than this is one of its caller's requests until it was read.
 const LARGE_ANSWER: u64 = 16 * 1024;
 
-/// A body that nobody reads any more. Whoever asked first whether to send it is told by the refusal.
+/// A body that nobody reads any more. A client that asked first whether to send it is told by the refusal.
 pub(crate) async fn refused(headers: &HeaderMap, body: Body) {
     if !headers.contains_key(header::EXPECT) {
         linger(body).await;

@@ -48,7 +48,7 @@ pub(crate) struct Engines {
     bytes: Arc<AtomicUsize>,
     since: Instant,
     open: RwLock<HashMap<String, Arc<Namespace>>>,
-    /// One is opened or closed at a time, and whoever uses another does not wait for it.
+    /// One is opened or closed at a time, and users of another do not wait for it.
     opening: Mutex<()>,
     /// When it was told last that something was forgotten; held while something is.
     trimming: Mutex<Option<Instant>>,
@@ -142,7 +142,7 @@ impl Engines {
         if bytes <= self.most_bytes {
             return;
         }
-        // Whoever comes while another is at it goes on, unless there is far too much.
+        // A caller that comes while another is at it goes on, unless there is far too much.
         let mut told = match self.trimming.try_lock() {
             Ok(told) => told,
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),

@@ -42,7 +42,7 @@ pub(crate) struct Namespace {
     pub engine: Engine,
     profiles: Mutex<BTreeMap<String, ProfileBuilder>>,
     journal: Mutex<Journal>,
-    /// What was judged of late.
+    /// What was judged recently.
     pub recent: Recent,
     files: Files,
     pub(crate) used: AtomicU64,

@@ -1,7 +1,7 @@
 //! What callers hold for as long as they like: connections, and memory for bodies on their way.
 //!
 //! Where all of it is taken and a caller needs some, the caller who has most loses a part, if it has more than the other would have
-//! then. So whoever takes much keeps nobody out, and a caller can use everything while nobody else needs it.
+//! then. So a caller that takes much keeps nobody out, and a caller can use everything while nobody else needs it.
 
 use std::{
     collections::{BTreeMap, HashMap},

@@ -144,7 +144,7 @@ fn connect(app: &Arc<App>, router: &Router, graceful: &GracefulShutdown, stream:
         .serve_connection(TokioIo::new(stream), service);
     let connection = graceful.watch(connection);
     tokio::spawn(async move {
-        // A client that went away, sent what is no HTTP, or does not read what it asked for; or an address with more connections
+        // A client that went away, sent something that is not HTTP, or does not read what it asked for; or an address with more connections
         // than others whose place another needs.
         tokio::select! {
             _ = connection => {}

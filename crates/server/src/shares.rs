@@ -1,6 +1,6 @@
 //! What callers share: places of which each may have some, and nobody all.
 //!
-//! Places go to whoever comes, `most_of_one` to one caller. Beside them there is a reserve, which only callers with fewer than [`FEW`]
+//! Places go to every caller that comes, `most_of_one` to one of them. Beside them there is a reserve, which only callers with fewer than [`FEW`]
 //! places get: where many have taken everything, the next who comes is still served.
 
 use std::{

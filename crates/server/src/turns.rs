@@ -179,7 +179,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn callers_take_turns_whoever_asks_most() {
+    async fn callers_take_turns_however_much_one_asks() {
         let turns = Arc::new(Turns::new(1, 1, 1));
         let held = turns.wait((Lane::Tokens, Owner::Token(0))).await;
         let order: Arc<Mutex<Vec<u64>>> = Arc::default();

@@ -96,7 +96,7 @@ impl Service {
     /// sees. `None` where the system lets nobody do that.
     pub fn on_small_disk(mib: u32, settings: &[&str]) -> Option<Self> {
         let shell = Shell::new();
-        shell.ok(&["init"]);
+        shell.ok(&["init", "--origin", ORIGIN]);
         let script = format!(
             "mkdir disk && mount -t tmpfs -o size={mib}m tmpfs disk && cp -a credence-data disk/ && CREDENCE_DATA=disk/credence-data exec \"$@\""
         );

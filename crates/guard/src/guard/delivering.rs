@@ -211,9 +211,10 @@ impl Guard {
         let mut notes: Vec<String> = Vec::new();
         if let Some(one) = assessment.filter(|one| one.decision != Decision::Accept) {
             notes.push(flag_text(one, receipt, judged.empty));
-            if replaced {
-                notes.push("Its text was not what its structured content says, and was left out.".to_owned());
-            }
+        }
+        if replaced {
+            let text = "[credence] The text of this result is not what its structured content says, and was left out.";
+            notes.push(text.to_owned());
         }
         if mode == GuardMode::Enforce && receipt.outcome == CallOutcome::ToolError {
             notes.push(error_note("tool", receipt));

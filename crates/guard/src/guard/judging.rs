@@ -15,6 +15,7 @@ use serde_json::{Value, value::RawValue};
 use super::{Guard, delivering::Delivery};
 use crate::{
     Error,
+    agreement::TEXT_DIFFERS,
     answer::{Answer, AnswerParts},
     content, injection,
     pending::{PreparedArguments, StartedCall},
@@ -183,7 +184,10 @@ impl Guard {
         }
         if !findings.is_empty() {
             assessment.text_in_doubt = true;
-            assessment.decision = assessment.decision.max(Decision::Flag);
+            // That there is prose beside a structure is no alarm by itself: every tool that writes summaries would begin with some.
+            if findings.iter().any(|finding| finding != TEXT_DIFFERS) {
+                assessment.decision = assessment.decision.max(Decision::Flag);
+            }
             assessment.checks.extend(findings);
         }
         Ok(assessment)

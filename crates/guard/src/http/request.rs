@@ -17,7 +17,7 @@ use crate::strict::{self, Framing};
 /// Headers by which some servers read another method into a request.
 const METHOD_OVERRIDES: [&str; 3] = ["x-http-method-override", "x-http-method", "x-method-override"];
 
-/// Headers that repeat what stands in a message, for whoever routes by headers.
+/// Headers that repeat what stands in a message, for servers and gateways that route by headers.
 const METHOD_HEADER: &str = "mcp-method";
 const NAME_HEADER: &str = "mcp-name";
 

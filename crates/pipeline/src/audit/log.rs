@@ -1,5 +1,5 @@
 //! A ledger as a log: no gap between entries, every leaf, tile and root made again, the checkpoint in the database and the one outside
-//! it. What the entries mean is the business of whoever asks.
+//! it. What the entries mean is the business of the caller.
 
 use credence_ledger::{
     Checkpoint, Hash, LogVerifier, View,

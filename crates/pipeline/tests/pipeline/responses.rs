@@ -161,7 +161,7 @@ fn a_forged_citation_and_a_changed_hash_are_found() {
     let audited = house.audit(false);
     assert_eq!(audited.findings.count, 1, "{:?}", audited.findings);
     assert!(audited.findings.listed[0].what.contains(&hash(1)));
-    // The same path in an entry: whoever holds the log's key can sign it, and it is still wrong.
+    // The same path in an entry: the holder of the log's key can sign it, and it is still wrong.
     let wrong = house.authority.record_outcome(outcome(Some(hash(1)))).unwrap_err().to_string();
     assert!(wrong.contains("does not lead"), "{wrong}");
     let record = credence_pipeline::record::OutcomeRecord {

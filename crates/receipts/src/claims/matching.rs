@@ -75,7 +75,7 @@ impl Run {
             self.next[at] = self.next[at].max(at + 1);
             at = self.next[at];
         }
-        // Whoever comes this way again is brought here at once.
+        // The next search for the same comes here at once.
         let mut behind = from;
         while behind < at {
             behind = std::mem::replace(&mut self.next[behind], at);

@@ -29,7 +29,7 @@ use crate::{
 
 /// JSON-RPC's code for what is no JSON.
 const PARSE_ERROR: i32 = -32700;
-/// And for what is no request.
+/// And for messages that are not requests.
 const INVALID_REQUEST: i32 = -32600;
 const LOOPBACK: [&str; 3] = ["localhost", "127.0.0.1", "::1"];
 

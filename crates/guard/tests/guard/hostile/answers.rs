@@ -19,7 +19,7 @@ pub const SPLIT: &str = concat!(
 /// What splits it.
 pub const BREAKS: [char; 9] = ['\r', '\u{b}', '\u{c}', '\u{1c}', '\u{1d}', '\u{1e}', '\u{85}', '\u{2028}', '\u{2029}'];
 
-/// Written as text: characters up to U+00FF are bytes, so that what is no UTF-8 can be said.
+/// Written as text: characters up to U+00FF are bytes, so that bytes that are not UTF-8 can be written.
 pub const LINES: &[Answer] = &[
     answer("plain", r#"{"jsonrpc":"2.0","id":$ID,"result":{"content":[{"type":"text","text":"NONCE"}]}}"#),
     answer(
