@@ -8,7 +8,7 @@
 //! and until it is this tool's habit to differ, that it does is a finding: `text_differs`. So is a number that is neither in the
 //! structure nor in the arguments, unless this tool's texts often hold such: `text_numbers`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 use credence_protocol::receipt::Exact;
 use credence_receipts::parts::judged_part;
@@ -107,7 +107,7 @@ fn has_odd_numbers(texts: &[&str], structure: &Exact<'_>, arguments: Option<&Exa
 #[derive(Default)]
 struct Known {
     values: Vec<f64>,
-    long: Vec<String>,
+    long: HashSet<String>,
     longest_list: usize,
 }
 
@@ -136,7 +136,7 @@ impl Known {
         self.values.extend(text.parse::<f64>().ok().filter(|value| value.is_finite()).map(f64::abs));
         for number in numbers(text) {
             if number.is_long() {
-                self.long.push(number.digits);
+                self.long.insert(number.digits);
             } else {
                 self.values.push(number.value);
             }

@@ -6,7 +6,7 @@
 //!               ▼ refused: an error for the client       ▼ cannot be written: refused in `enforce`, else sent with a warning
 //! ```
 
-use std::{borrow::Cow, time::Instant};
+use std::{borrow::Cow, collections::HashSet, time::Instant};
 
 use credence_receipts::{Intent, Private};
 use serde_json::{json, value::RawValue};
@@ -15,7 +15,7 @@ use crate::{
     Error, Guard,
     answer::Answer,
     deliver::error_answer,
-    message::{Parsed, id_of_ambiguous, parse},
+    message::{Parsed, id_key, id_of_ambiguous, offset, parse},
     pending::{PendingRequests, StartedCall},
     proxy::{JudgedBatch, judge},
     settings::{Caller, GuardMode},
@@ -23,6 +23,8 @@ use crate::{
     warn,
 };
 
+/// Messages of a refused list that get an error each.
+const MAX_REFUSED: usize = 100;
 /// Bytes at the beginning of a message in which the id of one that cannot be parsed is looked for.
 const ID_IN: usize = 4096;
 
@@ -71,6 +73,9 @@ pub fn admit<'l>(
         Ok(text) => text,
         Err(refusal) => return Some(Err(refused(guard, bytes, &refusal))),
     };
+    if let Some(refusal) = id_in_use(requests, &text) {
+        return Some(Err(refused(guard, bytes, &refusal)));
+    }
     let (mut calls, mut begun) = (Vec::new(), Vec::new());
     let mut one = |text: &str| {
         let Parsed::One(message) = parse(text) else { return };
@@ -93,12 +98,27 @@ fn check(bytes: &[u8], framing: Framing) -> Result<Cow<'_, str>, Refusal> {
     match parse(&text) {
         Parsed::Batch(items) if items.is_empty() => return Err(Refusal::new(0, "a list without messages")),
         Parsed::Batch(items) => items.iter().try_for_each(|item| {
-            let start = crate::message::offset(&text, item.get());
+            let start = offset(&text, item.get());
             Envelope::of(item.get()).map(drop).map_err(|refusal| refusal.shifted(start))
         })?,
         _ => drop(Envelope::of(&text)?),
     }
     Ok(text)
+}
+
+/// Refuses a request whose id another one under way has: an answer could be booked to the wrong one of them.
+fn id_in_use(requests: &PendingRequests, text: &str) -> Option<Refusal> {
+    let mut seen = HashSet::new();
+    let mut check = |part: &str| {
+        let Parsed::One(message) = parse(part) else { return None };
+        let id = message.id.filter(|_| message.method.is_some())?.get();
+        let fresh = !requests.awaits(id) && seen.insert(id_key(id));
+        (!fresh).then(|| Refusal::new(offset(text, part), "a request with this id is under way"))
+    };
+    match parse(text) {
+        Parsed::Batch(items) => items.iter().find_map(|item| check(item.get())),
+        _ => check(text),
+    }
 }
 
 /// Writes the intents of `messages` into the journal, all in one write. Those that must not go on without are taken out of
@@ -154,7 +174,8 @@ fn ids(bytes: &[u8]) -> Vec<String> {
     let text = String::from_utf8_lossy(bytes);
     let valid = |id: &String| id.starts_with('"') || id.parse::<i64>().is_ok();
     if let Ok(items) = serde_json::from_str::<Vec<&RawValue>>(text.trim()) {
-        return items.iter().filter_map(|item| id_of_ambiguous(item.get())).filter(valid).collect();
+        let ids = items.iter().take(MAX_REFUSED).filter_map(|item| id_of_ambiguous(item.get()));
+        return ids.filter(valid).collect();
     }
     if let Some(id) = id_of_ambiguous(&text) {
         return [id].into_iter().filter(valid).collect();

@@ -1,7 +1,7 @@
 //! What both proxies do with a message from the server: find out whether it answers a call, have it judged, and put together
 //! what the client gets. Messages are taken in batches, so that their receipts share one commit.
 
-use std::time::Instant;
+use std::{borrow::Cow, time::Instant};
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -48,7 +48,7 @@ pub enum Piece<'l> {
 #[derive(Deserialize)]
 struct Continuation<'a> {
     #[serde(borrow, default, rename = "resultType")]
-    result_type: Option<&'a str>,
+    result_type: Option<Cow<'a, str>>,
     #[serde(default)]
     task: Option<Task>,
     #[serde(borrow, default)]
@@ -70,7 +70,12 @@ impl<'a> Continuation<'a> {
     }
 
     fn needs_input(&self) -> bool {
-        self.result_type == Some("input_required") && self.is_bare()
+        self.result_type.as_deref() == Some("input_required") && self.is_bare()
+    }
+
+    /// Whether a client may go on with it although there is something of a result in it.
+    fn is_mixed(&self) -> bool {
+        self.result_type.as_deref().is_some_and(|kind| kind != "complete") && !self.is_bare()
     }
 
     fn task(self, started: &StartedCall) -> Option<String> {
@@ -210,7 +215,13 @@ fn one<'l>(
     };
     let answer = match (message.result, message.error) {
         (Some(result), None) => {
-            if let Some(on) = Continuation::of(result.get()) {
+            let on = Continuation::of(result.get());
+            if enforce && result.get().starts_with('{') && on.as_ref().is_none_or(Continuation::is_mixed) {
+                let answer = Answer::Ambiguous("it is a result, and asks for something else");
+                judge(guard, started, answer, read, batch);
+                return Piece::Call { number: batch.len() - 1, message: line, result: None };
+            }
+            if let Some(on) = on {
                 if on.needs_input() {
                     judge(guard, started, Answer::NeedsInput(result), read, batch);
                     return Piece::Call { number: batch.len() - 1, message: line, result: Some(result.get()) };

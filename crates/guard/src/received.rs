@@ -24,6 +24,8 @@ const MAX_DEPTH: usize = 128;
 const FEW_MEMBERS: usize = 12;
 /// Pieces of an unreadable message in which an id is looked for.
 const MAX_PIECES: usize = 64;
+/// Ids of answers in a text that cannot be read.
+const MAX_IDS: usize = 1_000;
 /// Characters of an unreadable message that the operator sees.
 const SHOWN: usize = 500;
 /// The members of a JSON-RPC message.
@@ -89,8 +91,9 @@ fn unreadable<'a>(text: &str, why: String) -> Received<'a> {
 fn ids_in(text: &str) -> Vec<String> {
     let splits = |c: char| c.is_control() && c != '\t' || matches!(c, '\u{2028}' | '\u{2029}');
     let mut ids: Vec<String> = Vec::new();
+    let mut seen = HashSet::new();
     let mut add = |id: String| {
-        if !ids.contains(&id) {
+        if ids.len() < MAX_IDS && seen.insert(id.clone()) {
             ids.push(id);
         }
     };

@@ -1,7 +1,12 @@
 //! A guard as a running program: it saves what it learns, tells an authority, and stands between client and server until the server
 //! ends or it is told to stop.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use credence_receipts::ReceiptBook;
 
 use crate::{
     Error, Guard,
@@ -12,6 +17,8 @@ use crate::{
 
 /// How often what was learned is saved.
 const SAVE_EVERY: Duration = Duration::from_secs(30);
+/// How often the disk is asked to keep the journal.
+const SYNC_EVERY: Duration = Duration::from_secs(1);
 /// How long streams that clients keep open may keep the process.
 const SHUTDOWN_PATIENCE: Duration = Duration::from_secs(2);
 
@@ -87,9 +94,17 @@ impl Background {
 fn save_regularly(guard: &Arc<Guard>) -> Result<(), Error> {
     let guard = Arc::downgrade(guard);
     let spawned = std::thread::Builder::new().name("saver".to_owned()).spawn(move || {
+        let mut saved = Instant::now();
         loop {
-            std::thread::sleep(SAVE_EVERY);
+            std::thread::sleep(SYNC_EVERY);
             let Some(guard) = guard.upgrade() else { return };
+            if let Some(Err(error)) = guard.book().map(ReceiptBook::sync_journal) {
+                warn(&format!("the disk does not keep the journal: {error}"));
+            }
+            if saved.elapsed() < SAVE_EVERY {
+                continue;
+            }
+            saved = Instant::now();
             if let Err(error) = guard.save() {
                 warn(&format!("what was learned could not be kept: {error}"));
             }

@@ -36,6 +36,8 @@ pub use upstream::Upstream;
 
 /// Messages of one batch.
 const MAX_BATCH: usize = 256;
+/// Bytes that wait for a client beyond which nothing more is taken from it.
+const MAX_WAITING: usize = 1024 * 1024;
 /// How long to spin before blocking in `poll`: less than what being woken can cost.
 const SPIN: Duration = Duration::from_micros(60);
 /// After this long without a message the journal is flushed.
@@ -170,6 +172,8 @@ impl StdioProxy<'_> {
     fn wait(&self) -> io::Result<Ready> {
         // Whoever does not take what is there for it is not given more.
         let client_lines = self.client_lines.as_ref().filter(|_| self.to_server.waiting.is_empty());
+        // A client that does not read its answers gets no more of them by sending.
+        let client_lines = client_lines.filter(|_| self.to_client.waiting.len() < MAX_WAITING);
         let server_lines = self.server_lines.as_ref().filter(|_| self.to_client.waiting.is_empty());
         let mut fds = vec![PollFd::from_borrowed_fd(self.signalled.as_fd(), PollFlags::IN)];
         let wanted = [
@@ -229,9 +233,8 @@ impl StdioProxy<'_> {
                 refused.extend(forward::begin(self.guard, &mut self.requests, &mut admitted));
                 let to_server: Vec<&[u8]> = admitted.iter().flat_map(|one| [one.text.as_bytes(), b"\n"]).collect();
                 self.to_server.push(&to_server.concat());
-                for one in refused {
-                    self.to_client.push((one.answer + "\n").as_bytes());
-                }
+                let refused: Vec<String> = refused.into_iter().map(|one| one.answer + "\n").collect();
+                self.to_client.push(refused.concat().as_bytes());
                 self.spin_until = Instant::now() + SPIN;
                 ended
             }

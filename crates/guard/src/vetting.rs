@@ -163,8 +163,10 @@ fn is_base64(text: &str) -> bool {
 /// A tool's result without the members that do not pass, and how many those were; `None` where all of them pass.
 pub fn vetted(result: &str, enforce: bool) -> Option<(String, usize)> {
     let exact = Exact::parse(result).ok()?;
+    // What calls itself an error is not judged at all.
+    let is_error = matches!(exact.get("isError"), Some(Exact::Word("true")));
     let judged_as_it_is =
-        !matches!(exact.get("content"), Some(Exact::List(_))) && exact.get("structuredContent").is_none();
+        !is_error && !matches!(exact.get("content"), Some(Exact::List(_))) && exact.get("structuredContent").is_none();
     Vet { enforce: enforce && !judged_as_it_is, removed: 0 }.object(Level::Result, result)
 }
 

@@ -16,7 +16,7 @@ use credence_output::{
     document::Document,
     response::{self, Fact, Meta},
 };
-use credence_protocol::{AUTHORITY_SOURCE, Alias, EntityId, ScoreStatus, SecretKey, Timestamp, Uuid};
+use credence_protocol::{AUTHORITY_SOURCE, Alias, EntityId, ScoreStatus, SecretKey, Timestamp, Uuid, plain_path};
 use data_encoding::HEXLOWER;
 use serde::de::IgnoredAny;
 use serde_json::{Map, Value, json};
@@ -306,7 +306,9 @@ fn host_and_path(url: &str) -> Option<(String, String)> {
         || path.split('/').any(|part| part.starts_with(".."));
     let bare = parsed.username().is_empty() && parsed.password().is_none();
     let host = parsed.port().map_or_else(|| host.to_owned(), |port| format!("{host}:{port}"));
-    (bare && !tricky).then(|| (host, path.to_owned()))
+    // As aliases are written.
+    let path = plain_path(path).ok()?;
+    (bare && !tricky).then_some((host, path))
 }
 
 /// Verified while a source's word on who owns the page's host is fresh; lapsed when it is old; pending when there is none. A word

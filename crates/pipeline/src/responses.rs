@@ -121,17 +121,30 @@ impl Authority {
 /// Writes the rows of a batch.
 fn keep(tx: &mut Overlay<'_>, rows: &[(String, HashRow)], seq: u64) -> Result<()> {
     tx.prefetch(tables::RESPONSE_HASHES, rows.iter().map(|(hash, _)| hash.as_str()))?;
+    let mut taken_over = 0;
     for class in ReaderClass::ALL {
         let mut count: u64 = tables::get(tx, tables::RESPONSE_AGES, &class.count_key())?.unwrap_or_default();
         for (hash, row) in rows.iter().filter(|(_, row)| row.class == class) {
-            // The same response again is proved by its first batch.
-            if tables::get::<HashRow>(tx, tables::RESPONSE_HASHES, hash)?.is_none() {
-                tables::put(tx, tables::RESPONSE_HASHES, hash, &HashRow { seq, ..row.clone() })?;
-                tables::put(tx, tables::RESPONSE_AGES, &age_key(hash, row), &())?;
-                count += 1;
-            }
+            // The same response again is proved by its first batch. Once a bearer of a token has it, it counts among theirs.
+            let kept = match tables::get::<HashRow>(tx, tables::RESPONSE_HASHES, hash)? {
+                None => HashRow { seq, ..row.clone() },
+                Some(known) if known.class == ReaderClass::Anonymous && class == ReaderClass::Bearer => {
+                    tx.delete(tables::RESPONSE_AGES, &age_key(hash, &known))?;
+                    taken_over += 1;
+                    HashRow { class, ..known }
+                }
+                Some(_) => continue,
+            };
+            tables::put(tx, tables::RESPONSE_AGES, &age_key(hash, &kept), &())?;
+            tables::put(tx, tables::RESPONSE_HASHES, hash, &kept)?;
+            count += 1;
         }
         tables::put(tx, tables::RESPONSE_AGES, &class.count_key(), &count)?;
+    }
+    if taken_over > 0 {
+        let key = ReaderClass::Anonymous.count_key();
+        let count: u64 = tables::get(tx, tables::RESPONSE_AGES, &key)?.unwrap_or_default();
+        tables::put(tx, tables::RESPONSE_AGES, &key, &count.saturating_sub(taken_over))?;
     }
     Ok(())
 }

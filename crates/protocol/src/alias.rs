@@ -29,11 +29,15 @@ pub struct Alias(String);
 impl Alias {
     /// Recognises the kind of `input` and normalises it.
     pub fn parse(input: &str) -> Result<Self, Error> {
+        // In the name of a host IDNA takes some of them away.
+        let names_a_host = ["did:web:", "https://"]
+            .iter()
+            .any(|kind| input.get(..kind.len()).is_some_and(|start| start.eq_ignore_ascii_case(kind)));
         let canonical = if input.len() > MAX_ALIAS_BYTES {
             Err("longer than 512 bytes")
         } else if input.chars().any(|c| c.is_control() || c.is_whitespace()) {
             Err("it has a space or a control character")
-        } else if input.chars().any(|c| is_deceptive(c) && !is_mapped(c)) {
+        } else if input.chars().any(|c| is_deceptive(c) && !(names_a_host && is_mapped(c))) {
             Err("it has a character that changes the direction of text, or is not shown")
         } else if let Some(rest) = input.strip_prefix("did:web:") {
             did_web(rest)
@@ -76,7 +80,8 @@ impl Alias {
     }
 }
 
-type Normalised = Result<String, &'static str>;
+/// The one spelling, or what is wrong.
+pub type Normalised = Result<String, &'static str>;
 
 /// The port that is meant where none is named.
 const HTTPS_PORT: u16 = 443;
@@ -96,7 +101,7 @@ fn domain(name: &str) -> Normalised {
 }
 
 /// A path in which nothing is escaped that need not be, so that it has one spelling.
-fn plain_path(path: &str) -> Normalised {
+pub fn plain_path(path: &str) -> Normalised {
     let hex =
         |digits: &str| u8::from_str_radix(digits, 16).ok().filter(|_| digits.bytes().all(|b| b.is_ascii_hexdigit()));
     let (mut out, mut bytes, mut rest) = (String::with_capacity(path.len()), Vec::new(), path);
@@ -212,11 +217,15 @@ const UAID_PARAMETERS: [&str; 5] = ["uid", "registry", "proto", "nativeId", "dom
 const DOMAIN: usize = 4;
 
 fn uaid(rest: &str) -> Normalised {
+    const ASCII: &str = "a character other than ASCII: escape it";
     let mut parts = rest.split(';');
     let (method, id) =
         parts.next().and_then(|head| head.split_once(':')).ok_or("expected uaid:aid:ID or uaid:did:ID")?;
     if !matches!(method, "aid" | "did") || id.is_empty() {
         return Err("expected uaid:aid:ID or uaid:did:ID");
+    }
+    if !id.is_ascii() {
+        return Err(ASCII);
     }
     let mut values: [Option<&str>; UAID_PARAMETERS.len()] = [None; _];
     for part in parts {
@@ -225,6 +234,9 @@ fn uaid(rest: &str) -> Normalised {
         let slot = slot.ok_or("a parameter other than uid, registry, proto, nativeId, domain")?;
         if value.is_empty() {
             return Err("a parameter without a value");
+        }
+        if name != "domain" && !value.is_ascii() {
+            return Err(ASCII);
         }
         if values[slot].replace(value).is_some() {
             return Err("a parameter given twice");

@@ -47,7 +47,7 @@ mod tag;
 mod text;
 mod time;
 
-pub use alias::Alias;
+pub use alias::{Alias, plain_path};
 pub use audience::Audience;
 pub use canonical::Canonical;
 pub use decision::Decision;

@@ -246,6 +246,13 @@ impl ReceiptBook {
         Ok(())
     }
 
+    /// Asks the disk to keep what is in the journal. Calls go on meanwhile.
+    pub fn sync_journal(&self) -> Result<(), Error> {
+        let file = self.pending().journal.to_sync();
+        let synced = file.map_or(Ok(()), |file| file.sync_data());
+        synced.map_err(|e| Error::Io(self.writer.folder.clone(), e))
+    }
+
     /// Calls that were forwarded and have no receipt yet.
     pub fn under_way(&self) -> usize {
         self.pending().under_way.len()

@@ -55,6 +55,8 @@ pub struct Journal {
     bytes: u64,
     /// It may end in the middle of a line.
     torn: bool,
+    /// There is something in it that the disk was not asked to keep.
+    unsynced: bool,
 }
 
 /// What is in the file, in the order it was written. Some of it may be in the ledger already.
@@ -88,7 +90,7 @@ impl Journal {
         let opened = OpenOptions::new().create(true).append(true).mode(0o600).open(&path);
         let opened = opened.and_then(|file| Ok((file.metadata()?.len(), file)));
         let (bytes, file) = opened.map_err(|e| Error::Io(path.clone(), e))?;
-        Ok(Self { path, file, bytes, torn: bytes > 0 })
+        Ok(Self { path, file, bytes, torn: bytes > 0, unsynced: bytes > 0 })
     }
 
     /// Appends lines, all or none. When it returns they outlive this process.
@@ -103,7 +105,7 @@ impl Journal {
             return Err(Error::Io(self.path.clone(), error));
         }
         self.bytes += lines.len() as u64 + u64::from(self.torn);
-        self.torn = false;
+        (self.torn, self.unsynced) = (false, true);
         Ok(())
     }
 
@@ -111,18 +113,29 @@ impl Journal {
     pub fn clear(&mut self) -> Result<(), Error> {
         if self.bytes > 0 {
             self.file.set_len(0).map_err(|e| Error::Io(self.path.clone(), e))?;
-            (self.bytes, self.torn) = (0, false);
+            (self.bytes, self.torn, self.unsynced) = (0, false, false);
         }
         Ok(())
     }
 
     /// Keeps only `lines`, in place of everything that is in it. A process killed meanwhile leaves the old file or the new one.
     pub fn replace(&mut self, lines: &[u8]) -> Result<(), Error> {
-        crate::folder::replace_file(&self.path, lines)?;
-        let opened = OpenOptions::new().append(true).open(&self.path);
-        self.file = opened.map_err(|e| Error::Io(self.path.clone(), e))?;
-        (self.bytes, self.torn) = (lines.len() as u64, false);
+        let next = self.path.with_extension("next");
+        let io = |e| Error::Io(next.clone(), e);
+        let _ = fs::remove_file(&next);
+        // The handle that is kept is the one of the new file: after the old one is gone, nothing can fail.
+        let mut file = OpenOptions::new().create_new(true).append(true).mode(0o600).open(&next).map_err(io)?;
+        file.write_all(lines).and_then(|()| file.sync_data()).map_err(io)?;
+        fs::rename(&next, &self.path).map_err(|e| Error::Io(self.path.clone(), e))?;
+        (self.file, self.bytes, self.torn, self.unsynced) = (file, lines.len() as u64, false, false);
         Ok(())
+    }
+
+    /// A handle by which the disk can be asked to keep what was written since the last time; `None` where there is nothing new.
+    pub fn to_sync(&mut self) -> Option<File> {
+        let file = self.file.try_clone().ok().filter(|_| self.unsynced)?;
+        self.unsynced = false;
+        Some(file)
     }
 
     /// How many bytes are in it.

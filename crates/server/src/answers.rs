@@ -198,7 +198,14 @@ impl Cache {
 
 impl Answers {
     /// A kept answer that still holds.
-    pub(crate) fn get(&self, key: &AnswerKey, asks: Owner, tail: &Tail, now: Timestamp) -> Option<CachedAnswer> {
+    /// The second is whether a bearer of a token asks for the first time for what was made for somebody without one.
+    pub(crate) fn get(
+        &self,
+        key: &AnswerKey,
+        asks: Owner,
+        tail: &Tail,
+        now: Timestamp,
+    ) -> Option<(CachedAnswer, bool)> {
         let (answer, owner) = {
             let cache = self.kept.read().unwrap_or_else(PoisonError::into_inner);
             let kept = cache.answers.get(key)?;
@@ -207,11 +214,17 @@ impl Answers {
         if !answer.is_fresh(now) || !tail.holds(&answer.agent, answer.as_of) {
             return None;
         }
-        if matches!((owner, asks), (Owner::Address(_), Owner::Token(_))) {
+        let taken_over = matches!((owner, asks), (Owner::Address(_), Owner::Token(_)));
+        if taken_over {
             // Made for somebody without a token: those cannot push out any more what a token's bearer uses.
             self.put(key.clone(), answer.clone(), asks);
         }
-        Some(answer)
+        Some((answer, taken_over))
+    }
+
+    /// Forgets all of them.
+    pub(crate) fn clear(&self) {
+        *self.kept.write().unwrap_or_else(PoisonError::into_inner) = Cache::default();
     }
 
     /// Keeps an answer that `owner` had made.

@@ -294,7 +294,9 @@ impl App {
                 self.note_difference(&format!("{} differences, the first: {first}", findings.count));
             }
             Ok(integrity::Checked::Stopped) => {}
-            Err(error) => self.note_difference(&error.to_string()),
+            Err(credence_pipeline::Error::Differs(what)) => self.note_difference(&what),
+            // A full temporary folder says nothing of the tables.
+            Err(error) => tracing::warn!(%error, "whether the tables say what the ledger says could not be checked"),
         }
     }
 
@@ -302,6 +304,8 @@ impl App {
     pub(crate) fn note_difference(&self, what: &str) {
         tracing::error!(what, "the tables differ from the ledger: nothing is signed any more");
         self.ledger_check.store(CHECK_DIFFERS, Ordering::Relaxed);
+        // What was signed before may rest on it too.
+        self.answers.clear();
     }
 
     /// Makes something signed. Where the tables differ from the ledger, nothing is signed any more.

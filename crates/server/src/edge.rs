@@ -5,7 +5,7 @@
 //! (`shares`, `pool`), callers without a token share apart from those with one, and `admin` apart from both.
 
 use std::{
-    net::{IpAddr, SocketAddr},
+    net::{IpAddr, Ipv4Addr, SocketAddr},
     panic::AssertUnwindSafe,
     sync::Arc,
     time::Instant,
@@ -198,7 +198,9 @@ async fn answer(
         return Ok(preflight());
     }
     if PROBES.contains(&route) {
-        return run(app, request, next, id, method, route).await;
+        // The operator's: they must be answered while others are served in turns.
+        let operator = (Lane::Admin, Owner::Address(Ipv4Addr::LOCALHOST.into()));
+        return PAYER.scope(operator, run(app, request, next, id, method, route)).await;
     }
     let (caller, identity) = admit(app, address(app, &request), bearer(request.headers())).await?;
     if let Some(Identity(did)) = &identity {
@@ -244,6 +246,10 @@ async fn answer(
     let _place = place.map_err(|why| refusal(app, why, "max_in_flight"))?;
     let cut = request.extensions().get::<Cut>().cloned().unwrap_or_default();
     let response = PAYER.scope((lane, owner), run(app, request, next, id, method, route)).await?;
+    // What a request with a body has done is told, whatever else its caller has not read yet.
+    if has_body {
+        return Ok(response);
+    }
     until_read(response, slot, &cut, |bytes| app.large_answers.of(lane).take(owner, bytes, u64::MAX))
         .map_err(|why| refusal(app, why, "max_body_memory_mib"))
 }

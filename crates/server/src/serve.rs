@@ -91,7 +91,7 @@ pub async fn serve_with(
     if tokio::time::timeout(GRACE, graceful.shutdown()).await.is_err() {
         tracing::warn!("some requests did not end in time");
     }
-    background.stop().await;
+    background.stop(&app).await;
     finish(&app).await
 }
 
@@ -100,7 +100,7 @@ pub(crate) async fn attended<T>(app: &Arc<App>, work: impl Future<Output = T>) -
     let background = Background::start(app);
     let done = work.await;
     app.closing.send_replace(true);
-    background.stop().await;
+    background.stop(app).await;
     (done, finish(app).await)
 }
 
@@ -223,8 +223,14 @@ impl Background {
         Self { tasks, stop }
     }
 
-    async fn stop(mut self) {
+    /// Ends what runs; answers that left are recorded first, for the end of the rest may take long.
+    async fn stop(mut self, app: &Arc<App>) {
         self.stop.send_replace(true);
+        let theirs = Arc::clone(app);
+        let recorded = tokio::task::spawn_blocking(move || theirs.record_answers()).await;
+        if let Ok(Err(error)) = recorded {
+            tracing::error!(%error, "answers that left are not recorded yet");
+        }
         while self.tasks.join_next().await.is_some() {}
     }
 }

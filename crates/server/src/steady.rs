@@ -30,6 +30,8 @@ struct State {
     /// The last time of day that was believed, and when that was.
     believed: Timestamp,
     counted: Duration,
+    /// What the clock would show, had it never been set back: putting it right again is no jump ahead.
+    unset: Timestamp,
     /// How far the time of day is ahead, while it is not believed.
     held: Option<Duration>,
 }
@@ -41,7 +43,7 @@ impl SteadyClock {
     }
 
     fn with_counter(wall: Clock, counter: Counter) -> Arc<Self> {
-        let state = State { believed: wall(), counted: counter(), held: None };
+        let state = State { believed: wall(), counted: counter(), unset: wall(), held: None };
         Arc::new(Self { wall, counter, state: Mutex::new(state) })
     }
 
@@ -55,8 +57,9 @@ impl SteadyClock {
     pub fn now(&self) -> Timestamp {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let (wall, counted) = ((self.wall)(), (self.counter)());
-        let expected = state.believed.plus(counted.saturating_sub(state.counted));
-        let ahead = u64::try_from(wall.micros().saturating_sub(expected.micros()))
+        let passed = counted.saturating_sub(state.counted);
+        let (expected, unset) = (state.believed.plus(passed), state.unset.plus(passed));
+        let ahead = u64::try_from(wall.micros().saturating_sub(expected.max(unset).micros()))
             .map_or(Duration::ZERO, Duration::from_micros);
         if ahead > MAX_STEP {
             if state.held.is_none() {
@@ -68,7 +71,7 @@ impl SteadyClock {
         if state.held.take().is_some() {
             tracing::info!(%wall, "the clock is believed again");
         }
-        (state.believed, state.counted) = (wall, counted);
+        (state.believed, state.counted, state.unset) = (wall, counted, unset.max(wall));
         wall
     }
 
@@ -128,8 +131,10 @@ mod tests {
         assert_eq!((now(), clock.held()), (1_090_100, None));
         wall.fetch_sub(7_200, SeqCst);
         assert_eq!((now(), clock.held()), (1_082_900, None), "a step back is believed");
+        wall.fetch_add(7_200, SeqCst);
+        assert_eq!((now(), clock.held()), (1_090_100, None), "putting it right again is no jump ahead");
         wall.fetch_add(3_601, SeqCst);
-        assert_eq!(now(), 1_082_900, "and is where the next step is measured from");
+        assert_eq!(now(), 1_090_100, "and is where the next step is measured from");
     }
 
     #[test]

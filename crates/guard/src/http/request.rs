@@ -66,7 +66,7 @@ impl HttpSettings {
                 Ok(_) => Ok(Carries::Document),
                 Err(refusal) => refused(StatusCode::BAD_REQUEST, &refusal.to_string()),
             },
-            Some("application/x-www-form-urlencoded") if !own_path => Ok(Carries::Document),
+            Some("application/x-www-form-urlencoded") if !own_path && !is_json_like(body) => Ok(Carries::Document),
             None if body.is_empty() && !own_path => Ok(Carries::Nothing),
             _ => refused(StatusCode::UNSUPPORTED_MEDIA_TYPE, "a message is sent as application/json in UTF-8"),
         }
@@ -74,7 +74,10 @@ impl HttpSettings {
 
     /// Whether a path is the server's own, however it is written.
     pub(super) fn is_own_path(&self, path: &str) -> bool {
-        path == "/" || path_key(path) == path_key(self.upstream.path())
+        // As it will be sent: with `..` taken out.
+        let mut sent = self.upstream.clone();
+        sent.set_path(path);
+        path == "/" || path_key(sent.path()) == path_key(self.upstream.path())
     }
 }
 
@@ -95,6 +98,11 @@ fn media_type(headers: &HeaderMap) -> Option<String> {
     let mut charsets =
         parts.filter_map(|part| part.strip_prefix("charset")).map(|rest| rest.trim_start_matches([' ', '=', '"']));
     charsets.all(|charset| matches!(charset.trim_end_matches('"'), "utf-8" | "utf8")).then_some(kind)
+}
+
+/// Whether a lenient server could read JSON in a form.
+fn is_json_like(body: &[u8]) -> bool {
+    is_message(body) || matches!(body.trim_ascii_start().first(), Some(b'{' | b'['))
 }
 
 /// Whether a JSON document has a member by which a lenient server could take it for a message.
@@ -155,7 +163,12 @@ pub(super) fn clean_headers(headers: &mut HeaderMap, carries: &Carries) {
     match carries {
         Carries::Message => drop(headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"))),
         Carries::Nothing => drop(headers.remove(header::CONTENT_TYPE)),
-        Carries::Document => {}
+        // Without parameters, in which a lenient server could find another type.
+        Carries::Document => {
+            if let Some(kind) = media_type(headers).and_then(|kind| HeaderValue::try_from(kind).ok()) {
+                headers.insert(header::CONTENT_TYPE, kind);
+            }
+        }
     }
 }
 
@@ -199,12 +212,16 @@ mod tests {
 
     #[test]
     fn the_servers_own_path_is_known_in_every_spelling() {
-        for path in ["/mcp/", "//mcp", "/%6dcp", "/MCP", "/./mcp", "/mcp;x=1", "/mcp?a=b"] {
+        for path in ["/x/../mcp", "/x/%2e%2e/mcp", "/mcp/", "//mcp", "/%6dcp", "/MCP", "/./mcp", "/mcp;x=1", "/mcp?a=b"]
+        {
             let form = ("content-type", "application/x-www-form-urlencoded");
             assert_eq!(check("POST", path, &[form], "a=b"), Err(StatusCode::UNSUPPORTED_MEDIA_TYPE), "{path}");
         }
         let form = ("content-type", "application/x-www-form-urlencoded");
         assert_eq!(check("POST", "/token", &[form], "a=b"), Ok(Carries::Document));
+        for json in [r#"{"a":1}"#, " [1]", r#"m={"jsonrpc":"2.0"}"#] {
+            assert_eq!(check("POST", "/token", &[form], json), Err(StatusCode::UNSUPPORTED_MEDIA_TYPE), "{json}");
+        }
         assert_eq!(check("POST", "/register", &[JSON], r#"{"client_name":"c"}"#), Ok(Carries::Document));
         assert_eq!(check("POST", "/register", &[JSON], r#"{"a":1,"a":2}"#), Err(StatusCode::BAD_REQUEST));
         for message in [r#"{"jsonrpc":"2.0"}"#, r#"{"Method":"tools/call"}"#, r#"{"meth\u006fd":"x"}"#, "[]"] {

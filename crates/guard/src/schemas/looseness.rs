@@ -12,8 +12,7 @@ const MAX_STEPS: u32 = 20_000;
 /// Nesting that is followed.
 const MAX_DEPTH: usize = 64;
 /// Keywords that say nothing about which values are valid.
-const ANNOTATIONS: [&str; 13] = [
-    "$schema",
+const ANNOTATIONS: [&str; 12] = [
     "$id",
     "$comment",
     "$defs",
@@ -33,7 +32,9 @@ const LOWER: [&str; 5] = ["minimum", "exclusiveMinimum", "minLength", "minItems"
 
 /// Whether every value that `new` accepts is one that `old` accepts, as far as can be told.
 pub fn is_as_strict(new: &Value, old: &Value) -> bool {
-    new == old || Comparison { new_root: new, old_root: old, steps: Cell::new(0) }.schema(new, old, 0)
+    // Another dialect gives the same keywords another meaning.
+    let same_dialect = dialects(new) == dialects(old);
+    new == old || same_dialect && Comparison { new_root: new, old_root: old, steps: Cell::new(0) }.schema(new, old, 0)
 }
 
 struct Comparison<'a> {
@@ -55,8 +56,11 @@ impl<'a> Comparison<'a> {
         match (new, old) {
             (_, Value::Bool(true)) | (Value::Bool(false), _) => true,
             (new, Value::Object(old)) if says_nothing(old) => !new.is_null(),
+            // In older dialects a reference makes everything beside it void.
+            (Value::Object(new), _) if new.contains_key("$ref") => false,
             (Value::Object(new), Value::Object(old)) => {
-                let rest = old.iter().filter(|(keyword, _)| !ANNOTATIONS.contains(&keyword.as_str()));
+                let rest =
+                    old.iter().filter(|(keyword, _)| *keyword != "$schema" && !ANNOTATIONS.contains(&keyword.as_str()));
                 let mut rest = rest.map(|(keyword, value)| self.keyword(keyword, value, new, old, depth));
                 rest.all(|strict| strict)
             }
@@ -85,8 +89,10 @@ impl<'a> Comparison<'a> {
             "required" => list(was).iter().all(|one| is.is_some_and(|is| list(is).contains(one))),
             "enum" => values(new).is_some_and(|new| new.iter().all(|one| list(was).contains(one))),
             "const" => values(new).is_some_and(|new| new.iter().all(|one| *one == was)),
-            "properties" => self.properties(was, new, depth),
-            "additionalProperties" | "unevaluatedProperties" => {
+            "properties" => self.properties(was, new, old, depth),
+            // Which properties these speak of is decided by everything beside them.
+            "unevaluatedProperties" => new == old,
+            "additionalProperties" => {
                 let Some(is) = is else { return *was == Value::Bool(true) };
                 if new.get("patternProperties") != old.get("patternProperties") {
                     return false;
@@ -96,6 +102,9 @@ impl<'a> Comparison<'a> {
                 let before = |name: &String| old.get("properties").and_then(|all| all.get(name)).is_some();
                 let mut added = named.filter(|(name, _)| !before(name));
                 self.schema(is, was, depth + 1) && added.all(|(_, schema)| self.schema(schema, was, depth + 1))
+            }
+            "contains" if ["minContains", "maxContains"].iter().any(|bound| new.get(*bound) != old.get(*bound)) => {
+                false
             }
             "items" | "contains" | "propertyNames" | "additionalItems" if !was.is_array() => match is {
                 Some(is) => {
@@ -120,16 +129,35 @@ impl<'a> Comparison<'a> {
         }
     }
 
-    fn properties(&self, was: &'a Value, new: &'a Map<String, Value>, depth: usize) -> bool {
+    fn properties(
+        &self,
+        was: &'a Value,
+        new: &'a Map<String, Value>,
+        old: &'a Map<String, Value>,
+        depth: usize,
+    ) -> bool {
         let Some(was) = was.as_object() else { return false };
         was.iter().all(|(name, was)| match new.get("properties").and_then(|all| all.get(name)) {
             Some(is) => self.schema(is, was, depth + 1),
             // No longer named: as strict as the rule for the others.
+            None if new.get("patternProperties") != old.get("patternProperties") => false,
             None => match new.get("additionalProperties") {
                 Some(others) => self.schema(others, was, depth + 1),
                 None => *was == Value::Bool(true) || was.as_object().is_some_and(says_nothing),
             },
         })
+    }
+}
+
+/// The dialects that a schema and its parts name, in order.
+fn dialects(schema: &Value) -> Vec<&Value> {
+    match schema {
+        Value::Array(items) => items.iter().flat_map(dialects).collect(),
+        Value::Object(members) => {
+            let own = members.get("$schema").into_iter();
+            own.chain(members.values().flat_map(dialects)).collect()
+        }
+        _ => Vec::new(),
     }
 }
 
@@ -150,7 +178,7 @@ fn depends_on_siblings(keyword: &str) -> bool {
 }
 
 fn says_nothing(schema: &Map<String, Value>) -> bool {
-    schema.keys().all(|keyword| ANNOTATIONS.contains(&keyword.as_str()))
+    schema.keys().all(|keyword| keyword == "$schema" || ANNOTATIONS.contains(&keyword.as_str()))
 }
 
 /// What a reference to a part of the same document refers to.
@@ -159,7 +187,8 @@ fn resolved<'a>(schema: &'a Value, root: &'a Value) -> &'a Value {
     for _ in 0..MAX_DEPTH {
         // Beside other keywords a reference is one condition of several.
         let alone = |members: &Map<String, Value>| {
-            members.keys().filter(|keyword| !ANNOTATIONS.contains(&keyword.as_str())).count() == 1
+            members.keys().filter(|keyword| *keyword != "$schema" && !ANNOTATIONS.contains(&keyword.as_str())).count()
+                == 1
         };
         let Some(members) = schema.as_object().filter(|members| alone(members)) else { return schema };
         let Some(path) = members.get("$ref").and_then(Value::as_str).and_then(|path| path.strip_prefix('#')) else {
@@ -281,5 +310,25 @@ mod tests {
         assert!(!is_as_strict(&bomb(json!({"type": "string"})), &bomb(json!({"type": "string", "maxLength": 5}))));
         let recursive = json!({"$ref": "#"});
         assert!(!is_as_strict(&recursive, &old));
+    }
+
+    /// Keywords that take another's place, or change what those beside them mean.
+    #[test]
+    fn what_loosens_by_a_detour_is_not_as_strict() {
+        let old = object(json!({"t": {"type": "number"}}), json!(["t"]));
+        let pattern = json!({"type": "object", "required": ["t"], "patternProperties": {"^t$": {}},
+            "additionalProperties": {"type": "number"}});
+        assert!(!is_as_strict(&pattern, &old));
+        let mut dialect = old.clone();
+        dialect["$schema"] = json!("http://json-schema.org/draft-07/schema#");
+        assert!(!is_as_strict(&dialect, &old));
+        let mut reference = old.clone();
+        (reference["$ref"], reference["$defs"]) = (json!("#/$defs/any"), json!({"any": {}}));
+        assert!(!is_as_strict(&reference, &old));
+        let contains = json!({"type": "array", "contains": {"type": "number"}});
+        assert!(!is_as_strict(&json!({"type": "array", "contains": {"type": "number"}, "minContains": 0}), &contains));
+        let closed = json!({"type": "object", "unevaluatedProperties": false});
+        let open = json!({"type": "object", "unevaluatedProperties": false, "allOf": [{"additionalProperties": true}]});
+        assert!(!is_as_strict(&open, &closed));
     }
 }

@@ -30,6 +30,12 @@ fn spellings() -> Vec<(&'static str, Vec<String>)> {
         ("plainly", vec![answer(&bad)]),
         ("another resultType", vec![answer(&with(r#""resultType":"zzz""#))]),
         ("input required, and a result", vec![answer(&with(r#""resultType":"input_required""#))]),
+        (
+            "input required, and not an error",
+            vec![answer(&format!(
+                r#"{{"resultType":"input\u005frequired","isError":false,"inputRequests":{{"a":{{"method":"elicitation/create","params":{{"message":"{EVIL}"}}}}}}}}"#
+            ))],
+        ),
         ("a task nobody asked for", vec![answer(&with(r#""task":{"taskId":"t"}"#))]),
         ("a method beside it", vec![answer(&bad).replacen('{', r#"{"method":"ping","#, 1)]),
         ("another case", vec![answer(&bad).replace("\"result\"", "\"Result\"")]),

@@ -88,6 +88,30 @@ fn a_refusal_names_its_request_and_keeps_its_text_to_itself() {
     assert_eq!(executed(&shell), 0);
 }
 
+/// Two requests of one id: the answer of one could be booked to the other, and a receipt would tell a lie.
+#[test]
+fn an_id_under_way_is_not_used_again() {
+    let shell = Shell::new();
+    let mut session = lenient(&shell, &[]);
+    let call = |id: u32, tool: &str| {
+        format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/call","params":{{"name":"{tool}","arguments":{{}}}}}}"#)
+    };
+    session.send_raw(&call(7, "never"));
+    for again in [call(7, "t"), r#"{"jsonrpc":"2.0","id":7,"method":"ping"}"#.to_owned()] {
+        session.send_raw(&again);
+        let line = session.line().unwrap();
+        assert!(line.contains("a request with this id is under way"), "{line}");
+    }
+    session.send_raw(&format!("[{},{}]", call(8, "t"), call(8, "t")));
+    assert!(session.line().unwrap().contains("under way"));
+    session.send_raw(&call(9, "t"));
+    assert!(session.line().unwrap().contains("\"id\":9"));
+    session.send_raw(&call(9, "t"));
+    assert!(session.line().unwrap().contains("structuredContent"), "once it is answered an id is free again");
+    session.kill();
+    assert_eq!((executed(&shell), receipts(&shell).len()), (3, 3));
+}
+
 /// Line separators are legal in strings, and some readers split lines at them.
 #[test]
 fn what_is_forwarded_is_one_line_to_every_reader() {

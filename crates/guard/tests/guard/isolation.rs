@@ -169,7 +169,16 @@ fn units_for_isolated_guards_are_valid() {
         shell.command(&all).env("USER", "ann").output().unwrap()
     };
     assert!(!install(&["--guard-user", "ann"]).status.success(), "one user cannot be kept from itself");
-    let ran = install(&["--tool-user", "tools", "--", "--mode", "enforce"]);
+    // A program that others can write is not what guards run.
+    fs::copy(binary(), shell.path("credence")).unwrap();
+    let theirs = Command::new(shell.path("credence"))
+        .args(["guard", "install", "--client", "cursor", "--config", "mcp.json", "--isolated", "--dry-run"])
+        .current_dir(shell.folder.path())
+        .env("USER", "ann")
+        .output()
+        .unwrap();
+    assert!(String::from_utf8_lossy(&theirs.stderr).contains("/usr/local/bin/credence"), "{theirs:?}");
+    let ran = install(&["--tool-user", "tools", "--program", binary(), "--", "--mode", "enforce"]);
     let said = String::from_utf8_lossy(&ran.stderr);
     assert!(ran.status.success() && said.contains("systemctl enable --now credence-tool-files.socket"), "{said}");
     let written = fs::read_to_string(shell.path("mcp.json")).unwrap();

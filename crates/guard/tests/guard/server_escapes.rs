@@ -137,7 +137,7 @@ fn honest_texts_are_not_held_up_for_ever() {
     let got = unforeseen(&mut session, "t", &with_text(summary));
     assert!(!signals(&got).contains(&"text_differs"), "{got}");
     let got = unforeseen(&mut session, "t", &with_text("Of 2 that were also there, 77 were wanted."));
-    assert!(signals(&got).contains(&"text_numbers") && !got.to_string().contains("77"), "{got}");
+    assert!(signals(&got).contains(&"text_numbers") && !got.to_string().contains("77 were"), "{got}");
     session.leave();
 }
 

@@ -191,3 +191,20 @@ fn a_forged_citation_and_a_changed_hash_are_found() {
         audited.findings
     );
 }
+
+/// A hash that a bearer of a token holds too is not pushed out by readers without one.
+#[test]
+fn what_a_bearer_reads_counts_among_the_bearers() {
+    let house = house_with_room_for(10);
+    house.authority.record_responses(sent(&house, 0..2, ReaderClass::Anonymous)).unwrap();
+    house.authority.record_responses(sent(&house, 0..1, ReaderClass::Bearer)).unwrap();
+    let first = proof(&house, 0).unwrap();
+    house.authority.record_responses(sent(&house, 10..40, ReaderClass::Anonymous)).unwrap();
+    assert!(proof(&house, 1).is_none(), "the oldest of those without a token goes");
+    assert_eq!(proof(&house, 0).unwrap().cited, first.cited, "and is proved by its first batch");
+    // Counted once: bearers have their whole share.
+    house.authority.record_responses(sent(&house, 100..109, ReaderClass::Bearer)).unwrap();
+    assert!(proof(&house, 0).is_some());
+    house.authority.record_responses(sent(&house, 109..110, ReaderClass::Bearer)).unwrap();
+    assert!(proof(&house, 0).is_none());
+}

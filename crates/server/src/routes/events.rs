@@ -29,6 +29,7 @@ use crate::{
     schema::Errors,
     shares::Share,
     tokens::Scope,
+    turns::PAYER,
 };
 
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
@@ -165,7 +166,10 @@ impl Listener {
         let from = self.from;
         let app = Arc::clone(&self.app);
         let _turn = app.catch_ups.acquire().await.ok()?;
-        let (events, until, size) = self.app.read(move |_, view| read_scores(view, from)).await.ok()?;
+        // The stream is read when its handler is long done: whose turn it is, is said again.
+        let payer = (self.caller.lane(), self.caller.owner());
+        let read = PAYER.scope(payer, self.app.read(move |_, view| read_scores(view, from)));
+        let (events, until, size) = read.await.ok()?;
         self.from = until;
         self.behind = until < size;
         self.missed = events.into_iter();

@@ -69,7 +69,7 @@ fn every_route_that_writes_says_that_the_disk_is_full() {
     let posts: [(&str, Value); 10] = [
         ("/v1/agents", json!({ "agent": "new" })),
         ("/v1/agents/other/standing", json!({ "revoked": true, "reason": "x" })),
-        ("/v1/sources", json!({ "source": "new" })),
+        ("/v1/sources", json!({ "source": "new-source" })),
         ("/v1/keys", json!({ "source": "a", "public_key": key("a-2").public().did_key() })),
         (&format!("/v1/keys/{kid}/revocation"), json!({ "reason": "x" })),
         ("/v1/outcomes", json!({ "agent": "shop", "good": true })),

@@ -25,6 +25,10 @@ pub struct InstallArgs {
     /// Where the units are written, for you to look at and install
     #[arg(long, value_name = "DIR", default_value = "credence-units", requires = "isolated")]
     units: PathBuf,
+    /// The `credence` that guards run. An agent that can write it can take the guard's place: it belongs to root [default: this
+    /// program where only root can write it, else /usr/local/bin/credence]
+    #[arg(long, value_name = "FILE", requires = "isolated")]
+    program: Option<PathBuf>,
     /// The user of the guards
     #[arg(long, value_name = "USER", default_value = "credence-guard", requires = "isolated")]
     guard_user: String,

@@ -1,15 +1,16 @@
 //! `credence guard install --isolated`: units for guards that run as a user of their own.
 
 use std::{
+    collections::BTreeMap,
     env, fs,
     io::Write,
-    os::unix::fs::{OpenOptionsExt, PermissionsExt},
+    os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt},
     path::{Path, PathBuf},
 };
 
 use anyhow::{Context, bail, ensure};
 use credence_clients::{
-    Change, Plan,
+    Change, Plan, ServerCommand,
     units::{Isolation, UnitFile},
 };
 use credence_guard::isolation::RUN_FOLDER;
@@ -24,8 +25,15 @@ pub fn write_units(
 ) -> anyhow::Result<()> {
     let caller =
         env::var("USER").or_else(|_| env::var("LOGNAME")).context("neither USER nor LOGNAME says who you are")?;
+    ensure!(caller != "root", "run this as the user of the agent: root is not kept from anything");
+    let installed = Path::new("/usr/local/bin/credence");
+    let guards_run = match &args.program {
+        Some(program) => program.as_path(),
+        None if only_root_writes(executable) => executable,
+        None => installed,
+    };
     let isolation = Isolation {
-        executable: executable.to_owned(),
+        executable: guards_run.to_owned(),
         flags: args.flags.clone(),
         tool_user: args.tool_user.clone().unwrap_or_else(|| caller.clone()),
         caller,
@@ -39,9 +47,23 @@ pub fn write_units(
         );
     }
     let (mut files, mut sockets) = (vec![isolation.sysusers()], Vec::new());
+    let mut known: BTreeMap<String, ServerCommand> = BTreeMap::new();
     for file in args.which.files()? {
         for server in plan(&file)?.servers {
             let (Change::Guarded { slug }, Some(command)) = (&server.change, &server.command) else { continue };
+            let words = command.words.iter().chain(command.env.iter().flat_map(|(name, value)| [name, value]));
+            ensure!(
+                !words.clone().any(|word| word.chars().any(|c| c.is_control() && !matches!(c, '\n' | '\t'))),
+                "the command of '{}' has a control character, which no unit can hold",
+                server.name
+            );
+            match known.insert(slug.clone(), command.clone()) {
+                Some(other) if other == *command => continue,
+                Some(_) => {
+                    bail!("two servers called '{}' are started differently: give one of them another name", server.name)
+                }
+                None => {}
+            }
             let program = program(&command.words[0])?;
             files.extend(isolation.units(slug, &program, command));
             sockets.extend([format!("credence-tool-{slug}.socket"), format!("credence-guard-{slug}.socket")]);
@@ -53,8 +75,20 @@ pub fn write_units(
     if !args.dry_run {
         write(&args.units, &files)?;
     }
+    if isolation.executable == installed && executable != installed {
+        eprintln!("the guards' program must be one that only root can write:");
+        eprintln!("  sudo install -m 755 {} {}", executable.display(), installed.display());
+    }
     eprint!("{}", instructions(&args.units, &isolation, &files, &sockets));
     Ok(())
+}
+
+/// Whether only root can change a program, by its own permissions and those of every folder above it; homes are hidden from guards.
+fn only_root_writes(program: &Path) -> bool {
+    let Ok(path) = fs::canonicalize(program) else { return false };
+    let at_home = ["/home", "/root"].iter().any(|home| path.starts_with(home));
+    let of_root = |path: &Path| fs::metadata(path).is_ok_and(|of| of.uid() == 0 && of.mode() & 0o022 == 0);
+    !at_home && path.ancestors().all(of_root)
 }
 
 fn write(folder: &Path, files: &[UnitFile]) -> anyhow::Result<()> {
