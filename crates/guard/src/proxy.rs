@@ -73,9 +73,12 @@ impl<'a> Continuation<'a> {
         self.result_type.as_deref() == Some("input_required") && self.is_bare()
     }
 
-    /// Whether a client may go on with it although there is something of a result in it.
+    /// Whether a client may go on with it although there is something of a result in it. Where there is content or a structure, what
+    /// does not belong to a result is taken out.
     fn is_mixed(&self) -> bool {
-        self.result_type.as_deref().is_some_and(|kind| kind != "complete") && !self.is_bare()
+        let has_content =
+            self.content.is_some_and(|content| content.get().starts_with('[')) || self.structured.is_some();
+        self.result_type.as_deref().is_some_and(|kind| kind != "complete") && !self.is_bare() && !has_content
     }
 
     fn task(self, started: &StartedCall) -> Option<String> {

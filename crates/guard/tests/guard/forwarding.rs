@@ -105,7 +105,7 @@ fn an_id_under_way_is_not_used_again() {
     session.send_raw(&format!("[{},{}]", call(8, "t"), call(8, "t")));
     assert!(session.line().unwrap().contains("under way"));
     session.send_raw(&call(9, "t"));
-    assert!(session.line().unwrap().contains("\"id\":9"));
+    assert!(session.line().unwrap().contains("\"id\": 9"));
     session.send_raw(&call(9, "t"));
     assert!(session.line().unwrap().contains("structuredContent"), "once it is answered an id is free again");
     session.kill();

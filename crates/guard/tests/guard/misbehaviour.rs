@@ -53,7 +53,7 @@ fn garbage_is_kept_from_the_client() {
     assert!(answer["result"].is_object(), "{answer}");
     good(&mut session);
     session.leave();
-    assert!(session.stderr().contains("what is no message"), "{}", session.stderr());
+    assert!(session.stderr().contains("something that is not a message"), "{}", session.stderr());
     assert_eq!(receipts(&shell).len(), 2);
 }
 
