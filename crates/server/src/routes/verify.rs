@@ -126,7 +126,7 @@ pub(crate) struct VerdictSchema {
     prior: f64,
     /// 0: pre-checks alone decided to block; 1: everything was looked at.
     tier: u8,
-    /// What each evaluated signal said, by its name.
+    /// What each check that could be made found, by its name.
     signals: std::collections::BTreeMap<String, CheckSchema>,
     /// One plain sentence.
     explanation: String,
@@ -134,9 +134,9 @@ pub(crate) struct VerdictSchema {
     stake: Option<String>,
 }
 
-/// What one signal said
+/// What one check found
 #[derive(Debug, ToSchema)]
-#[schema(as = SignalSaid)]
+#[schema(as = CheckResult)]
 #[allow(dead_code, reason = "describes what the engine serialises")]
 pub(crate) struct CheckSchema {
     fired: bool,
