@@ -12,7 +12,6 @@ use credence_engine::universal;
 use credence_ledger::{LogVerifier, OutsideCheckpoint, View};
 use credence_pipeline::{
     audit::{Scope, audit},
-    outcomes,
     query::{self, CurrentScore},
     replay::replay,
 };
@@ -99,7 +98,7 @@ fn everyone_shows_what_it_is_there_to_show() {
     assert_eq!(row("zoe-soehne").name.as_deref(), Some("<b>Zoë & Söhne</b> \"Tools\""));
 
     // The score puts good outcomes above bad ones.
-    let reliability = outcomes::reliability(&*view, None).unwrap();
+    let reliability = query::reliability(&*view, None).unwrap();
     assert!(reliability.curve.concordance.unwrap() > 0.55, "{reliability:?}");
 }
 

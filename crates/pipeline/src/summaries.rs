@@ -239,7 +239,7 @@ pub struct Reported {
 }
 
 /// What providers say of `agent` over `window`, as of `now`. Only those that the operator admits now count.
-pub fn stats(view: &(impl View + ?Sized), agent: &EntityId, window: Window, now: Timestamp) -> Result<Stats> {
+pub(crate) fn stats(view: &(impl View + ?Sized), agent: &EntityId, window: Window, now: Timestamp) -> Result<Stats> {
     let mut rows: Vec<(String, SummaryRow)> = Vec::new();
     let prefix = format!("{agent}/{}/", window.key());
     tables::scan(view, tables::SUMMARIES, Scan::prefix(&prefix), |key, row| {

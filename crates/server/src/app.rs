@@ -18,8 +18,7 @@ use credence_pipeline::{
     answer::Refusal,
     credentials::Office,
     derive, integrity,
-    outcomes::Reliability,
-    query::{self, CurrentScore, Explanation, Reading},
+    query::{self, CurrentScore, Explanation, Reading, Reliability},
     receipts::ReceiptStore,
     times,
 };

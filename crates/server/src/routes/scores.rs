@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use axum::{extract::State, response::Response};
 use credence_engine::hcs25::output_verification::Window;
 use credence_ledger::View;
-use credence_pipeline::{query, summaries};
+use credence_pipeline::query;
 use credence_protocol::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -173,8 +173,7 @@ pub(crate) async fn stats(
         Some(WindowName::Month) => Window::Month,
     };
     let now = app.now();
-    let shown =
-        app.read(move |_, view| Ok(summaries::stats(view, &query::resolve(view, &agent)?, window, now)?)).await?;
+    let shown = app.read(move |_, view| Ok(query::stats(view, &query::resolve(view, &agent)?, window, now)?)).await?;
     respond(&shown)
 }
 

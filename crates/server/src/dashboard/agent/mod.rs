@@ -12,8 +12,8 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use credence_engine::{certification::Unmet, tiers::Tier, universal::Outcome};
-use credence_ledger::{Entry, View};
-use credence_pipeline::{domains, query};
+use credence_ledger::View;
+use credence_pipeline::query;
 use credence_protocol::{EntityId, ScoreStatus, Timestamp};
 use serde::Deserialize;
 use serde_json::Value;
@@ -264,14 +264,12 @@ fn read(
 }
 
 fn revocation(view: &dyn View, seq: u64, now: Timestamp) -> Result<(When, String, u64), Problem> {
-    let bytes = view.entry(seq)?.unwrap_or_default();
-    let entry = Entry::parse(seq, &bytes)?;
-    let record: Value = entry.record(seq)?;
-    Ok((When::new(entry.recorded_at, now), record["reason"].as_str().unwrap_or_default().to_owned(), seq))
+    let (at, record) = query::recorded(view, seq)?;
+    Ok((When::new(at, now), record["reason"].as_str().unwrap_or_default().to_owned(), seq))
 }
 
 fn proved(view: &dyn View, agent: &EntityId, now: Timestamp) -> Result<Vec<String>, Problem> {
-    let proved = domains::proved(view, agent)?.map(|(_, proved)| proved).unwrap_or_default();
+    let proved = query::proved_domains(view, agent)?.map(|(_, proved)| proved).unwrap_or_default();
     Ok(proved.into_iter().filter(|one| one.holds(now)).map(|one| one.host).collect())
 }
 
