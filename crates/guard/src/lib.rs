@@ -10,7 +10,7 @@
 //! - [`vetting`]: which members of a result pass; [`agreement`]: whether its text says what its structure says;
 //! - [`schemas`]: what tools declare of their output, and what of it holds;
 //! - [`rollup`], [`courier`]: what the authority is told;
-//! - [`injection`]: whether a result's text tries to instruct the model, a check of its own;
+//! - [`injection`]: whether a result's text tries to instruct the model, a signal of its own;
 //! - [`server_name`]: the name of a server, from the command that runs it.
 //!
 //! Receipts themselves, and everything that is done with them later, are the crate `credence-receipts`.
