@@ -73,7 +73,8 @@ impl App {
         match &*self.unusable.load() {
             None => Ok(()),
             Some(_) => {
-                let detail = "the authority's signing key is revoked or not registered: the operator has to install another";
+                let detail =
+                    "the authority's signing key is revoked or not registered: the operator has to install another";
                 Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, "signing_key_unusable", detail).retry_after(60))
             }
         }
