@@ -12,8 +12,9 @@ pub enum EgressError {
     /// Use https. Plain http is for loopback, where the operator allows it.
     #[error("{0} is not an https address")]
     NotHttps(String),
-    /// The host leads to an address inside some network. Nothing was sent.
-    #[error("{host} leads to {address}, which is not a public address")]
+    /// The host leads to an address inside some network. Nothing was sent. The words leave the address out: an outsider who reads
+    /// them must not learn where internal names lead.
+    #[error("{host} leads to an address that is not public")]
     NotPublic {
         /// The host as it was given.
         host: String,

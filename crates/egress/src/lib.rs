@@ -17,7 +17,7 @@
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let egress = Egress::new(Settings::for_purpose("crawl"))?;
 //! let refused = egress.send(Request::get("https://169.254.169.254/latest/meta-data")?).await;
-//! assert!(refused.unwrap_err().to_string().contains("not a public address"));
+//! assert!(refused.unwrap_err().to_string().contains("not public"));
 //! # Ok(())
 //! # }
 //! ```
