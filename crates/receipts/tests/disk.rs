@@ -1,0 +1,98 @@
+//! How much disk receipts take.
+
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+use std::{fs, path::Path};
+
+use credence_protocol::{
+    Decision, EntityId, SecretKey, Timestamp, Uuid,
+    receipt::{CallOutcome, Exact, Receipt, Salts, Vantage, Views, forms_of_result},
+};
+use credence_receipts::{
+    BookSettings, Intent, NewReceipt, PartDigests, Private, ReceiptBook, folder,
+    parts::{digests, fingerprint, judged_part},
+};
+use data_encoding::BASE64URL_NOPAD;
+
+/// Receipts written for the measurement.
+const RECEIPTS: usize = 4_000;
+/// Bytes of disk that one receipt of a typical call may take, with everything beside it.
+const MAX_BYTES_PER_RECEIPT: u64 = 2_048;
+
+/// A call with two arguments and a structured result of a dozen values, and everything a guard says of it.
+fn typical(n: usize, key: &SecretKey) -> (NewReceipt, PartDigests) {
+    let arguments = format!(r#"{{"city":"town {n}","days":{}}}"#, n % 7);
+    let value = format!(
+        r#"{{"city":"town {n}","temperature":{}.5,"humidity":{},"wind":{{"speed":{}.25,"from":"north-west"}},"updated":"2026-11-17T09:{:02}:00Z","forecast":[{{"day":1,"high":{}}},{{"day":2,"high":{}}}],"station":"s-{}"}}"#,
+        n % 30,
+        n % 100,
+        n % 11,
+        n % 60,
+        n % 31,
+        n % 29,
+        n * 7919
+    );
+    let text = serde_json::Value::from(value.as_str());
+    let result = format!(r#"{{"content":[{{"type":"text","text":{text}}}],"structuredContent":{value}}}"#);
+    let (arguments, result) = (Exact::parse(&arguments).unwrap(), Exact::parse(&result).unwrap());
+    let salts = Salts::generate().unwrap();
+    let intent = Intent {
+        agent: Some(EntityId::new("agent:research-assistant").unwrap()),
+        arguments: salts.arguments(Some(&arguments)),
+        call: Uuid::now_v7(),
+        client: Some("claude-code 2.1".to_owned()),
+        request: Some(n.to_string()),
+        server: "weather".to_owned(),
+        session: Some("5f0c2f0e-7f0b-4d3c-9a55-0c1d7f5a9b11".to_owned()),
+        stake: None,
+        started_at: Timestamp::from_micros(1_763_000_000_000_000 + n as i64 * 1_000_003).unwrap(),
+        tool: "get_forecast".to_owned(),
+        vantage: Some(Vantage::SameUser),
+    };
+    let receipt = Receipt {
+        execution_ms: Some(12.25 + n as f64 / 7.0),
+        posterior: Some(0.001 + (n % 997) as f64 / 1e6),
+        result: Views::commit(&salts.result, &forms_of_result(&result)),
+        verdict: Some(Decision::Accept),
+        ..intent.into_receipt(CallOutcome::Result)
+    };
+    let parts = PartDigests {
+        arguments: digests(&arguments, &salts.arguments),
+        result: digests(&judged_part(&result), &salts.result),
+    };
+    let print = BASE64URL_NOPAD.encode(&fingerprint(key, Some(&arguments)));
+    (NewReceipt { receipt, private: Private { salts, print } }, parts)
+}
+
+/// What the files below a folder take on disk: whole blocks, not lengths.
+fn on_disk(folder: &Path) -> u64 {
+    let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap());
+    let bytes = entries.map(|entry| {
+        let meta = entry.metadata().unwrap();
+        if meta.is_dir() { on_disk(&entry.path()) } else { meta.len().next_multiple_of(4_096) }
+    });
+    bytes.sum()
+}
+
+#[test]
+fn a_receipt_takes_little_disk() {
+    let state = tempfile::tempdir().unwrap();
+    let key = SecretKey::generate().unwrap();
+    let place = folder::take_place(state.path(), "weather").unwrap();
+    let book = ReceiptBook::open(BookSettings::new(&place, "weather", EntityId::new("lab").unwrap(), key.clone())).unwrap();
+    let mut written = 0;
+    while written < RECEIPTS {
+        // As a guard does: a batch, then the digests of its parts.
+        let batch: Vec<_> = (written..written + 20).map(|n| typical(n, &key)).collect();
+        book.record(batch.iter().map(|(new, _)| new)).unwrap();
+        book.flush_journal(batch.into_iter().map(|(new, parts)| (new.receipt.call, parts)).collect()).unwrap();
+        written += 20;
+    }
+    book.seal().unwrap();
+    let open = on_disk(state.path()) / RECEIPTS as u64;
+    drop(book);
+    let closed = on_disk(state.path()) / RECEIPTS as u64;
+    println!("{open} bytes per receipt while the guard runs, {closed} after it");
+    assert!(closed <= MAX_BYTES_PER_RECEIPT, "{closed} bytes per receipt");
+    assert!(open <= MAX_BYTES_PER_RECEIPT, "{open} bytes per receipt while the guard runs");
+}
