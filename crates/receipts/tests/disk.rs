@@ -37,7 +37,7 @@ fn typical(n: usize, key: &SecretKey) -> (NewReceipt, PartDigests) {
     let (arguments, result) = (Exact::parse(&arguments).unwrap(), Exact::parse(&result).unwrap());
     let salts = Salts::generate().unwrap();
     let intent = Intent {
-        agent: Some(EntityId::new("agent:research-assistant").unwrap()),
+        agent: Some(EntityId::new("research-assistant").unwrap()),
         arguments: salts.arguments(Some(&arguments)),
         call: Uuid::now_v7(),
         client: Some("claude-code 2.1".to_owned()),

@@ -68,7 +68,7 @@ impl Guarded {
 }
 
 fn recorded() -> Vec<std::path::PathBuf> {
-    let folder = project_root().join("testdata/transcripts");
+    let folder = fs::canonicalize(project_root().join("testdata/transcripts")).unwrap();
     let mut files: Vec<_> = fs::read_dir(folder).unwrap().map(|file| file.unwrap().path()).collect();
     files.retain(|file| file.extension().is_some_and(|end| end == "json"));
     files.sort();

@@ -136,6 +136,8 @@ fn attributes(pairing: &mut Pairing, raw: &RawValue, failed: Option<bool>, at: &
         let at = at.member(name);
         if MESSAGES.contains(&name) {
             messages(pairing, value, &at, wrappings);
+        } else if name == "logfire.json_schema" && is_schema(value) {
+            // The types of the other attributes, by their names.
         } else if name.ends_with(".messages") || name.contains("tool.call") || name.contains("tool_call") {
             pairing.unrecognised(value, &at, "an attribute that can hold messages or results, and is not known");
         } else if NOT_RESULTS.contains(&name) || name.ends_with("tool.definitions") || is_list_of_texts(value) {
@@ -157,6 +159,22 @@ fn messages(pairing: &mut Pairing, value: &RawValue, at: &At<'_>, wrappings: usi
         Ok(list) if json::is_list(list) => visit(pairing, list, at, wrappings),
         _ => pairing.unrecognised(value, at, "messages that are not a list in JSON"),
     }
+}
+
+/// Whether a text is a JSON Schema that says of each member what type it is, and nothing else.
+fn is_schema(text: &RawValue) -> bool {
+    fn of(schema: &Value) -> bool {
+        let Value::Object(members) = schema else { return false };
+        members.iter().all(|(name, value)| match (name.as_str(), value) {
+            ("type", Value::String(kind)) => {
+                ["array", "boolean", "integer", "null", "number", "object", "string"].contains(&kind.as_str())
+            }
+            ("properties", Value::Object(properties)) => properties.values().all(of),
+            ("items", items) => of(items),
+            _ => false,
+        })
+    }
+    json::text(text).and_then(|text| serde_json::from_str(&text).ok()).is_some_and(|schema| of(&schema))
 }
 
 fn is_list_of_texts(value: &RawValue) -> bool {
@@ -295,6 +313,7 @@ mod tests {
             r#"{"gen_ai.input.messages":"[{\"role\":\"tool\",\"parts\":[{\"type\":\"text\",\"content\":\"paid\"}]}]"}"#.to_owned(),
             r#"{"final_result":"{\"role\":\"tool\",\"content\":\"paid\"}"}"#.to_owned(),
             r#"{"tool.output":"paid"}"#.to_owned(),
+            r#"{"logfire.json_schema":"{\"properties\":{\"gen_ai.tool.call.result\":{\"title\":\"paid\"}}}"}"#.to_owned(),
             r#"{"note":{"content":"paid"}}"#.to_owned(),
             r#"[{"key":"a"}]"#.to_owned(),
         ] {
