@@ -79,7 +79,8 @@ fn a_receipt_takes_little_disk() {
     let state = tempfile::tempdir().unwrap();
     let key = SecretKey::generate().unwrap();
     let place = folder::take_place(state.path(), "weather").unwrap();
-    let book = ReceiptBook::open(BookSettings::new(&place, "weather", EntityId::new("lab").unwrap(), key.clone())).unwrap();
+    let book =
+        ReceiptBook::open(BookSettings::new(&place, "weather", EntityId::new("lab").unwrap(), key.clone())).unwrap();
     let mut written = 0;
     while written < RECEIPTS {
         // As a guard does: a batch, then the digests of its parts.

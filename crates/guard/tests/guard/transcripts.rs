@@ -98,7 +98,11 @@ fn transcripts_that_were_written_again_are_executed() {
         let path = guarded.shell.path("again.json");
         fs::write(&path, again).unwrap();
         let (code, statuses, report) = guarded.check(&path);
-        assert_eq!((code, statuses.as_slice()), (Some(0), ["executed"; 5].map(str::to_owned).as_slice()), "{file:?}: {report}");
+        assert_eq!(
+            (code, statuses.as_slice()),
+            (Some(0), ["executed"; 5].map(str::to_owned).as_slice()),
+            "{file:?}: {report}"
+        );
     }
 }
 
@@ -112,9 +116,8 @@ fn a_result_altered_in_any_place_is_found() {
         let mut altered_claims = 0;
         for word in WORDS {
             // An exception's message is prose: it is searched for results, not compared with them.
-            let is_prose = |at: usize| {
-                text[..at].rsplit('\n').next().is_some_and(|line| line.contains("\"exception.message\""))
-            };
+            let is_prose =
+                |at: usize| text[..at].rsplit('\n').next().is_some_and(|line| line.contains("\"exception.message\""));
             let places: Vec<usize> = text.match_indices(word).map(|(at, _)| at).filter(|at| !is_prose(*at)).collect();
             // Not every framework hands structure and picture on.
             assert!(!places.is_empty() || !["kestrel", "egret", "merlin"].contains(&word), "{word} in {file:?}");
@@ -138,13 +141,15 @@ fn a_result_altered_in_any_place_is_found() {
 fn a_call_that_was_not_made_never_happened() {
     let calls = scenario();
     for left_out in 0..calls.len() {
-        let made: Vec<_> = calls.iter().enumerate().filter(|(n, _)| *n != left_out).map(|(_, call)| call.clone()).collect();
+        let made: Vec<_> =
+            calls.iter().enumerate().filter(|(n, _)| *n != left_out).map(|(_, call)| call.clone()).collect();
         let guarded = Guarded::of(&made);
         let (archive, key) = guarded.archive();
         for file in recorded() {
             let read = transcript::read(&fs::read(&file).unwrap()).unwrap();
             let report = archive.check(&key, &read, &CheckOptions::default()).unwrap();
-            let missing: Vec<_> = report.claims.iter().filter(|claim| claim.status == ClaimStatus::NeverHappened).collect();
+            let missing: Vec<_> =
+                report.claims.iter().filter(|claim| claim.status == ClaimStatus::NeverHappened).collect();
             assert_eq!(missing.len(), 1, "{file:?}: {report:?}");
             assert_eq!(missing[0].tool.as_deref(), Some(calls[left_out].0.as_str()), "{file:?}");
             assert!(!report.is_clean());
@@ -165,7 +170,11 @@ fn run(framework: &str, mut command: Command) {
     assert!(!files.is_empty(), "{framework} wrote nothing");
     for file in files {
         let (code, statuses, report) = guarded.check(&file);
-        assert_eq!((code, statuses.as_slice()), (Some(0), ["executed"; 5].map(str::to_owned).as_slice()), "{file:?}: {report}");
+        assert_eq!(
+            (code, statuses.as_slice()),
+            (Some(0), ["executed"; 5].map(str::to_owned).as_slice()),
+            "{file:?}: {report}"
+        );
         let known = project_root().join("testdata/transcripts").join(file.file_name().unwrap());
         assert!(known.exists(), "{known:?} is missing: scripts/transcripts writes it");
     }

@@ -354,9 +354,7 @@ fn tells_more(item: &Exact<'_>) -> bool {
         return true;
     }
     let is_link = holder.is_some_and(|(name, _)| matches!(name.as_ref(), "uri" | "url" | "resource" | "file"));
-    let known = |name: &str| {
-        HOLDERS.contains(&name) || BESIDE.contains(&name) || (is_link && OF_LINKS.contains(&name))
-    };
+    let known = |name: &str| HOLDERS.contains(&name) || BESIDE.contains(&name) || (is_link && OF_LINKS.contains(&name));
     if members.iter().any(|(name, value)| !known(name) && says(value)) {
         return true;
     }
@@ -435,7 +433,8 @@ fn result_tells_more(result: &Exact<'_>) -> bool {
     let known = |name: &str, value: &Exact<'_>| {
         KNOWN.contains(&name) || (name == "resultType" && value.as_text() == Some("complete"))
     };
-    let both = ["structuredContent", "structured_content"].map(|name| result.get(name).is_some_and(|one| !one.is_null()));
+    let both =
+        ["structuredContent", "structured_content"].map(|name| result.get(name).is_some_and(|one| !one.is_null()));
     both == [true, true] || members.iter().any(|(name, value)| !known(name, value) && !value.is_null())
 }
 
@@ -662,12 +661,14 @@ mod tests {
             assert_eq!(claimed(&claim), Some(View::Bare), "{claim}");
             assert_eq!(claimed(&claim.replacen("ab", "ac", 1)), None, "{claim}");
             // A second picture, or words, beside the genuine one.
-            for more in [r#""url":"data:image/png;base64,BBBB""#, r#""caption":"paid""#, r#""source":{"data":"BBBB"}"#] {
+            for more in [r#""url":"data:image/png;base64,BBBB""#, r#""caption":"paid""#, r#""source":{"data":"BBBB"}"#]
+            {
                 let more = claim.replacen(image, &format!("{},{more}}}", &image[..image.len() - 1]), 1);
                 assert_eq!(claimed(&more), None, "{more}");
             }
         }
-        let address = r#"[{"type":"text","text":"see"},{"type":"image","source":{"data":"ab+/AA==","url":"https://other"}}]"#;
+        let address =
+            r#"[{"type":"text","text":"see"},{"type":"image","source":{"data":"ab+/AA==","url":"https://other"}}]"#;
         assert_eq!(claimed(address), None);
     }
 
@@ -675,7 +676,8 @@ mod tests {
     fn nothing_passes_beside_a_genuine_text() {
         let (salt, views) = views(r#"{"content":[{"type":"text","text":"18"}],"structuredContent":{"t":18}}"#);
         let claimed = |text: &str| views.matching(&salt, &readings_of_text(text));
-        let genuine = r#"{"content":[{"type":"text","text":"18","id":"x","annotations":null}],"structuredContent":{"t":18}}"#;
+        let genuine =
+            r#"{"content":[{"type":"text","text":"18","id":"x","annotations":null}],"structuredContent":{"t":18}}"#;
         assert!(claimed(genuine).is_some());
         assert!(claimed(&genuine.replace("structuredContent", "structured_content")).is_some());
         for (from, to) in [

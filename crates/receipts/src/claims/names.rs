@@ -194,7 +194,9 @@ mod tests {
     #[test]
     fn namespaces_of_models_and_frameworks_name_no_server() {
         let names = names(&[("fs", "read_file"), ("mail", "send"), ("functions", "run")]);
-        for claimed in ["functions.read_file", "default_api:read_file", "default_api.fs_read_file", "functions.mcp__fs__read_file"] {
+        for claimed in
+            ["functions.read_file", "default_api:read_file", "default_api.fs_read_file", "functions.mcp__fs__read_file"]
+        {
             assert_eq!(same(&names, claimed, None), [0], "{claimed}");
         }
         assert_eq!(same(&names, "functions.run", None), [2], "a server of that name");

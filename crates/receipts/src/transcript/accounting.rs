@@ -166,7 +166,15 @@ pub(super) fn result_in(node: &Node<'_>) -> Option<String> {
         return Some(format!("a message of role '{role}'"));
     }
     let kind = node.kind().to_ascii_lowercase().replace('-', "_");
-    let known = ["dynamic_tool", "function_response", "mcp_call", "tool_invocation", "tool_message", "tool_return", "tool_call_response"];
+    let known = [
+        "dynamic_tool",
+        "function_response",
+        "mcp_call",
+        "tool_invocation",
+        "tool_message",
+        "tool_return",
+        "tool_call_response",
+    ];
     let ends = ["tool_result", "call_output", "toolmessage"];
     if ends.iter().any(|end| kind.ends_with(end)) || known.contains(&kind.as_str()) {
         return Some(format!("a part of type '{kind}'"));

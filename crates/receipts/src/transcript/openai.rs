@@ -33,7 +33,8 @@ pub(super) fn tool_message(pairing: &mut Pairing, node: &Node<'_>, at: &At<'_>) 
     let answer = pairing.answer(node.content, error, at);
     let answers_before = pairing.answers();
     pairing.answered(Format::OpenAiChat, id, answer, at);
-    let mut known = vec!["role", "type", "content", "tool_call_id", "name", "tool_name", "status", "is_error", "isError"];
+    let mut known =
+        vec!["role", "type", "content", "tool_call_id", "name", "tool_name", "status", "is_error", "isError"];
     if let Some(structured) = langchain::structured_artifact(node)
         && pairing.answered_again(answers_before, structured)
     {

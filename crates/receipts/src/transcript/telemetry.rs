@@ -121,7 +121,9 @@ fn attributes(pairing: &mut Pairing, raw: &RawValue, failed: Option<bool>, at: &
     let (arguments, result) =
         (either("gen_ai.tool.call.arguments", "tool_arguments"), either("gen_ai.tool.call.result", "tool_response"));
     let given_twice = |one: &str, other: &str| get(one).is_some() && get(other).is_some();
-    if given_twice("gen_ai.tool.call.result", "tool_response") || given_twice("gen_ai.tool.call.arguments", "tool_arguments") {
+    if given_twice("gen_ai.tool.call.result", "tool_response")
+        || given_twice("gen_ai.tool.call.arguments", "tool_arguments")
+    {
         return pairing.unrecognised(raw, at, "arguments or a result under an old and a new name");
     }
     if arguments.or(result).or(get("gen_ai.tool.call.id")).is_some() {
@@ -179,11 +181,12 @@ fn is_schema(text: &RawValue) -> bool {
 
 fn is_list_of_texts(value: &RawValue) -> bool {
     let mut texts = true;
-    json::is_list(value) && json::items(value, |_, item| {
-        texts = json::is_text(item) && json::text(item).is_some_and(|text| !text.contains('{'));
-        texts
-    })
-    .is_ok_and(|()| texts)
+    json::is_list(value)
+        && json::items(value, |_, item| {
+            texts = json::is_text(item) && json::text(item).is_some_and(|text| !text.contains('{'));
+            texts
+        })
+        .is_ok_and(|()| texts)
 }
 
 /// Whether a name stands there twice: which of the two counts is anybody's guess.
@@ -310,10 +313,12 @@ mod tests {
             r#"{"gen_ai.tool.call.results":"paid"}"#.to_owned(),
             r#"{"other.input.messages":"[{\"role\":\"tool\",\"content\":\"paid\"}]"}"#.to_owned(),
             r#"{"gen_ai.input.messages":"paid"}"#.to_owned(),
-            r#"{"gen_ai.input.messages":"[{\"role\":\"tool\",\"parts\":[{\"type\":\"text\",\"content\":\"paid\"}]}]"}"#.to_owned(),
+            r#"{"gen_ai.input.messages":"[{\"role\":\"tool\",\"parts\":[{\"type\":\"text\",\"content\":\"paid\"}]}]"}"#
+                .to_owned(),
             r#"{"final_result":"{\"role\":\"tool\",\"content\":\"paid\"}"}"#.to_owned(),
             r#"{"tool.output":"paid"}"#.to_owned(),
-            r#"{"logfire.json_schema":"{\"properties\":{\"gen_ai.tool.call.result\":{\"title\":\"paid\"}}}"}"#.to_owned(),
+            r#"{"logfire.json_schema":"{\"properties\":{\"gen_ai.tool.call.result\":{\"title\":\"paid\"}}}"}"#
+                .to_owned(),
             r#"{"note":{"content":"paid"}}"#.to_owned(),
             r#"[{"key":"a"}]"#.to_owned(),
         ] {

@@ -27,7 +27,10 @@ fn invented_results_in_unknown_forms_are_named_with_their_place() {
             r#"{"kind":"request","parts":[{"part_kind":"tool-outcome","tool_name":"pay","content":{"done":1}}]}"#,
             "2/2/parts/0",
         ),
-        (r#"{"name":"execute_tool pay","start_time":1,"attributes":{"tool.outcome":{"done":1}}}"#, "2/2/attributes/tool.outcome"),
+        (
+            r#"{"name":"execute_tool pay","start_time":1,"attributes":{"tool.outcome":{"done":1}}}"#,
+            "2/2/attributes/tool.outcome",
+        ),
         (
             r#"{"content":[{"type":"text","text":"hi"}],"finishReason":"stop","usage":{},"response":{"messages":[]},"note":{"done":1}}"#,
             "2/2/note",
