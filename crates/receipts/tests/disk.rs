@@ -2,7 +2,11 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-use std::{fs, path::Path};
+use std::{
+    fs,
+    path::Path,
+    time::{Duration, Instant},
+};
 
 use credence_protocol::{
     Decision, EntityId, SecretKey, Timestamp, Uuid,
@@ -90,10 +94,57 @@ fn a_receipt_takes_little_disk() {
         written += 20;
     }
     book.seal().unwrap();
-    let open = on_disk(state.path()) / RECEIPTS as u64;
+    let busy = on_disk(state.path()) / RECEIPTS as u64;
+    // In a lull the write-ahead log is emptied.
+    let until = Instant::now() + credence_testing::PATIENCE;
+    let mut open = busy;
+    while open > MAX_BYTES_PER_RECEIPT && Instant::now() < until {
+        std::thread::sleep(Duration::from_millis(50));
+        open = on_disk(state.path()) / RECEIPTS as u64;
+    }
     drop(book);
     let closed = on_disk(state.path()) / RECEIPTS as u64;
-    println!("{open} bytes per receipt while the guard runs, {closed} after it");
+    println!("{busy} bytes per receipt in a burst, {open} in a lull, {closed} when the guard has ended");
     assert!(closed <= MAX_BYTES_PER_RECEIPT, "{closed} bytes per receipt");
     assert!(open <= MAX_BYTES_PER_RECEIPT, "{open} bytes per receipt while the guard runs");
+    // No burst leaves a log behind that outweighs what is kept.
+    assert!(busy <= 2 * MAX_BYTES_PER_RECEIPT, "{busy} bytes per receipt in a burst");
+}
+
+/// The bytes of write-ahead logs below a folder.
+fn logs(folder: &Path) -> u64 {
+    let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap());
+    let bytes = entries.map(|entry| match entry.metadata() {
+        Ok(meta) if meta.is_dir() => logs(&entry.path()),
+        Ok(meta) if entry.file_name().to_string_lossy().ends_with("-wal") => meta.len(),
+        _ => 0,
+    });
+    bytes.sum()
+}
+
+#[test]
+fn a_lull_empties_the_write_ahead_log_and_what_follows_is_kept() {
+    let state = tempfile::tempdir().unwrap();
+    let key = SecretKey::generate().unwrap();
+    let place = folder::take_place(state.path(), "weather").unwrap();
+    let settings = BookSettings::new(&place, "weather", EntityId::new("lab").unwrap(), key.clone());
+    let book = ReceiptBook::open(settings).unwrap();
+    let mut calls = Vec::new();
+    for n in 0..3 {
+        let (new, parts) = typical(n, &key);
+        let call = new.receipt.call;
+        book.record([new].iter()).unwrap();
+        book.flush_journal(vec![(call, parts)]).unwrap();
+        assert!(logs(state.path()) > 0);
+        let until = Instant::now() + credence_testing::PATIENCE;
+        while logs(state.path()) > 0 {
+            assert!(Instant::now() < until, "the log was not emptied");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        calls.push(call);
+    }
+    for call in calls {
+        assert!(book.find(call).unwrap().is_some());
+        assert!(book.prove(call, true).unwrap().is_some());
+    }
 }

@@ -168,9 +168,7 @@ pub(super) fn plain_part(
 ) -> bool {
     let kind = node.kind();
     let Some(known) = plain_members(&kind) else { return false };
-    if let Some(what) = result_in(node) {
-        pairing.unrecognised(raw, at, format!("{what} in a part of type '{}'", shown(&kind)));
-    }
+    let listed = pairing.transcript.unrecognised.len();
     for (name, value) in node.rest(&["type"]) {
         let at = at.member(name);
         if !known.contains(&name) {
@@ -181,6 +179,12 @@ pub(super) fn plain_part(
         } else {
             pairing.search(value, &at, false);
         }
+    }
+    // What has the marks of a result, none of which is a list or an object that was listed.
+    if pairing.transcript.unrecognised.len() == listed
+        && let Some(what) = result_in(node)
+    {
+        pairing.unrecognised(raw, at, format!("{what} in a part of type '{}'", shown(&kind)));
     }
     true
 }
