@@ -73,9 +73,8 @@ pub fn digests(value: &Exact<'_>, salt: &Salt) -> Vec<(String, String)> {
     leaves(value).into_iter().map(|(path, form)| (path.clone(), digest(salt, &path, &form))).collect()
 }
 
-/// Characters of a part's digest: 48 bits, enough to tell two values apart. A receipt's commitments, not these, say whether a claim is
-/// true; these say where it differs.
-pub const DIGEST_CHARS: usize = 8;
+/// Characters of a part's digest: 24 bits, enough to say where a claim differs. Whether it does, a receipt's commitments say.
+pub const DIGEST_CHARS: usize = 4;
 
 /// The digest of one part.
 pub fn digest(salt: &Salt, path: &str, form: &str) -> String {
