@@ -22,12 +22,13 @@ use serde::{Deserialize, Serialize};
 use crate::{
     Archive, Clock, Error, FoundReceipt, Warn,
     archive::Source,
+    digest_rows::DigestRow,
     export::ExportedReceipt,
     folder::{self, Place},
     journal::{self, Journal, JournalContents, JournalKey},
     now,
     records::{CanaryRecord, CountedCall, Intent, NewReceipt, PartDigests, Private, unanswered},
-    segments::{CANARIES, PARTS, PRIVATE, SegmentLog, SegmentWriter, origin, segments, visit},
+    segments::{CANARIES, PRIVATE, SegmentLog, SegmentWriter, origin, segments, visit},
 };
 use pending::{CanaryRow, PendingRows, ReceiptRow, Rows};
 use rotation::CurrentSegment;
@@ -300,10 +301,8 @@ impl ReceiptBook {
 
     /// Moves what is in the journal into the ledger, with the digests of parts, which are lost if this fails.
     pub fn flush_journal(&self, parts: Vec<(Uuid, PartDigests)>) -> Result<Flushed, Error> {
-        let mut digests = Vec::with_capacity(parts.len());
-        for (call, parts) in &parts {
-            digests.push((call.to_string(), serde_json::to_string(parts)?));
-        }
+        let digests =
+            parts.iter().map(|(call, parts)| DigestRow::of(*call, parts)).collect::<Result<Vec<_>, Error>>()?;
         let mut pending = self.pending();
         let rows = Arc::clone(&pending.rows);
         let bytes = rows.bytes();
@@ -318,7 +317,7 @@ impl ReceiptBook {
                     tx.append(&row.entry)?;
                     tx.put(CANARIES, &row.call, "1")?;
                 }
-                digests.iter().try_for_each(|(call, digests)| tx.put(PARTS, call, digests))
+                digests.iter().try_for_each(|row| row.put(tx))
             };
             Ok(credence_ledger::write(segment.ledger(), work)?)
         });

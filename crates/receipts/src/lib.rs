@@ -24,6 +24,7 @@ pub mod archive;
 pub mod audit;
 pub mod book;
 pub mod claims;
+mod digest_rows;
 mod error;
 pub mod export;
 pub mod folder;

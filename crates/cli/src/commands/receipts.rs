@@ -357,8 +357,8 @@ fn check(
     let read = transcript::read_without(&bytes, ignored_members).with_context(|| format!("transcript {file}"))?;
     ensure!(
         allow_empty || !read.is_unrecognised(),
-        "nothing in {file} is recognised as a tool call or a result (those of OpenAI, Anthropic, Bedrock, Gemini, LangChain, Vercel's AI \
-         SDK and MCP are); --allow-empty says that this is fine"
+        "nothing in {file} is recognised as a tool call or a result (those of OpenAI, Anthropic, Bedrock, Gemini, LangChain, Pydantic AI, Vercel's AI \
+         SDK, OpenTelemetry and MCP are); --allow-empty says that this is fine"
     );
     let (archive, key) = open(&which.keeping)?;
     let report = archive.check(&key, &read, options)?;
