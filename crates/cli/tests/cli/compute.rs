@@ -115,7 +115,8 @@ fn assured_vectors() {
             (Some(actual), Some(expected)) => (actual - expected).abs() <= TOLERANCE,
             _ => actual == expected,
         };
-        for (field, expected) in case["output"].as_object().unwrap().iter().filter(|(field, _)| *field != "dimensions") {
+        for (field, expected) in case["output"].as_object().unwrap().iter().filter(|(field, _)| *field != "dimensions")
+        {
             assert!(close(&actual[field], expected), "{name}, {field}: {} ≠ {expected}", actual[field]);
         }
         let dimensions = case["output"]["dimensions"].as_object().unwrap();
@@ -123,7 +124,11 @@ fn assured_vectors() {
         for (dimension, expected) in dimensions {
             for (field, theirs) in [("estimate", "theta"), ("sd", "sd"), ("known", "Z"), ("n_eff", "n_eff")] {
                 let actual = &actual["dimensions"][dimension][field];
-                assert!(close(actual, &expected[theirs]), "{name}, {dimension}.{field}: {actual} ≠ {}", expected[theirs]);
+                assert!(
+                    close(actual, &expected[theirs]),
+                    "{name}, {dimension}.{field}: {actual} ≠ {}",
+                    expected[theirs]
+                );
             }
         }
         let steps = actual["steps"].as_array().unwrap();
@@ -133,16 +138,17 @@ fn assured_vectors() {
     let uncounted = json!({"signals": [{"source": "a", "tag": "output_coverage", "value": 90}, {"source": "a", "tag": "no_such", "value": 9}]});
     let ran = shell.run_with(&["compute", "assured"], &uncounted.to_string());
     let actual: Value = serde_json::from_str(&ran.stdout).unwrap();
-    assert_eq!((&actual["status"], &actual["not_counted"]), (&json!("unrated"), &json!(["no_such", "output_coverage"])));
+    assert_eq!(
+        (&actual["status"], &actual["not_counted"]),
+        (&json!("unrated"), &json!(["no_such", "output_coverage"]))
+    );
 }
 
 #[test]
 fn sources_of_one_owner_or_root_count_once() {
     let shell = Shell::new();
     let scored = |model: &str, owner: Value, roots: [Value; 2]| {
-        let signal = |source: &str, roots: &Value| {
-            json!({"source": source, "owner": owner, "roots": roots, "tag": "rel_uptime", "value": 90, "stddev": 1, "weight": 1})
-        };
+        let signal = |source: &str, roots: &Value| json!({"source": source, "owner": owner, "roots": roots, "tag": "rel_uptime", "value": 90, "stddev": 1, "weight": 1});
         let input = json!({"signals": [signal("a", &roots[0]), signal("b", &roots[1])]});
         let ran = shell.run_with(&["compute", model], &input.to_string());
         assert_eq!(ran.code, Some(0), "{ran:?}");

@@ -119,7 +119,10 @@ mod tests {
         let model = Model::standard().unwrap();
         let tags: Vec<&str> = model.parameters().tags.keys().map(String::as_str).collect();
         let signals: Vec<_> = (0..3)
-            .flat_map(|voice| tags.iter().map(move |tag| measurement(tag, voice, if *tag == "asi05_code_execution" { 0.0 } else { 98.0 })))
+            .flat_map(|voice| {
+                tags.iter()
+                    .map(move |tag| measurement(tag, voice, if *tag == "asi05_code_execution" { 0.0 } else { 98.0 }))
+            })
             .collect();
         let advice = model.advice(&signals, 1).unwrap();
         assert_eq!((advice[0].tag.as_str(), advice[0].measured), ("asi05_code_execution", true));
