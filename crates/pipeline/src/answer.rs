@@ -5,7 +5,7 @@
 //! [`credence_output`]. Nothing that an entity wrote about itself enters the text.
 
 use credence_engine::{
-    assessment::{Facts, Rules, Standing},
+    assessment::{Facts, Probes, Rules, Standing},
     universal::Outcome,
 };
 use std::collections::BTreeSet;
@@ -23,7 +23,7 @@ use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 
 use crate::{
-    Authority, Error, domains, integrity,
+    Authority, Error, domains, filter, integrity,
     query::{self, AgentRow, CurrentScore, Reading, Reputation},
     record::Input,
     reputation,
@@ -178,7 +178,10 @@ impl<'a> Answers<'a> {
         let facts = Facts {
             standing,
             outcome: published(&score),
+            assured: score.outcome.rated().map(|_| filter::assured(&score.inputs)).transpose()?,
+            sources: score.outcome.rated().map_or(0, |rated| rated.sources),
             score_event: score.seq,
+            assured_event: None,
             certification: score.certification.tier,
             output_quality: stats.signal.quality.zip(stats.signal.stddev).map(|(q, s)| (q, s, stats.signal.checks)),
             reputation: reputation.as_ref().map(|reputation| (reputation.row.score, reputation.row.events)),
@@ -356,10 +359,9 @@ fn ratings(view: &dyn View, agent: &EntityId, now: Timestamp) -> Result<Option<(
     Ok((weight > 0.0).then(|| (sum / weight, reviews.len())))
 }
 
-fn probes(inputs: &[Input]) -> Option<(f64, usize)> {
-    let values: Vec<f64> =
-        inputs.iter().filter(|input| input.tag.as_str().starts_with("asi")).map(|input| input.value).collect();
-    (!values.is_empty()).then(|| (values.iter().sum::<f64>() / values.len() as f64, values.len()))
+fn probes(inputs: &[Input]) -> Option<Probes> {
+    let under_attack = inputs.iter().filter(|input| input.tag.as_str().starts_with("asi"));
+    Probes::of(under_attack.map(|input| (input.tag.as_str(), input.value)))
 }
 
 /// The facts: what was verified, apart from what it means.

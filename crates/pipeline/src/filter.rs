@@ -3,7 +3,11 @@
 
 use std::{collections::BTreeMap, ops::ControlFlow};
 
-use credence_engine::{certification::Fact, universal::Weighted};
+use credence_engine::{
+    assured::{AssuredFacts, Model, Signal},
+    certification::Fact,
+    universal::Weighted,
+};
 use credence_ledger::{Scan, View};
 use credence_protocol::{EntityId, Tag, TagRegistry};
 
@@ -142,9 +146,30 @@ pub fn facts(inputs: &[Input]) -> Vec<Fact<'_>> {
         .iter()
         .map(|input| Fact {
             source: input.source.as_str(),
+            owner: None,
+            roots: &[],
             tag: input.tag.as_str(),
             value: input.value,
             weight: input.weight,
         })
         .collect()
+}
+
+/// What the assured score says of the inputs, each taken as fresh.
+pub fn assured(inputs: &[Input]) -> Result<AssuredFacts> {
+    let signals: Vec<_> = inputs
+        .iter()
+        .map(|input| Signal {
+            source: input.source.as_str(),
+            owner: None,
+            roots: &[],
+            tag: input.tag.as_str(),
+            value: input.value,
+            stddev: input.stddev,
+            weight: input.weight,
+            age_days: 0.0,
+        })
+        .collect();
+    let model = Model::standard()?;
+    Ok(model.facts(&model.score(&signals)?))
 }

@@ -93,7 +93,8 @@ impl Reading<'_> {
                     Some(inputs) => inputs,
                     None => filter::with_a_say(current, agent, row.owner.as_ref(), weights),
                 };
-                self.requirements.certify(event.recorded.score, &filter::facts(&inputs)).tier
+                let assured = filter::assured(&inputs)?;
+                self.requirements.certify(event.recorded.score, &assured, &filter::facts(&inputs)).tier
             }
         };
         Ok(Some(Overview { id: agent.clone(), agent: row, score, certification, parts }))

@@ -71,7 +71,7 @@ impl Reading<'_> {
         };
         let outcome = event.as_ref().map_or(Outcome::Unrated, |event| outcome(&event.recorded));
         let score = outcome.rated().map_or(0, |rated| rated.score);
-        let certification = self.requirements.certify(score, &filter::facts(&inputs));
+        let certification = self.requirements.certify(score, &filter::assured(&inputs)?, &filter::facts(&inputs));
         let (seq, recorded_at) = (event.as_ref().map(|event| event.seq), event.as_ref().map(|event| event.recorded_at));
         let (as_of, formula, coverage_floor) = match event {
             Some(ScoreRow { recorded, .. }) => (recorded.as_of, recorded.formula, recorded.coverage_floor),

@@ -208,7 +208,8 @@ fn inputs_that_are_not_listed_are_found_again() {
     assert!(now.score.seq > before.seq && now.score.inputs.iter().any(|input| input.value == 3.0));
     let facts: Vec<Fact<'_>> = credence_pipeline::filter::facts(&now.score.inputs);
     let Outcome::Rated(score) = now.score.outcome else { panic!("rated") };
-    assert_eq!(now.score.certification, house.authority.requirements().certify(score.score, &facts));
+    let assured = credence_pipeline::filter::assured(&now.score.inputs).unwrap();
+    assert_eq!(now.score.certification, house.authority.requirements().certify(score.score, &assured, &facts));
 }
 
 /// Tables are opened here alone: everything else asks [`query`].
