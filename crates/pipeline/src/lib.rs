@@ -48,6 +48,6 @@ pub mod times;
 
 pub use authority::{Authority, Feed, SIGNALS_PER_BATCH, Settings};
 pub use error::{Error, Result};
-pub use registry::{NewAgent, NewSource};
+pub use registry::{NewAgent, NewSource, SourceChange};
 pub use rejection::Rejection;
 pub use tables::TABLES;

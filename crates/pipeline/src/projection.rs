@@ -35,10 +35,11 @@ pub fn apply(tx: &mut dyn Transaction, at: Appended, subject: &EntityId, record:
             // An empty one takes the admission back.
             let methodology = methodology.filter(|text| !text.is_empty());
             let aud = record.aud.clone().or_else(|| former.clone().and_then(|f| f.aud));
-            let row = SourceRow { seq, weight: record.weight, description: described, owner, methodology, aud };
+            let roots = record.roots.clone().or_else(|| former.clone().map(|f| f.roots)).unwrap_or_default();
+            let row = SourceRow { seq, weight: record.weight, description: described, owner, roots, methodology, aud };
             tables::put(tx, tables::SOURCES, record.source.as_str(), &row)?;
             let Some(former) = former else { return Ok(()) };
-            if former.weight != row.weight || former.owner != row.owner {
+            if former.weight != row.weight || former.owner != row.owner || former.roots != row.roots {
                 due::rescore_everyone(tx, seq)?;
             }
             if (former.weight > 0.0) != (row.weight > 0.0)

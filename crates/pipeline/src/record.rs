@@ -3,8 +3,8 @@
 use credence_engine::universal::{self, Outcome};
 use credence_ledger::{Entry, Kind, NewEntry};
 use credence_protocol::{
-    Alias, Audience, Canonical, EntityId, KeyId, PublicKey, ScoreStatus, SecretKey, Signal, Signature, Tag, Timestamp,
-    Uuid, strict::present,
+    Alias, Audience, Canonical, EntityId, KeyId, PublicKey, Root, ScoreStatus, SecretKey, Signal, Signature, Tag,
+    Timestamp, Uuid, strict::present,
 };
 use data_encoding::HEXLOWER;
 use serde::{Deserialize, Serialize};
@@ -29,12 +29,22 @@ pub struct SourceRecord {
     /// Who runs it.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "present")]
     pub owner: Option<EntityId>,
+    /// The registries that it re-reads: sources that share one are one voice. None given: as before; an empty list: none.
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "present")]
+    pub roots: Option<Vec<Root>>,
     /// Where it says how it verifies outputs: with it the source is admitted as a provider.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "present")]
     pub methodology: Option<String>,
     /// What it signs from then on must name this authority; nothing where it is not bound.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "present")]
     pub aud: Option<Audience>,
+}
+
+impl SourceRecord {
+    /// Another weight, and nothing else that is new.
+    pub fn weighing(source: EntityId, weight: f64) -> Self {
+        Self { source, weight, description: None, owner: None, roots: None, methodology: None, aud: None }
+    }
 }
 
 /// An agent. A later record of the same agent adds to the former.

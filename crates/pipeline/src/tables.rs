@@ -51,7 +51,7 @@
 use std::ops::ControlFlow;
 
 use credence_ledger::{Scan, Table, Transaction, View};
-use credence_protocol::{Alias, Audience, EntityId, KeyId, PublicKey, Tag, Timestamp, Uuid};
+use credence_protocol::{Alias, Audience, EntityId, KeyId, PublicKey, Root, Tag, Timestamp, Uuid};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use crate::{Error, Result, record::RecordedScore};
@@ -216,6 +216,9 @@ pub struct SourceRow {
     /// Who runs it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub owner: Option<EntityId>,
+    /// The registries that it re-reads.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub roots: Vec<Root>,
     /// How it verifies outputs, where it is admitted as a provider.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub methodology: Option<String>,

@@ -121,6 +121,7 @@ fn records() -> Vec<(&'static str, Record)> {
                 weight: 0.8,
                 description: Some("probes every minute".into()),
                 owner: Some(id("example-org")),
+                roots: Some(vec!["erc8004:eip155:8453".parse().unwrap(), "npm".parse().unwrap()]),
                 methodology: Some("https://example.org/how".into()),
                 aud: aud(),
             }),

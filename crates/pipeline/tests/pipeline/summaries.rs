@@ -5,7 +5,7 @@ use credence_pipeline::{NewAgent, NewSource, Rejection, statements::Published, s
 use credence_protocol::{ScoreStatus, StatementKind};
 use serde_json::{Value, json};
 
-use crate::common::{House, id, key};
+use crate::common::{House, id, key, run_by, verifying_by};
 
 impl House {
     pub fn provider(&self, name: &str) {
@@ -77,7 +77,7 @@ fn a_second_provider_that_disagrees_lowers_quality() {
 fn bad_reports_are_refused_and_nothing_is_written() {
     let house = House::network(&["bot", "front"]);
     house.provider("lab");
-    house.authority.change_source(id("lab"), None, None, Some(id("front"))).unwrap();
+    house.authority.change_source(id("lab"), run_by("front")).unwrap();
     house.authority.add_source(NewSource::new(id("unadmitted"), 1.0)).unwrap();
     house.authority.add_key(&key("unadmitted").public(), id("unadmitted")).unwrap();
     let kin = NewAgent { owner: Some(id("lab")), ..NewAgent::new(id("kin")) };
@@ -145,8 +145,8 @@ fn signals_end_with_what_they_rest_on() {
     type End = fn(&House) -> u64;
     let silence: [(&str, End); 5] = [
         ("weight 0", |house| house.authority.set_weight(id("lab"), 0.0).unwrap()),
-        ("no longer admitted", |house| house.authority.describe_source(id("lab"), Some(String::new()), None).unwrap()),
-        ("same owner", |house| house.authority.describe_source(id("lab"), None, Some(id("bot"))).unwrap()),
+        ("no longer admitted", |house| house.authority.change_source(id("lab"), verifying_by("")).unwrap()),
+        ("same owner", |house| house.authority.change_source(id("lab"), run_by("bot")).unwrap()),
         ("key revoked", |house| house.authority.revoke_key(key("lab").public().id(), Some(0), None).unwrap()),
         ("rubber stamp", |house| house.report("lab", house.summary("bot", 1.0, 0.0, 500)).unwrap().seq),
     ];
@@ -213,9 +213,9 @@ fn odd_stakes_are_found() {
 fn an_agent_does_not_carry_whoever_vouches_for_it() {
     let house = House::network(&["bot", "lab"]);
     house.provider("lab-eye");
-    house.authority.change_source(id("lab-eye"), None, None, Some(id("lab"))).unwrap();
+    house.authority.change_source(id("lab-eye"), run_by("lab")).unwrap();
     house.add_source("bot-eye", 1.0);
-    house.authority.change_source(id("bot-eye"), None, None, Some(id("bot"))).unwrap();
+    house.authority.change_source(id("bot-eye"), run_by("bot")).unwrap();
     house.add_source("outsider", 1.0);
     house.measure("lab", "bot-eye", "user_feedback", 100.0);
     house.measure("lab", "outsider", "user_feedback", 40.0);
