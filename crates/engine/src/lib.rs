@@ -1,6 +1,8 @@
 //! Pure scoring: signals, summaries and records in, numbers out. No I/O, no clock, no randomness.
 //!
 //! - [`universal`]: the Universal Trust Score of seed 4, formula `uts/1`, from [`mixture`], [`coverage`] and [`tiers`];
+//! - [`assured`]: the assured score, formula `uts/2`: what can be vouched for, with its estimate and range;
+//! - [`voices`]: which sources are independent of each other;
 //! - [`certification`]: which tier's requirements are met, and what is missing for the next;
 //! - [`assessment`]: should I go ahead, for one purpose (seed 3);
 //! - [`contribution`]: what each source did to a score;
@@ -25,6 +27,7 @@
 //! ```
 
 pub mod assessment;
+pub mod assured;
 pub mod certification;
 pub mod contribution;
 pub mod coverage;
@@ -36,5 +39,6 @@ pub mod reliability;
 pub mod reputation;
 pub mod tiers;
 pub mod universal;
+pub mod voices;
 
 pub use error::Error;

@@ -5,10 +5,10 @@
 //! ```
 //!
 //! over current, applicable signals, where μ, σ are those of their [`mixture`](crate::mixture) and n counts
-//! distinct sources. No constant scale factor: a good agent with thin coverage gets a thin score.
+//! independent sources ([`voices`](crate::voices)). No constant scale factor: a good agent with thin coverage gets a thin score.
 //! n = 0 is [`Outcome::Unrated`]; coverage below the floor is computed but [`ScoreStatus::Partial`], and not published.
 
-use std::fmt;
+use std::{collections::BTreeSet, fmt};
 
 use credence_protocol::ScoreStatus;
 use serde::{Serialize, Serializer};
@@ -19,6 +19,7 @@ use crate::{
     coverage::coverage,
     mixture::mix,
     tiers::{Tier, TierDistribution},
+    voices::MIN_COUNTED_WEIGHT,
 };
 
 /// The formula's id, recorded with every score.
@@ -48,27 +49,35 @@ pub struct Score {
     pub stddev: f64,
     /// 0..=1.
     pub coverage: f64,
-    /// Distinct sources.
+    /// Independent sources.
     pub sources: usize,
     /// The band of the score.
     pub tier: Tier,
-    /// The probability of that band.
+    /// The integral over that band; no probability of anything was checked.
     pub tier_confidence: f64,
-    /// The probability of every band.
+    /// The integral over every band.
     pub tier_distribution: TierDistribution,
     /// Whether it may be shown.
     pub status: ScoreStatus,
 }
 
-/// Scores `signals`, summing in the order given. Callers that must agree to the last bit sort by (source, tag) first.
+/// Scores `signals` of sources of which none is related to another, summing in the order given. Callers that must agree to the
+/// last bit sort by (source, tag) first.
 pub fn score<S: Ord + Copy>(signals: &[Weighted<S>], floor: f64) -> Result<Outcome, Error> {
+    let heavy: BTreeSet<S> = signals.iter().filter(|s| s.weight >= MIN_COUNTED_WEIGHT).map(|s| s.source).collect();
+    score_with(signals, heavy.len(), floor)
+}
+
+/// The same, where `independent` voices speak: [`Voices::independent`](crate::voices::Voices::independent).
+pub fn score_with<S: Ord + Copy>(signals: &[Weighted<S>], independent: usize, floor: f64) -> Result<Outcome, Error> {
     if !(0.0..=1.0).contains(&floor) {
         return Err(Error::Floor(floor));
     }
-    let Some(mixture) = mix(signals)? else {
+    let mixture = mix(signals)?;
+    let Some(mixture) = mixture.filter(|_| independent > 0) else {
         return Ok(Outcome::Unrated);
     };
-    let coverage = coverage(mixture.sources);
+    let coverage = coverage(independent);
     let mean = mixture.mean * coverage;
     let stddev = mixture.stddev * coverage;
     // 0 ≤ mean ≤ 100, so the cast is exact.
@@ -81,7 +90,7 @@ pub fn score<S: Ord + Copy>(signals: &[Weighted<S>], floor: f64) -> Result<Outco
         mean,
         stddev,
         coverage,
-        sources: mixture.sources,
+        sources: independent,
         tier,
         tier_confidence: tier_distribution.of_tier(tier),
         tier_distribution,

@@ -39,6 +39,7 @@ pub mod receipt;
 pub mod records;
 mod root;
 pub mod schemas;
+mod root;
 mod score_status;
 mod signal;
 mod stake;
