@@ -167,7 +167,7 @@ impl<'a> Answers<'a> {
         if !in_scope(&row.aliases, url) {
             return Err(Refusal::Mismatch { entity: agent, scopes: scopes(&row.aliases) });
         }
-        let score = self.up_to_date(view, &agent)?;
+        let score = self.up_to_date(view, &agent, now)?;
         let stats = summaries::stats(view, &agent, SIGNAL_WINDOW, now)?;
         // A newcomer's low number means unknown, and a reader would take it for bad; a lapsed one says nothing of now.
         let reputation = query::reputation(view, &agent, now)?.filter(Reputation::counts);
@@ -205,7 +205,7 @@ impl<'a> Answers<'a> {
     /// The badge of an agent: an SVG that carries its signed claim; refused where the newest score event is behind.
     pub fn badge(&self, view: &dyn View, entity: &str, style: Style, now: Timestamp) -> Result<Badge, Refusal> {
         let agent = query::resolve(view, entity)?;
-        let current = self.up_to_date(view, &agent)?;
+        let current = self.up_to_date(view, &agent, now)?;
         let revoked = current.revoked;
         let score = published(&current).rated().map(|score| (score.score, score.stddev)).filter(|_| !revoked);
         let expires = now.plus_seconds(BADGE_SECONDS);
@@ -216,8 +216,8 @@ impl<'a> Answers<'a> {
     }
 
     /// The newest recorded score, which must not be behind.
-    fn up_to_date(&self, view: &dyn View, agent: &EntityId) -> Result<CurrentScore, Refusal> {
-        if !self.rescored && self.reading.is_behind(view, agent)? {
+    fn up_to_date(&self, view: &dyn View, agent: &EntityId, now: Timestamp) -> Result<CurrentScore, Refusal> {
+        if !self.rescored && self.reading.is_behind(view, agent, now)? {
             return Err(Refusal::Behind(agent.clone()));
         }
         let score = self.reading.score(view, agent)?;

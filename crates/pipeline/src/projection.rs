@@ -6,25 +6,26 @@
 
 use std::{collections::BTreeSet, ops::ControlFlow};
 
+use credence_engine::{assured, universal};
 use credence_ledger::{Appended, Entry, Kind, Scan, Transaction};
 use credence_protocol::{AUTHORITY_SOURCE, EntityId, KeyId, Signal, Tag, Uuid};
 
 use crate::{
     Result, credentials, due, outcomes, receipts,
-    record::{AgentRecord, KeyRevocationRecord, Record, RecordedScore, WithdrawalRecord},
+    record::{AgentRecord, AssuredRecord, KeyRevocationRecord, Record, ScoreEvent, WithdrawalRecord},
     reputation,
     statements::{
         ParsedStatement, StatementBody,
         groups::{self, Group, Pass},
     },
     summaries,
-    tables::{self, AgentRow, CurrentRow, KeyRow, ScoreRow, SignalPlace, SlotRow, SourceRow},
+    tables::{self, AgentRow, AssuredRow, CurrentRow, KeyRow, ScoreRow, SignalPlace, SlotRow, SourceRow},
     times,
 };
 
 /// Applies one entry to the tables.
 pub fn apply(tx: &mut dyn Transaction, at: Appended, subject: &EntityId, record: &Record) -> Result<()> {
-    let Appended { seq, recorded_at } = at;
+    let seq = at.seq;
     match record {
         Record::Agent(record) => agent(tx, at, record),
         Record::Source(record) => {
@@ -71,16 +72,33 @@ pub fn apply(tx: &mut dyn Transaction, at: Appended, subject: &EntityId, record:
         Record::CredentialRevocation(record) => credentials::revoked(tx, at, record),
         Record::Outcome(record) => outcomes::apply(tx, at, record),
         Record::Signal(record) => signal(tx, at, record),
-        Record::Score(recorded) => {
-            let row = ScoreRow { seq, recorded_at, recorded: RecordedScore::clone(recorded) };
-            tables::put(tx, tables::SCORES, subject.as_str(), &row)?;
-            Ok(tables::put(tx, tables::SCORE_EVENTS, &tables::agent_seq(subject, seq), &row)?)
-        }
+        Record::Score(event) => score(tx, at, subject, event),
         Record::Checkpoint(record) => receipts::apply(tx, at, record),
         Record::Clock(_) => times::apply(tx, at),
         Record::Statement(stated) => statement(tx, at, stated),
         // The hashes of a batch follow from no entry: they are written beside it.
         Record::Responses(_) | Record::Other(_) => Ok(()),
+    }
+}
+
+/// A score event: each formula has rows of its own.
+fn score(tx: &mut dyn Transaction, at: Appended, agent: &EntityId, event: &ScoreEvent) -> Result<()> {
+    let Appended { seq, recorded_at } = at;
+    match event {
+        ScoreEvent::Universal(recorded) => {
+            let row = ScoreRow { seq, recorded_at, recorded: recorded.clone() };
+            tables::put(tx, tables::SCORES, &tables::score_place(agent, universal::FORMULA), &row)?;
+            Ok(tables::put(tx, tables::SCORE_EVENTS, &tables::score_event_place(agent, universal::FORMULA, seq), &row)?)
+        }
+        ScoreEvent::Assured(recorded) => {
+            let former = tables::assured_of(tx, agent)?;
+            // A second event of the same inputs: only their age has changed.
+            let by_age = former.as_ref().is_some_and(|former| former.recorded.inputs_of == recorded.inputs_of);
+            let aged_at = if by_age { Some(recorded_at) } else { former.and_then(|former| former.aged_at) };
+            let row = AssuredRow { seq, recorded_at, aged_at, recorded: AssuredRecord::clone(recorded) };
+            tables::put(tx, tables::SCORES, &tables::score_place(agent, assured::FORMULA), &row)?;
+            Ok(tables::put(tx, tables::SCORE_EVENTS, &tables::score_event_place(agent, assured::FORMULA, seq), &row)?)
+        }
     }
 }
 

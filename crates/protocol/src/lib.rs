@@ -39,7 +39,6 @@ pub mod receipt;
 pub mod records;
 mod root;
 pub mod schemas;
-mod root;
 mod score_status;
 mod signal;
 mod stake;

@@ -5,18 +5,19 @@
 //! | who is this agent, which agents are there | [`resolve`], [`agent`], [`agents`], [`similar_agents`] |
 //! | what is its score, and why | [`Reading::score`], [`Reading::explain`], [`Reading::custom`] |
 //! | is that score up to date | [`Reading::is_behind`] |
-//! | what was its score | [`score_at`], [`history`], [`closings`] |
-//! | all agents, to be ranked | [`Reading::overviews`] |
+//! | what was its score | [`score_at`], [`history`], [`closings`]; [`assured_history`], [`assured_closings`] |
+//! | all agents, to be ranked | [`Reading::overviews`], [`Ranking`] |
 //! | what do other agents say of it | [`reputation`], [`reputation_history`], [`reviews`] |
 //! | what became of a contract or a challenge | [`contract`], [`contracts_of`], [`challenge`], [`challenges_of`] |
 //! | who may sign, and what it counts for | [`sources`], [`key`], [`keys`], [`keys_after`], [`authority_keys`] |
 //! | where in the log is it | [`record`], [`size_at`], [`guard_logs`] |
 //!
-//! **One rule for scores**: what is shown, ranked and signed is the newest recorded score event of an agent, with the inputs
-//! that the event lists. It is at most a second behind the signals; a signer checks [`Reading::is_behind`] first.
+//! **One rule for scores**: what is shown, ranked and signed is the newest recorded score event of an agent by each formula, with the
+//! inputs that the `uts/1` event lists. They are at most a second behind the signals; a signer checks [`Reading::is_behind`] first.
 
 mod agents;
 mod history;
+mod improve;
 mod inputs;
 mod overview;
 mod registry;
@@ -29,19 +30,20 @@ use serde_json::Value;
 
 pub use self::{
     agents::{AgentFilter, AgentPage, ListedAgent, agent, agents, resolve, similar_agents},
-    history::{RecordedEvent, closings, history, score_at, size_at},
-    overview::{Overview, Part},
+    history::{RecordedEvent, RecordedEvents, assured_closings, assured_history, closings, history, score_at, size_at},
+    improve::{Improvement, Step as ImprovementStep},
+    overview::{Formula, Glance, Overview, Part, Ranking},
     registry::{authority_keys, guard_logs, key, keys, keys_after, sources},
     reputation::{Reputation, reputation, reputation_history, reviews},
-    score::{CurrentScore, Explanation, Reading, SourceContribution},
+    score::{CurrentAssured, CurrentScore, Explanation, Reading, SourceContribution},
     statements::{challenge, challenges_of, contract, contracts_of, has_contracts},
 };
 pub use crate::{
     reputation::rows::{ChallengeRow, ChallengeState, ContractRow, ReputationRow, ReviewRow},
-    tables::{AgentRow, KeyRow, ScoreRow, SourceRow},
+    tables::{AgentRow, AssuredRow, KeyRow, ScoreRow, SourceRow},
 };
 
-pub(crate) use self::inputs::is_behind;
+pub(crate) use self::inputs::are_inputs_of;
 use crate::{Authority, Result};
 
 impl Authority {

@@ -190,7 +190,7 @@ impl House {
     pub fn recorded(&self, agent: &str) -> Option<RecordedScore> {
         self.authority.score_now().unwrap();
         let view = self.authority.ledger().view().unwrap();
-        tables::get::<ScoreRow>(&*view, tables::SCORES, agent).map(|row| row.recorded)
+        tables::get::<ScoreRow>(&*view, tables::SCORES, &format!("{agent}/uts/1")).map(|row| row.recorded)
     }
 
     /// The newest recorded score, after everyone who waits was scored.

@@ -126,7 +126,7 @@ fn what_is_shown_and_signed_is_the_newest_recorded_event() {
         let listed = reading.overviews_of(&*view, [id("alice")]).unwrap().remove(0);
         let refused = answers.answer(&*view, question, house.now());
         let badge = answers.badge(&*view, "alice", Style::Flat, house.now());
-        (explained, listed, reading.is_behind(&*view, &id("alice")).unwrap(), refused, badge)
+        (explained, listed, reading.is_behind(&*view, &id("alice"), house.now()).unwrap(), refused, badge)
     };
     let (explained, listed, behind, refused, badge) = shown();
     assert!(behind && matches!(refused, Err(Refusal::Behind(_))) && matches!(badge, Err(Refusal::Behind(_))));
