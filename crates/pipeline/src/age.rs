@@ -11,7 +11,7 @@
 use std::ops::Range;
 
 use credence_engine::{
-    assessment::Rules,
+    assessment::{Action, Rules},
     assured::{Assured, Model},
 };
 use credence_ledger::{Ledger, Transaction, write};
@@ -64,11 +64,33 @@ pub(crate) fn is_due(
         return Ok(false);
     }
     let then = score::assured_record(agent, 0, 0, inputs, weights, model, hour_of(now)?)?;
-    Ok(has_moved(&last.recorded.assured, &then.assured, &Rules::standard()?))
+    let base = Base::new(&last.recorded.assured, weights.voices(inputs).independent(), model)?;
+    Ok(base.has_moved(&then.assured))
 }
 
-fn has_moved(before: &Assured, now: &Assured, rules: &Rules) -> bool {
-    before.tier != now.tier || before.status != now.status || before.score.abs_diff(now.score) >= MIN_MOVE
+/// The score that a change by age is measured from.
+struct Base<'a> {
+    assured: &'a Assured,
+    model: &'a Model,
+    rules: Rules,
+    sources: usize,
+    actions: Vec<Action>,
+}
+
+impl<'a> Base<'a> {
+    fn new(assured: &'a Assured, sources: usize, model: &'a Model) -> Result<Self> {
+        let rules = Rules::standard()?;
+        let actions = rules.actions(&model.facts(assured), sources);
+        Ok(Self { assured, model, rules, sources, actions })
+    }
+
+    fn has_moved(&self, now: &Assured) -> bool {
+        let before = self.assured;
+        before.tier != now.tier
+            || before.status != now.status
+            || before.score.abs_diff(now.score) >= MIN_MOVE
+            || self.rules.actions(&self.model.facts(now), self.sources) != self.actions
+    }
 }
 
 /// Writes the events by age that are due; gives how many.
@@ -140,10 +162,10 @@ fn next_change(
     if base.status == ScoreStatus::Unrated || inputs.is_empty() {
         return Ok(None);
     }
-    let rules = Rules::standard()?;
+    let base = Base::new(base, weights.voices(inputs).independent(), model)?;
     let moved = |hours: i64| -> Result<bool> {
         let at = from.plus_seconds(hours * HOUR_SECONDS);
-        Ok(has_moved(base, &model.score(&filter::aged(inputs, weights, at))?, &rules))
+        Ok(base.has_moved(&model.score(&filter::aged(inputs, weights, at))?))
     };
     let Some(found) = first_after(hours_of_change(inputs, model, from), &moved)? else { return Ok(None) };
     Ok(Some(from.plus_seconds(found * HOUR_SECONDS)))

@@ -5,7 +5,7 @@
 //! [`credence_output`]. Nothing that an entity wrote about itself enters the text.
 
 use credence_engine::{
-    assessment::{Facts, Rules, Standing},
+    assessment::{Facts, Probes, Rules, Standing},
     universal::Outcome,
 };
 use std::collections::BTreeSet;
@@ -23,8 +23,8 @@ use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 
 use crate::{
-    Authority, Error, domains, integrity,
-    query::{self, AgentRow, CurrentScore, Reading, Reputation},
+    Authority, Error, domains, filter, integrity,
+    query::{self, AgentRow, CurrentAssured, CurrentScore, Reading, Reputation},
     record::Input,
     reputation,
     summaries::{self, SIGNAL_WINDOW},
@@ -175,10 +175,14 @@ impl<'a> Answers<'a> {
             Some(_) => Standing::Revoked,
             None => standing(view, &score, &row.aliases, url, now)?,
         };
+        let assured = published_assured(&score);
         let facts = Facts {
             standing,
             outcome: published(&score),
+            assured: assured.map(|assured| filter::assured_facts(Some(&assured.numbers))).transpose()?,
+            sources: score.outcome.rated().map_or(0, |rated| rated.sources),
             score_event: score.seq,
+            assured_event: assured.map(|assured| assured.seq),
             certification: score.certification.tier,
             output_quality: stats.signal.quality.zip(stats.signal.stddev).map(|(q, s)| (q, s, stats.signal.checks)),
             reputation: reputation.as_ref().map(|reputation| (reputation.row.score, reputation.row.events)),
@@ -264,6 +268,11 @@ pub(crate) fn published(score: &CurrentScore) -> Outcome {
         Outcome::Rated(score) if score.status == ScoreStatus::Partial => Outcome::Unrated,
         outcome => *outcome,
     }
+}
+
+/// The same of the assured score: none where nothing that counts is measured.
+pub(crate) fn published_assured(score: &CurrentScore) -> Option<&CurrentAssured> {
+    score.assured.as_ref().filter(|assured| assured.numbers.status == ScoreStatus::Published)
 }
 
 /// Whether a page belongs to an entity: the same host, and below one of its addresses. An entity that registered no address
@@ -356,10 +365,9 @@ fn ratings(view: &dyn View, agent: &EntityId, now: Timestamp) -> Result<Option<(
     Ok((weight > 0.0).then(|| (sum / weight, reviews.len())))
 }
 
-fn probes(inputs: &[Input]) -> Option<(f64, usize)> {
-    let values: Vec<f64> =
-        inputs.iter().filter(|input| input.tag.as_str().starts_with("asi")).map(|input| input.value).collect();
-    (!values.is_empty()).then(|| (values.iter().sum::<f64>() / values.len() as f64, values.len()))
+fn probes(inputs: &[Input]) -> Option<Probes> {
+    let under_attack = inputs.iter().filter(|input| input.tag.as_str().starts_with("asi"));
+    Probes::of(under_attack.map(|input| (input.tag.as_str(), input.value)))
 }
 
 /// The facts: what was verified, apart from what it means.

@@ -4,7 +4,7 @@
 use std::{collections::BTreeMap, ops::ControlFlow};
 
 use credence_engine::{
-    assured,
+    assured::{self, Assured, AssuredFacts, Model},
     certification::Fact,
     universal::Weighted,
     voices::{Speaker, Voices},
@@ -173,14 +173,19 @@ pub fn aged<'a>(inputs: &'a [Input], weights: &'a Weights, evaluated_at: Timesta
 }
 
 /// The inputs as certification sees them.
-pub fn facts(inputs: &[Input]) -> Vec<Fact<'_>> {
-    inputs
-        .iter()
-        .map(|input| Fact {
-            source: input.source.as_str(),
-            tag: input.tag.as_str(),
-            value: input.value,
-            weight: input.weight,
-        })
-        .collect()
+pub fn facts<'a>(inputs: &'a [Input], weights: &'a Weights) -> Vec<Fact<'a>> {
+    let fact = |input: &'a Input| {
+        let Speaker { source, owner, roots, weight } = weights.speaker(input);
+        Fact { source, owner, roots, tag: input.tag.as_str(), value: input.value, weight }
+    };
+    inputs.iter().map(fact).collect()
+}
+
+/// What certification and assessment look at of a recorded assured score; where there is none, of nothing.
+pub fn assured_facts(assured: Option<&Assured>) -> Result<AssuredFacts> {
+    let model = Model::standard()?;
+    Ok(match assured {
+        Some(assured) => model.facts(assured),
+        None => model.facts(&model.score(&[])?),
+    })
 }

@@ -110,7 +110,8 @@ pub fn basis(view: &(impl View + ?Sized), score: &CurrentScore) -> Result<()> {
     events(view, agent)?;
     let (universal, assured) = (tables::universal_of(view, agent)?, tables::assured_of(view, agent)?);
     let shown = score.assured.as_ref().map(|shown| (shown.seq, &shown.numbers));
-    if score.seq != universal.map(|row| row.seq) || shown != assured.as_ref().map(|row| (row.seq, &row.recorded.assured))
+    if score.seq != universal.map(|row| row.seq)
+        || shown != assured.as_ref().map(|row| (row.seq, &row.recorded.assured))
     {
         return Err(differs("the score"));
     }

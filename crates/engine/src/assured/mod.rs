@@ -146,7 +146,51 @@ pub struct Step {
     pub value: f64,
 }
 
+/// What decisions look at: an assured score without what only explains it.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct AssuredFacts {
+    /// What can be vouched for.
+    pub score: u8,
+    /// What is believed.
+    pub estimate: f64,
+    /// The lower bound.
+    pub low: f64,
+    /// The upper bound.
+    pub high: f64,
+    /// What the worst hole in security leaves possible.
+    pub cap: f64,
+    /// The share of the estimate that is evidence.
+    pub known: f64,
+    /// By dimension, in the order of [`Dimension::ALL`]; one that nobody measured has the prior and nothing known.
+    pub dimensions: [DimensionFacts; DIMENSIONS],
+}
+
+/// One dimension of [`AssuredFacts`].
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct DimensionFacts {
+    /// What is believed of it.
+    pub estimate: f64,
+    /// The share of that which is evidence.
+    pub known: f64,
+    /// Whether it counts in the score.
+    pub counted: bool,
+}
+
 impl Model {
+    /// What decisions look at.
+    pub fn facts(&self, assured: &Assured) -> AssuredFacts {
+        let Assured { score, estimate, low, high, cap, known, .. } = *assured;
+        let dimensions = Dimension::ALL.map(|dimension| {
+            let measured = assured.dimensions.get(&dimension);
+            DimensionFacts {
+                estimate: measured.map_or(self.parameters().prior_mean, |measured| measured.estimate),
+                known: measured.map_or(0.0, |measured| measured.known),
+                counted: self.dimensions[dimension as usize].weight > 0.0,
+            }
+        });
+        AssuredFacts { score, estimate, low, high, cap, known, dimensions }
+    }
+
     /// The score of `signals`, with voices derived from their sources.
     pub fn score(&self, signals: &[Signal<'_>]) -> Result<Assured, Error> {
         let mut scratch = Scratch::default();

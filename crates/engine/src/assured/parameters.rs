@@ -252,7 +252,7 @@ mod tests {
         let half_life = refused("rel_uptime = { dimension = \"reliability\", half_life_days = 7.0", "rel_uptime = { dimension = \"reliability\", half_life_days = 0.0");
         assert!(half_life.contains("tags.rel_uptime: half_life_days 0 is not above 0"), "{half_life}");
         assert!(refused("half_life_days = 30.0", "half_life_days = nan").contains("asi01_goal_hijack"));
-        assert!(refused("uts/2", "uts/9").contains("unknown formula 'uts/9'"));
+        assert!(refused("formula = \"uts/2\"", "formula = \"uts/9\"").contains("unknown formula 'uts/9'"));
         assert!(refused("prior_sd = 25.0", "prior_sd = 0.0").contains("prior_sd 0 is not above 0"));
         assert!(refused("prior_mean = 50.0", "prior_mean = 101.0").contains("prior_mean 101"));
         assert!(refused("facets = 10.0", "facets = 0.0").contains("facets 0"));

@@ -158,7 +158,7 @@ impl Reading<'_> {
     fn overview(&self, view: &dyn View, weights: &Weights, agent: &EntityId) -> Result<Option<Overview>> {
         let Some(row) = tables::get::<AgentRow>(view, tables::AGENTS, agent.as_str())? else { return Ok(None) };
         let score = tables::universal_of(view, agent)?;
-        let assured = tables::assured_of(view, agent)?.map(Glance::from);
+        let assured = tables::assured_of(view, agent)?;
         let (mut parts, mut current): (Vec<Part>, Vec<_>) = (Vec::new(), Vec::new());
         let mut sources = inputs::Sources::new();
         tables::scan(view, tables::CURRENT, Scan::prefix(&format!("{agent}/")), |key, row: CurrentRow| {
@@ -188,9 +188,11 @@ impl Reading<'_> {
                     Some(inputs) => inputs,
                     None => filter::with_a_say(current, agent, row.owner.as_ref(), weights),
                 };
-                self.requirements.certify(event.recorded.score, &filter::facts(&inputs)).tier
+                let facts = filter::assured_facts(assured.as_ref().map(|row| &row.recorded.assured))?;
+                self.requirements.certify(event.recorded.score, &facts, &filter::facts(&inputs, weights)).tier
             }
         };
+        let assured = assured.map(Glance::from);
         Ok(Some(Overview { id: agent.clone(), agent: row, score, assured, certification, parts }))
     }
 

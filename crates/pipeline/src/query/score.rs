@@ -136,7 +136,9 @@ impl Reading<'_> {
         };
         let outcome = event.as_ref().map_or(Outcome::Unrated, |event| outcome(&event.recorded));
         let score = outcome.rated().map_or(0, |rated| rated.score);
-        let certification = self.requirements.certify(score, &filter::facts(&inputs));
+        let weights = Weights::read(view)?;
+        let facts = filter::assured_facts(assured.as_ref().map(|assured| &assured.numbers))?;
+        let certification = self.requirements.certify(score, &facts, &filter::facts(&inputs, &weights));
         let (seq, recorded_at) = (event.as_ref().map(|event| event.seq), event.as_ref().map(|event| event.recorded_at));
         let (as_of, formula, coverage_floor) = match event {
             Some(ScoreRow { recorded, .. }) => (recorded.as_of, recorded.formula, recorded.coverage_floor),

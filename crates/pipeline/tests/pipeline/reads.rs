@@ -8,7 +8,7 @@ use credence_pipeline::{
     NewAgent,
     answer::{Answers, Question, Refusal},
     credentials::Office,
-    query,
+    filter, query,
 };
 use credence_protocol::{Alias, TagRegistry};
 use serde_json::Value;
@@ -206,9 +206,11 @@ fn inputs_that_are_not_listed_are_found_again() {
     assert!(!reading.needs_replay(&*view, &id("alice")).unwrap());
     let now = reading.explain(&*view, &id("alice")).unwrap();
     assert!(now.score.seq > before.seq && now.score.inputs.iter().any(|input| input.value == 3.0));
-    let facts: Vec<Fact<'_>> = credence_pipeline::filter::facts(&now.score.inputs);
+    let weights = filter::Weights::read(&*view).unwrap();
+    let facts: Vec<Fact<'_>> = filter::facts(&now.score.inputs, &weights);
     let Outcome::Rated(score) = now.score.outcome else { panic!("rated") };
-    assert_eq!(now.score.certification, house.authority.requirements().certify(score.score, &facts));
+    let assured = filter::assured_facts(now.score.assured.as_ref().map(|assured| &assured.numbers)).unwrap();
+    assert_eq!(now.score.certification, house.authority.requirements().certify(score.score, &assured, &facts));
 }
 
 /// Tables are opened here alone: everything else asks [`query`].
