@@ -53,13 +53,17 @@ fn assess(facts: &Facts, context: &str) -> Assessment {
 
 #[test]
 fn thresholds_decide_by_context() {
-    let watched = |value| facts(5, &all_tags(), value, Standing::Verified);
-    let by_context = |value| ["inquiry", "purchase", "high-value"].map(|context| assess(&watched(value), context).action);
+    // Without the reputation, whose value is read on another scale.
+    let tags: Vec<_> = all_tags().into_iter().filter(|tag| *tag != "peer_reputation").collect();
+    let by_context = |sources, value| {
+        let watched = facts(sources, &tags, value, Standing::Verified);
+        ["inquiry", "purchase", "high-value"].map(|context| assess(&watched, context).action)
+    };
     use Action::{Caution, Decline, Proceed};
-    assert_eq!(by_context(95.0), [Proceed, Proceed, Proceed]);
-    assert_eq!(by_context(70.0), [Proceed, Proceed, Decline]);
-    assert_eq!(by_context(57.0), [Proceed, Caution, Decline]);
-    assert_eq!(by_context(20.0), [Decline, Decline, Decline]);
+    assert_eq!(by_context(5, 95.0), [Proceed, Proceed, Proceed]);
+    assert_eq!(by_context(5, 66.0), [Proceed, Proceed, Decline]);
+    assert_eq!(by_context(3, 55.5), [Proceed, Caution, Decline]);
+    assert_eq!(by_context(5, 20.0), [Decline, Decline, Decline]);
 }
 
 #[test]
