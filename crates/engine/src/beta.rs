@@ -96,7 +96,10 @@ mod tests {
             (0, 0, 0.0, 1.0),
         ] {
             let interval = jeffreys_95(held, of);
-            assert!((interval.0 - low).abs() < 1e-10 && (interval.1 - high).abs() < 1e-10, "{held} of {of}: {interval:?}");
+            assert!(
+                (interval.0 - low).abs() < 1e-10 && (interval.1 - high).abs() < 1e-10,
+                "{held} of {of}: {interval:?}"
+            );
         }
     }
 

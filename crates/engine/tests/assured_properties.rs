@@ -41,7 +41,8 @@ fn number(least: f64, most: f64, edges: &'static [f64]) -> impl Strategy<Value =
 fn signal() -> impl Strategy<Value = Measurement> {
     let weight = prop_oneof![2 => Just(1.0), 2 => 0.000001..1.0_f64, 1 => 1.0..1000.0_f64, 1 => 0.000001..0.1_f64];
     let age = prop_oneof![2 => Just(0.0), 2 => 0.0..60.0_f64, 1 => 0.0..2000.0_f64];
-    let all = (select(tags()), 0_u32..8, number(0.0, 100.0, &[0.0, 100.0]), number(0.0, 50.0, &[0.0, 3.0]), weight, age);
+    let all =
+        (select(tags()), 0_u32..8, number(0.0, 100.0, &[0.0, 100.0]), number(0.0, 50.0, &[0.0, 3.0]), weight, age);
     all.prop_map(|(tag, voice, value, stddev, weight, age_days)| Measurement {
         tag: model().tag(tag).unwrap(),
         voice,

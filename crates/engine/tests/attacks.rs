@@ -95,7 +95,9 @@ fn is_probe(signal: &Signal<'_>) -> bool {
 fn attacks() -> Vec<(&'static str, Signals, Signals)> {
     let honest: Signals = RELIABILITY.iter().map(|tag| signal("lab", tag, 90.0, 1.0)).collect();
     let small = |weight: f64| {
-        let all_tags = move |n: usize| RELIABILITY.iter().chain(&OTHERS).map(move |tag| signal(name("small", n), tag, 90.0, weight));
+        let all_tags = move |n: usize| {
+            RELIABILITY.iter().chain(&OTHERS).map(move |tag| signal(name("small", n), tag, 90.0, weight))
+        };
         (0..7).flat_map(all_tags)
     };
     let red_team: Signals = ASI.iter().map(|tag| signal("red-team", tag, 20.0, 1.0)).collect();
@@ -123,9 +125,17 @@ fn attacks() -> Vec<(&'static str, Signals, Signals)> {
     let at_95 = watched(95.0);
     vec![
         ("seven sources of weight 0.02 say 90 beside one honest 90", honest.clone(), with(&honest, small(0.02))),
-        ("seven sources of weight 0.000001 say 90 beside one honest 90", honest.clone(), with(&honest, small(0.000001))),
+        (
+            "seven sources of weight 0.000001 say 90 beside one honest 90",
+            honest.clone(),
+            with(&honest, small(0.000001)),
+        ),
         ("ten sybils of weight 0.01 say 100, the red team says 20", red_team.clone(), with(&red_team, sybils)),
-        ("a source of weight 0.02 says 0 beside one honest 90", one.clone(), with(&one, [signal("x", "rel_uptime", 0.0, 0.02)])),
+        (
+            "a source of weight 0.02 says 0 beside one honest 90",
+            one.clone(),
+            with(&one, [signal("x", "rel_uptime", 0.0, 0.02)]),
+        ),
         (
             "a friend speaks under nine further tags, three honest sources say 40",
             befriended.clone(),
@@ -153,7 +163,10 @@ fn attacks() -> Vec<(&'static str, Signals, Signals)> {
         (
             "stars and downloads are bought at 60",
             watched(60.0),
-            with(&watched(60.0), [signal("stars", "oss_popularity", 100.0, 1.0), signal("shop", "user_adoption", 100.0, 1.0)]),
+            with(
+                &watched(60.0),
+                [signal("stars", "oss_popularity", 100.0, 1.0), signal("shop", "user_adoption", 100.0, 1.0)],
+            ),
         ),
         (
             "a stolen key of weight 0.7 praises an agent at 40",
@@ -178,7 +191,11 @@ fn attacks() -> Vec<(&'static str, Signals, Signals)> {
             at_40.clone(),
             with(&at_40, everything().map(|tag| signal("liar", tag, 100.0, 1.0))),
         ),
-        ("a source of weight 0.3 says 0 under a threat nobody else probed", unprobed.clone(), with(&unprobed, [hole(0.3)])),
+        (
+            "a source of weight 0.3 says 0 under a threat nobody else probed",
+            unprobed.clone(),
+            with(&unprobed, [hole(0.3)]),
+        ),
         ("the same of weight 0.1", unprobed.clone(), with(&unprobed, [hole(0.1)])),
         (
             "a friend is the first to speak of security: 100 under one threat",
@@ -196,7 +213,8 @@ fn scores(signals: &Signals) -> [u8; 3] {
         .collect();
     let speakers: Vec<Speaker<'_>> = signals.iter().map(Signal::speaker).collect();
     let heads = signals.iter().map(|s| s.source).collect::<BTreeSet<_>>().len();
-    let by = |n| universal::score_with(&weighted, n, DEFAULT_COVERAGE_FLOOR).unwrap().rated().map_or(0, |score| score.score);
+    let by =
+        |n| universal::score_with(&weighted, n, DEFAULT_COVERAGE_FLOOR).unwrap().rated().map_or(0, |score| score.score);
     [by(heads), by(Voices::of(&speakers).independent()), Model::standard().unwrap().score(signals).unwrap().score]
 }
 

@@ -407,7 +407,7 @@ fn opinions(
     if let Some(reputation) = reputation {
         add(
             "reputationMean",
-            json!(reputation.geometric_mean()),
+            json!(reputation.readable.geometric_mean),
             "the same on the scale of one factor: 100 times the fourth root",
         );
     }

@@ -25,6 +25,9 @@ pub const DERIVE: Queue = Queue("derive");
 /// The one job in [`RECOMPUTE`].
 pub const EVERYONE: &str = "*";
 
+/// Why an agent's own signals are looked at after a midnight: its reputation may have moved.
+pub(crate) const MIDNIGHT: &str = "midnight";
+
 /// The agent's signals changed.
 pub(crate) fn rescore(tx: &mut dyn Transaction, agent: &EntityId, seq: u64) -> Result<()> {
     Ok(tx.put_jobs(&[NewJob::now(RESCORE, agent.as_str(), seq.to_string())])?)

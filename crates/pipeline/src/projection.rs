@@ -103,6 +103,7 @@ fn score(tx: &mut dyn Transaction, at: Appended, agent: &EntityId, event: &Score
 }
 
 fn statement(tx: &mut dyn Transaction, at: Appended, stated: &ParsedStatement) -> Result<()> {
+    reputation::settle_days_before(tx, stated, at.recorded_at)?;
     if let Some(place) = stated.id_place() {
         tables::put(tx, tables::RECORDS, &place, &at.seq)?;
     }

@@ -131,7 +131,9 @@ mod tests {
 
     #[test]
     fn the_geometric_mean_is_on_the_scale_of_one_factor() {
-        for (score, expected) in [(19.299756, 66.3), (8.40, 53.8), (3.75, 44.0), (11.25, 57.9), (0.0, 0.0), (100.0, 100.0)] {
+        for (score, expected) in
+            [(19.299756, 66.3), (8.40, 53.8), (3.75, 44.0), (11.25, 57.9), (0.0, 0.0), (100.0, 100.0)]
+        {
             assert!((geometric_mean(score) - expected).abs() < 0.06, "{score}: {}", geometric_mean(score));
         }
     }

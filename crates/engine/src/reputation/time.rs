@@ -60,7 +60,11 @@ mod tests {
     fn midnights_are_those_between() {
         let at = |text: &str| text.parse::<Timestamp>().unwrap();
         let between = |from, to| midnights(at(from), at(to)).map(|day| day.to_string()).collect::<Vec<_>>();
-        assert_eq!(between("2026-11-16T23:59:59Z", "2026-11-17T00:00:00Z").len(), 1, "midnight itself belongs to the new day");
+        assert_eq!(
+            between("2026-11-16T23:59:59Z", "2026-11-17T00:00:00Z").len(),
+            1,
+            "midnight itself belongs to the new day"
+        );
         assert!(between("2026-11-17T00:00:00Z", "2026-11-17T23:59:59Z").is_empty());
         assert_eq!(between("2026-11-01T12:00:00Z", "2026-11-04T12:00:00Z").len(), 3);
         assert!(between("2026-11-04T12:00:00Z", "2026-11-01T12:00:00Z").is_empty(), "never backwards");

@@ -34,7 +34,7 @@ pub use self::{
     improve::{Improvement, Step as ImprovementStep},
     overview::{Formula, Glance, Overview, Part, Ranking},
     registry::{authority_keys, guard_logs, key, keys, keys_after, sources},
-    reputation::{Reputation, reputation, reputation_history, reviews},
+    reputation::{Reputation, established_reputations, reputation, reputation_history, reviews},
     score::{CurrentAssured, CurrentScore, Explanation, Reading, SourceContribution, headline},
     statements::{challenge, challenges_of, contract, contracts_of, has_contracts},
 };

@@ -46,7 +46,9 @@ pub struct Estimate {
 #[derive(Debug, Clone, Copy, PartialEq, thiserror::Error)]
 pub enum Unseeing {
     /// No canaries, or they are let through as often as the agent's outputs.
-    #[error("it has not shown that it tells good from bad: it caught {caught} of {canaries} canaries, and rejected {rejected:.1} % of the outputs")]
+    #[error(
+        "it has not shown that it tells good from bad: it caught {caught} of {canaries} canaries, and rejected {rejected:.1} % of the outputs"
+    )]
     NoSight {
         /// Canaries made.
         canaries: u64,
@@ -56,7 +58,9 @@ pub enum Unseeing {
         rejected: f64,
     },
     /// Canaries are hardly rejected more often than genuine results.
-    #[error("it hardly tells good from bad: {canaries:.0} % of the canaries and {controls:.0} % of the genuine results are rejected")]
+    #[error(
+        "it hardly tells good from bad: {canaries:.0} % of the canaries and {controls:.0} % of the genuine results are rejected"
+    )]
     NoSeparation {
         /// ρ, in percent.
         canaries: f64,
@@ -92,7 +96,8 @@ pub fn quality(summary: &Summary, parameters: &Parameters) -> Result<Estimate, U
     }
     let bad = ((outputs.mean - alarms.mean) / separation).clamp(0.0, 1.0);
     let good = 1.0 - bad;
-    let variance = (outputs.variance + good * good * alarms.variance + bad * bad * recall.variance) / (separation * separation);
+    let variance =
+        (outputs.variance + good * good * alarms.variance + bad * bad * recall.variance) / (separation * separation);
     let stddev = libm::sqrt(1e4 * variance + PRIOR_STDDEV * PRIOR_STDDEV * (1.0 - sight) / sight);
     if stddev > MAX_STDDEV {
         return Err(Unseeing::TooUncertain(stddev));
@@ -107,7 +112,8 @@ fn sight(rejected: f64, m: f64, c: f64) -> f64 {
         return 0.0;
     }
     let r = rejected.clamp(0.01, 0.99);
-    let log_factor = libm::lgamma(c + 1.0) + libm::lgamma(m - c + 1.0) - libm::lgamma(m + 2.0)
+    let log_factor = libm::lgamma(c + 1.0) + libm::lgamma(m - c + 1.0)
+        - libm::lgamma(m + 2.0)
         - c * libm::log(r)
         - (m - c) * libm::log(1.0 - r);
     let sees = 1.0 / (1.0 + libm::exp(-log_factor));

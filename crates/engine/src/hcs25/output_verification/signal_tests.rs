@@ -37,7 +37,10 @@ fn a_clean_agent_behind_a_poor_verifier_is_uncertain_and_not_bad() {
     ];
     for (name, (n, y, canaries), value, stddev) in cases {
         let estimate = of(n, y, canaries).unwrap();
-        assert!((estimate.value - value).abs() < 5e-7 && (estimate.stddev - stddev).abs() < 5e-7, "{name}: {estimate:?}");
+        assert!(
+            (estimate.value - value).abs() < 5e-7 && (estimate.stddev - stddev).abs() < 5e-7,
+            "{name}: {estimate:?}"
+        );
     }
 }
 
@@ -47,7 +50,10 @@ fn a_verifier_without_sight_says_nothing() {
     assert!(matches!(of(400, 0, (0, 0)), Err(Unseeing::NoSight { .. })), "a rubber stamp");
     assert!(matches!(of(400, 0, (500, 0)), Err(Unseeing::NoSight { .. })), "a rubber stamp that makes canaries");
     assert!(matches!(of(400, 200, (80, 40)), Err(Unseeing::NoSight { .. })), "a coin");
-    assert!(matches!(of(400, 200, (80, 44)), Err(Unseeing::NoSight { .. } | Unseeing::TooUncertain(_))), "a lucky coin");
+    assert!(
+        matches!(of(400, 200, (80, 44)), Err(Unseeing::NoSight { .. } | Unseeing::TooUncertain(_))),
+        "a lucky coin"
+    );
     assert!(of(400, 0, (3, 1)).unwrap().stddev > 10.0, "three canaries do not make sure");
     let alarmed = Summary { controls: Some(Controls { checks: 400, rejected: 380 }), ..summary(400, 0, (80, 68)) };
     assert!(matches!(quality(&alarmed, &Parameters::default()), Err(Unseeing::NoSeparation { .. })));
@@ -103,7 +109,10 @@ fn declaring_everything_critical_gains_nothing() {
 fn providers_that_disagree_weigh_the_same() {
     let estimate = |value, stddev| Estimate { value, stddev };
     let agreeing = join(&[estimate(90.0, 2.0), estimate(91.0, 1.0)]).unwrap();
-    assert!((agreeing.mean - 90.8).abs() < 1e-9 && (agreeing.shares[1] - 0.8).abs() < 1e-9, "inverse variance: {agreeing:?}");
+    assert!(
+        (agreeing.mean - 90.8).abs() < 1e-9 && (agreeing.shares[1] - 0.8).abs() < 1e-9,
+        "inverse variance: {agreeing:?}"
+    );
     // A thousand invented clean checks against an honest report of 36.
     let contrary = join(&[estimate(36.0, 3.0), estimate(100.0, 0.5)]).unwrap();
     let quality = contrary.mean - contrary.disagreement;
