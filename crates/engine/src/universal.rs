@@ -8,7 +8,7 @@
 //! independent sources ([`voices`](crate::voices)). No constant scale factor: a good agent with thin coverage gets a thin score.
 //! n = 0 is [`Outcome::Unrated`]; coverage below the floor is computed but [`ScoreStatus::Partial`], and not published.
 
-use std::{collections::BTreeSet, fmt};
+use std::fmt;
 
 use credence_protocol::ScoreStatus;
 use serde::{Serialize, Serializer};
@@ -17,7 +17,7 @@ pub use crate::mixture::Weighted;
 use crate::{
     Error,
     coverage::coverage,
-    mixture::mix,
+    mixture::{distinct_sources, mix},
     tiers::{Tier, TierDistribution},
     voices::MIN_COUNTED_WEIGHT,
 };
@@ -64,8 +64,7 @@ pub struct Score {
 /// Scores `signals` of sources of which none is related to another, summing in the order given. Callers that must agree to the
 /// last bit sort by (source, tag) first.
 pub fn score<S: Ord + Copy>(signals: &[Weighted<S>], floor: f64) -> Result<Outcome, Error> {
-    let heavy: BTreeSet<S> = signals.iter().filter(|s| s.weight >= MIN_COUNTED_WEIGHT).map(|s| s.source).collect();
-    score_with(signals, heavy.len(), floor)
+    score_with(signals, distinct_sources(signals, MIN_COUNTED_WEIGHT), floor)
 }
 
 /// The same, where `independent` voices speak: [`Voices::independent`](crate::voices::Voices::independent).
@@ -169,6 +168,19 @@ mod tests {
         assert_eq!(score(&one, 0.31).unwrap().status(), ScoreStatus::Published);
         assert_eq!(score::<&str>(&[], 0.0).unwrap().status(), ScoreStatus::Unrated);
         assert_eq!(score(&one, 1.5), Err(Error::Floor(1.5)));
+    }
+
+    #[test]
+    fn a_source_that_hardly_weighs_anything_adds_no_breadth() {
+        let signal = |source, weight| Weighted { source, value: 90.0, stddev: 1.0, weight };
+        let one = [signal("a", 1.0)];
+        let many = [signal("a", 1.0), signal("b", 0.049), signal("c", 0.000001), signal("d", 0.0)];
+        let score = |signals: &[Weighted<&str>]| score(signals, 0.1).unwrap();
+        assert_eq!(
+            score(&many).rated().map(|s| (s.score, s.sources)),
+            score(&one).rated().map(|s| (s.score, s.sources))
+        );
+        assert_eq!(score(&many[1..]), Outcome::Unrated, "no independent source, even with signals");
     }
 
     proptest! {

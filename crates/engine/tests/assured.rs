@@ -93,3 +93,25 @@ fn vectors_hold_with_every_intermediate_number() {
         assert_eq!(serde_json::from_str::<credence_engine::assured::Assured>(&text).unwrap(), scored);
     }
 }
+
+/// The example of `docs/score.md`, line by line.
+#[test]
+fn the_documented_example_adds_up() {
+    let vectors = vectors();
+    let atlas = vectors["vectors"].as_array().unwrap().iter().find(|case| case["name"] == "demo atlas-travel").unwrap();
+    let scored = Model::standard().unwrap().score(&signals(&atlas["input"])).unwrap();
+    let mut lines = String::new();
+    for step in &scored.steps {
+        let sign = if step.value < 0.0 { '-' } else { '+' };
+        match step.name.as_str() {
+            "prior" => lines += &format!("{:.1} prior\n", step.value),
+            name => lines += &format!("{sign} {:4.1} {name}\n", step.value.abs()),
+        }
+        if step.name == "adoption" {
+            lines += &format!("= {:.1} estimate\n", scored.estimate);
+        }
+    }
+    lines += &format!("= {}\n", scored.score);
+    let text = std::fs::read_to_string("../../docs/score.md").unwrap();
+    assert!(text.contains(&lines), "docs/score.md does not say:\n{lines}");
+}

@@ -94,17 +94,14 @@ fn is_probe(signal: &Signal<'_>) -> bool {
 /// Every attack: what it is, and the signals before and after.
 fn attacks() -> Vec<(&'static str, Signals, Signals)> {
     let honest: Signals = RELIABILITY.iter().map(|tag| signal("lab", tag, 90.0, 1.0)).collect();
-    let small = |weight: f64| {
-        let all_tags = move |n: usize| {
-            RELIABILITY.iter().chain(&OTHERS).map(move |tag| signal(name("small", n), tag, 90.0, weight))
-        };
-        (0..7).flat_map(all_tags)
+    let small = |weight: f64, tags: &'static [&'static str]| {
+        (0..7).flat_map(move |n| tags.iter().map(move |tag| signal(name("small", n), tag, 90.0, weight)))
     };
     let red_team: Signals = ASI.iter().map(|tag| signal("red-team", tag, 20.0, 1.0)).collect();
     let sybils = (0..10).flat_map(|n| ASI.iter().map(move |tag| signal(name("sybil", n), tag, 100.0, 0.01)));
     let one = vec![signal("lab", "rel_uptime", 90.0, 1.0)];
     let three: Signals = (0..3).map(|n| signal(name("lab", n), "rel_uptime", 40.0, 1.0)).collect();
-    let befriended = with(&three, [signal("friend", "user_feedback", 100.0, 1.0)]);
+    let praised = |tag| with(&three, [signal("friend", tag, 100.0, 1.0)]);
     let chatty = OTHERS.iter().filter(|tag| **tag != "user_feedback").chain(["rel_uptime"].iter());
     let insecure = changed(&watched(90.0), |s| {
         if is_probe(s) {
@@ -124,11 +121,20 @@ fn attacks() -> Vec<(&'static str, Signals, Signals)> {
     let at_40 = watched(40.0);
     let at_95 = watched(95.0);
     vec![
-        ("seven sources of weight 0.02 say 90 beside one honest 90", honest.clone(), with(&honest, small(0.02))),
         (
-            "seven sources of weight 0.000001 say 90 beside one honest 90",
+            "seven sources of weight 0.02 repeat what one honest source says",
             honest.clone(),
-            with(&honest, small(0.000001)),
+            with(&honest, small(0.02, &RELIABILITY)),
+        ),
+        (
+            "seven sources of weight 0.000001 say 90 of all that nobody measured",
+            honest.clone(),
+            with(&honest, small(0.000001, &OTHERS)),
+        ),
+        (
+            "seven sources of weight 0.02 say 90 of all that nobody measured",
+            honest.clone(),
+            with(&honest, small(0.02, &OTHERS)),
         ),
         ("ten sybils of weight 0.01 say 100, the red team says 20", red_team.clone(), with(&red_team, sybils)),
         (
@@ -137,9 +143,14 @@ fn attacks() -> Vec<(&'static str, Signals, Signals)> {
             with(&one, [signal("x", "rel_uptime", 0.0, 0.02)]),
         ),
         (
-            "a friend speaks under nine further tags, three honest sources say 40",
-            befriended.clone(),
-            with(&befriended, chatty.map(|tag| signal("friend", tag, 100.0, 1.0))),
+            "a friend who praised one threat praises nine more, three honest sources say 40",
+            praised(ASI[0]),
+            with(&praised(ASI[0]), ASI[1..].iter().map(|tag| signal("friend", tag, 100.0, 1.0))),
+        ),
+        (
+            "a fully trusted friend praises nine tags that nobody measured, three honest sources say 40",
+            praised("user_feedback"),
+            with(&praised("user_feedback"), chatty.map(|tag| signal("friend", tag, 100.0, 1.0))),
         ),
         ("good, then sixty silent days", at_95.clone(), changed(&at_95, |s| s.age_days = 60.0)),
         (
@@ -233,10 +244,23 @@ fn attacks_are_documented_as_measured() {
             missing.push(line);
         }
         let gain = i32::from(after[2]) - i32::from(before[2]);
-        // "(+N)" beside the attack's own words, in the text that says what it takes.
+        // The attack's own words in bold, in the text that says what it takes.
         if gain > SMALL && !text.contains(&format!("**{what}**")) {
             missing.push(format!("what this gain of {gain} takes: **{what}**"));
         }
     }
     assert!(missing.is_empty(), "docs/attacks.md does not say:\n{}", missing.join("\n"));
+}
+
+#[test]
+fn what_a_score_takes_is_documented_as_measured() {
+    let text = std::fs::read_to_string("../../docs/score.md").unwrap();
+    let assured = |of: fn(f64) -> Signals| [98.0, 95.0, 90.0].map(|value| scores(&of(value))[2]);
+    for (what, [a, b, c]) in [
+        ("one of each kind (7 in all)", assured(watched)),
+        ("three of each kind (21 in all), all of weight 1", assured(watched_by_three)),
+    ] {
+        let line = format!("| {what} | {a} | {b} | {c} |");
+        assert!(text.contains(&line), "docs/score.md does not say: {line}");
+    }
 }

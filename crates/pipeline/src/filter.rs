@@ -4,7 +4,7 @@
 use std::{collections::BTreeMap, ops::ControlFlow};
 
 use credence_engine::{
-    assured::{self, Assured, AssuredFacts, Model},
+    assured::{self, Assured, AssuredFacts, Measurement, Model},
     certification::Fact,
     universal::Weighted,
     voices::{Speaker, Voices},
@@ -170,6 +170,17 @@ pub fn aged<'a>(inputs: &'a [Input], weights: &'a Weights, evaluated_at: Timesta
         assured::Signal { source, owner, roots, tag, value, stddev, weight, age_days }
     };
     inputs.iter().map(signal).collect()
+}
+
+/// The same as the model's own measurements, without those that count in no dimension.
+pub fn measurements(inputs: &[Input], weights: &Weights, model: &Model, evaluated_at: Timestamp) -> Vec<Measurement> {
+    let voices = weights.voices(inputs);
+    let signals = aged(inputs, weights, evaluated_at).into_iter().enumerate();
+    let measurement = |(n, signal): (usize, assured::Signal<'_>)| {
+        let assured::Signal { tag, value, stddev, weight, age_days, .. } = signal;
+        Some(Measurement { tag: model.tag(tag)?, voice: voices.voice(n)?, value, stddev, weight, age_days })
+    };
+    signals.filter_map(measurement).collect()
 }
 
 /// The inputs as certification sees them.

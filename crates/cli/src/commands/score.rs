@@ -2,7 +2,7 @@ use std::{collections::BTreeMap, path::PathBuf, process::ExitCode};
 
 use anyhow::Context;
 use credence_engine::{
-    assured::{Assured, Dimension, DimensionScore, Step},
+    assured::{Advice, Assured, Dimension, DimensionScore, GOOD_VALUE, Step},
     certification::Certification,
     tiers::Tier,
     universal::Outcome,
@@ -208,13 +208,13 @@ pub fn explain(home: &Home, out: &Output, args: ExplainArgs) -> Done {
 }
 
 fn explained(explanation: &Explanation, behind: bool) -> String {
-    let Explanation { score, contributions, improvements } = explanation;
+    let Explanation { score, contributions, advice } = explanation;
     let mut text = current_score(score, behind);
     if let Some(assured) = &score.assured {
         text += &format!("\n\nAssured: {}", steps(&assured.numbers));
-        if !improvements.is_empty() {
+        if !advice.is_empty() {
             text += "\n\nWhat would raise it most:";
-            improvements.iter().for_each(|one| text += &format!("\n  {one}"));
+            advice.iter().for_each(|one| text += &format!("\n  {}", advised(one)));
         }
     }
     if score.outcome.rated().is_some() {
@@ -243,6 +243,16 @@ fn explained(explanation: &Explanation, behind: bool) -> String {
         }
     }
     text
+}
+
+/// `another source under rel_uptime (reliability): +2.1 if it finds the same, +3.4 if it finds 95`
+fn advised(one: &Advice) -> String {
+    let Advice { tag, dimension, measured, gain_confirmed, gain_improved } = one;
+    let source = if *measured { "another source" } else { "a first source" };
+    let found = if *measured { "if it finds the same" } else { "if it finds what is believed" };
+    format!(
+        "{source} under {tag} ({dimension}): {gain_confirmed:+.1} {found}, {gain_improved:+.1} if it finds {GOOD_VALUE}"
+    )
 }
 
 /// `50 + security 8.2 + reliability 7.1 − doubt 12.8 = 52.5, rounded 53`

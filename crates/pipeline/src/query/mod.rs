@@ -17,7 +17,6 @@
 
 mod agents;
 mod history;
-mod improve;
 mod inputs;
 mod overview;
 mod registry;
@@ -31,7 +30,6 @@ use serde_json::Value;
 pub use self::{
     agents::{AgentFilter, AgentPage, ListedAgent, agent, agents, resolve, similar_agents},
     history::{RecordedEvent, RecordedEvents, assured_closings, assured_history, closings, history, score_at, size_at},
-    improve::{Improvement, Step as ImprovementStep},
     overview::{Formula, Glance, Overview, Part, Ranking},
     registry::{authority_keys, guard_logs, key, keys, keys_after, sources},
     reputation::{Reputation, established_reputations, reputation, reputation_history, reviews},

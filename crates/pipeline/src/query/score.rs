@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, fmt, ops::ControlFlow};
 
 use credence_engine::{
-    assured::Assured,
+    assured::{Advice, Assured, Model},
     certification::{Certification, Requirements},
     contribution::{self, Contribution},
     custom::{self, CustomView, Unweighted},
@@ -14,16 +14,16 @@ use credence_ledger::{Scan, View};
 use credence_protocol::{EntityId, ScoreStatus, TagRegistry, Timestamp};
 use serde::Serialize;
 
-use super::{
-    improve::{self, Improvement},
-    inputs,
-};
+use super::inputs;
 use crate::{
     Result,
     filter::{self, Weights},
     record::{AssuredRecord, Input, RecordedScore},
     tables::{self, AgentRow, AssuredRow, ScoreRow},
 };
+
+/// Tags that are named as what would raise a score.
+const MAX_ADVICE: usize = 3;
 
 /// How to read scores: the same settings that make them.
 #[derive(Debug, Clone, Copy)]
@@ -203,7 +203,12 @@ impl Reading<'_> {
     pub fn explain(&self, view: &dyn View, agent: &EntityId) -> Result<Explanation> {
         let score = self.score(view, agent)?;
         let weighted: Vec<_> = filter::weighted(&score.inputs).collect();
-        let contributions = contribution::contributions(&weighted, score.coverage_floor)?
+        let weights = Weights::read(view)?;
+        let independent = |left_out: Option<&str>| {
+            let others = score.inputs.iter().filter(|input| Some(input.source.as_str()) != left_out).cloned();
+            weights.voices(&others.collect::<Vec<_>>()).independent()
+        };
+        let contributions = contribution::contributions_with(&weighted, score.coverage_floor, independent)?
             .into_iter()
             .map(|part| {
                 let of_source = |input: &&Input| input.source.as_str() == part.source;
@@ -213,10 +218,15 @@ impl Reading<'_> {
                 SourceContribution { source: source.to_owned(), weight, share, mean, pull, without, signals }
             })
             .collect();
-        let weights = Weights::read(view)?;
-        let improvements = improve::improvements(&score, &weights)?;
-        Ok(Explanation { contributions, improvements, score })
+        Ok(Explanation { contributions, advice: advice(&score, &weights)?, score })
     }
+}
+
+/// Under which tags one more source would raise the assured score most.
+fn advice(score: &CurrentScore, weights: &Weights) -> Result<Vec<Advice>> {
+    let Some(assured) = &score.assured else { return Ok(Vec::new()) };
+    let model = Model::standard()?;
+    Ok(model.advice(&filter::measurements(&score.inputs, weights, model, assured.evaluated_at), MAX_ADVICE)?)
 }
 
 /// The recorded numbers; the tiers' shares, which no row repeats, follow from mean and stddev.
@@ -254,7 +264,7 @@ pub struct Explanation {
     /// What each source did to the universal score.
     pub contributions: Vec<SourceContribution>,
     /// What would raise the assured score most.
-    pub improvements: Vec<Improvement>,
+    pub advice: Vec<Advice>,
 }
 
 /// One source's part in a score.
