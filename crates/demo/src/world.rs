@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, path::Path, sync::Arc};
 
 use credence_pipeline::{Authority, NewAgent, NewSource, credentials::Office};
 use credence_protocol::{
-    Alias, EntityId, SecretKey, SignalDraft, Statement, StatementKind, Tag, Timestamp, strict::StrictValue,
+    Alias, EntityId, Root, SecretKey, SignalDraft, Statement, StatementKind, Tag, Timestamp, strict::StrictValue,
 };
 use credence_server::App;
 use credence_verify::{Stake, Verdict};
@@ -74,6 +74,7 @@ impl World {
                 weight: source.weight,
                 description: Some(source.description.to_owned()),
                 owner: Some(EntityId::new(source.owner)?),
+                roots: source.roots.iter().map(|root| Root::new(root)).collect::<Result<_, _>>()?,
                 methodology: source.methodology.map(str::to_owned),
                 unbound: false,
             };

@@ -241,6 +241,14 @@ impl Rules {
     }
 }
 
+impl Rules {
+    /// What is recommended in each context of an entity that is verified, in the order of the contexts' names: a change of any of them
+    /// is worth recording.
+    pub fn actions(&self, assured: &AssuredFacts, sources: usize) -> Vec<Action> {
+        self.0.values().map(|rule| rule.action(rule.ground(assured, sources))).collect()
+    }
+}
+
 /// Why an action is what it is.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Ground {
@@ -264,24 +272,34 @@ impl Rule {
             return (self.unknown, format!("{}: {text}", self.unknown.name()));
         };
         let unknown: BTreeSet<Dimension> = self.unknown_dimensions(assured).collect();
-        let few = facts.sources < self.min_sources;
-        let ground = if f64::from(assured.score) >= self.proceed && unknown.is_empty() && !few {
+        let ground = self.ground(assured, facts.sources);
+        let action = match self.action(ground) {
+            Action::Proceed if facts.standing == Standing::Lapsed => Action::Caution,
+            action => action,
+        };
+        (action, self.reasoning(facts, assured, ground, action, &unknown))
+    }
+
+    fn ground(&self, assured: &AssuredFacts, sources: usize) -> Ground {
+        let unknown = self.unknown_dimensions(assured).next().is_some() || sources < self.min_sources;
+        if f64::from(assured.score) >= self.proceed && !unknown {
             Ground::Assured
         } else if assured.known >= self.known_to_decline && assured.estimate < self.decline {
             Ground::Bad
-        } else if !unknown.is_empty() || few || assured.known < self.known_to_decline {
+        } else if unknown || assured.known < self.known_to_decline {
             Ground::Unknown
         } else {
             Ground::Between
-        };
-        let action = match ground {
-            Ground::Assured if facts.standing == Standing::Lapsed => Action::Caution,
+        }
+    }
+
+    fn action(&self, ground: Ground) -> Action {
+        match ground {
             Ground::Assured => Action::Proceed,
             Ground::Bad => Action::Decline,
             Ground::Unknown => self.unknown,
             Ground::Between => Action::Caution,
-        };
-        (action, self.reasoning(facts, assured, ground, action, &unknown))
+        }
     }
 
     fn unknown_dimensions(&self, assured: &AssuredFacts) -> impl Iterator<Item = Dimension> {

@@ -32,7 +32,7 @@ use serde::{Deserialize, Serialize};
 pub use evidence::{Assessed, ContractFacts, Declared, Evidence, assess};
 
 /// The formulas and required fields that this crate implements.
-pub const PROTOCOL_VERSION: &str = "arn/0.1+credence.1";
+pub const PROTOCOL_VERSION: &str = "arn/0.1+credence.2";
 
 /// Everything tunable, with the seed's defaults where it gives one.
 #[derive(Debug, Clone, PartialEq, Serialize)]

@@ -8,7 +8,7 @@ use serde::de::IgnoredAny;
 
 use crate::{
     Error, Result,
-    tables::{self, AgentRow, ScoreRow},
+    tables::{self, AgentRow, AssuredRow, ScoreRow},
 };
 
 /// Agents examined in one search: beyond, the page ends and says where to go on.
@@ -53,8 +53,10 @@ pub struct ListedAgent {
     pub id: String,
     /// Its names, owner and standing.
     pub row: AgentRow,
-    /// Its newest recorded score.
+    /// Its newest recorded universal score.
     pub score: Option<ScoreRow>,
+    /// Its newest recorded assured score.
+    pub assured: Option<AssuredRow>,
 }
 
 /// A page of agents, by id.
@@ -93,8 +95,9 @@ pub fn agents(view: &dyn View, filter: &AgentFilter, limit: usize) -> Result<Age
         Ok(ControlFlow::Continue(()))
     })?;
     let listed = rows.into_iter().map(|(id, row)| {
-        let score = tables::get(view, tables::SCORES, &id)?;
-        Ok(ListedAgent { id, row, score })
+        let agent = EntityId::new(&id)?;
+        let (score, assured) = (tables::universal_of(view, &agent)?, tables::assured_of(view, &agent)?);
+        Ok(ListedAgent { id, row, score, assured })
     });
     Ok(AgentPage { agents: listed.collect::<Result<_>>()?, next })
 }

@@ -116,7 +116,7 @@ pub(crate) struct Page {
 
 impl Row {
     fn new(overview: Overview, sources: &mut Sources) -> Self {
-        let Overview { id, agent, score, certification, parts } = overview;
+        let Overview { id, agent, score, certification, parts, .. } = overview;
         let mut text = id.to_string();
         for part in agent.name.iter().map(String::as_str).chain(agent.aliases.iter().map(|alias| alias.as_str())) {
             text.push('\n');

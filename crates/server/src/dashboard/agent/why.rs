@@ -92,7 +92,7 @@ pub(super) fn parse(text: &str, now: Timestamp) -> Result<Timestamp, Problem> {
 /// The score of `agent` that was in force at `at`.
 pub(super) fn why(view: &dyn View, agent: &EntityId, at: Timestamp, now: Timestamp) -> Result<Why, Problem> {
     let recorded = query::score_at(view, agent, at)?;
-    let event: Event = serde_json::from_value(recorded.event).map_err(|e| Problem::internal(&e))?;
+    let event: Event = serde_json::from_value(recorded.universal.event).map_err(|e| Problem::internal(&e))?;
     let (inputs, digest) = match &event.inputs {
         Inputs::Listed(list) => (list.iter().map(|one| input(view, agent, one)).collect::<Result<Vec<_>, _>>()?, None),
         Inputs::Digest { count, digest } => (Vec::new(), Some((*count, digest.clone()))),
@@ -100,8 +100,8 @@ pub(super) fn why(view: &dyn View, agent: &EntityId, at: Timestamp, now: Timesta
     let (steps, replayed) = if digest.is_none() { again(&event, &inputs)? } else { (Vec::new(), None) };
     Ok(Why {
         at: When::new(at, now),
-        recorded: When::new(recorded.recorded_at, now),
-        seq: recorded.seq,
+        recorded: When::new(recorded.universal.recorded_at, now),
+        seq: recorded.universal.seq,
         as_of: event.as_of,
         formula: event.formula,
         status: event.status,
