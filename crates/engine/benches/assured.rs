@@ -7,7 +7,8 @@ use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 
 /// `count` signals of `voices` voices over all tags that count, grouped by voice as the ledger delivers them.
 fn signals(model: &Model, count: usize, voices: usize) -> Vec<Measurement> {
-    let tags: Vec<_> = Dimension::ALL.iter().flat_map(|d| model.tags_of(*d)).filter_map(|name| model.tag(name)).collect();
+    let tags: Vec<_> =
+        Dimension::ALL.iter().flat_map(|d| model.tags_of(*d)).filter_map(|name| model.tag(name)).collect();
     let mut list: Vec<_> = (0..count)
         .map(|n| Measurement {
             tag: tags[n / voices * 7 % tags.len()],

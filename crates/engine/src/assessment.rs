@@ -231,7 +231,13 @@ impl Rules {
         let (name, rule) = self.of(context);
         let (action, reasoning) = rule.judge(facts);
         let context_field = rule.field.iter().map(|field| (field.clone(), action.word())).collect();
-        Assessment { action, reasoning, highlights: highlights(facts), context_field, extensions: extensions(facts, name) }
+        Assessment {
+            action,
+            reasoning,
+            highlights: highlights(facts),
+            context_field,
+            extensions: extensions(facts, name),
+        }
     }
 }
 
@@ -297,7 +303,10 @@ impl Rule {
     }
 
     fn unknown_dimensions(&self, assured: &AssuredFacts) -> impl Iterator<Item = Dimension> {
-        self.known.iter().filter(|(name, least)| assured.dimensions[**name as usize].known < **least).map(|(name, _)| *name)
+        self.known
+            .iter()
+            .filter(|(name, least)| assured.dimensions[**name as usize].known < **least)
+            .map(|(name, _)| *name)
     }
 
     fn reasoning(
@@ -403,10 +412,18 @@ fn highlights(facts: &Facts) -> Vec<String> {
 fn extensions(facts: &Facts, context: &str) -> BTreeMap<&'static str, Extension> {
     let mut all = BTreeMap::new();
     let mut add = |name, value: Value, description| drop(all.insert(name, Extension { value, description }));
-    add("assessedFor", json!(context), "the context whose thresholds were applied; generic when the one asked for is not known");
+    add(
+        "assessedFor",
+        json!(context),
+        "the context whose thresholds were applied; generic when the one asked for is not known",
+    );
     add("isOpinion", json!(true), "this assessment is the authority's interpretation; the signals are the facts");
     if let Some(assured) = &facts.assured {
-        add("assuredScore", json!(assured.score), "what the authority vouches for, 0 to 100, formula uts/2; thresholds apply to it");
+        add(
+            "assuredScore",
+            json!(assured.score),
+            "what the authority vouches for, 0 to 100, formula uts/2; thresholds apply to it",
+        );
         add("assuredEstimate", json!(assured.estimate), "what the authority believes, 0 to 100");
         add("assuredRange", json!([assured.low, assured.high]), "lower and upper bound of the estimate");
         add("assuredKnown", json!(assured.known), "share of the estimate that is evidence, 0 to 1");
@@ -425,8 +442,16 @@ fn extensions(facts: &Facts, context: &str) -> BTreeMap<&'static str, Extension>
     if let Outcome::Rated(score) = &facts.outcome {
         add("trustScore", json!(score.score), "universal trust score, 0 to 100, formula uts/1");
         add("trustScoreStddev", json!(score.stddev), "standard deviation of the universal score");
-        add("tier", json!(score.tier.key()), "band of the universal score: unrated, bronze, silver, gold, platinum, diamond");
-        add("tierConfidence", json!(score.tier_confidence), "the formula's integral over that band; not a probability of anything");
+        add(
+            "tier",
+            json!(score.tier.key()),
+            "band of the universal score: unrated, bronze, silver, gold, platinum, diamond",
+        );
+        add(
+            "tierConfidence",
+            json!(score.tier_confidence),
+            "the formula's integral over that band; not a probability of anything",
+        );
         add("coverage", json!(score.coverage), "how diverse the sources are, 0 to 1");
         add("sources", json!(score.sources), "number of independent sources");
     }
@@ -434,7 +459,11 @@ fn extensions(facts: &Facts, context: &str) -> BTreeMap<&'static str, Extension>
         add("scoreEvent", json!(event), "entry of the authority's log with the universal score's event");
     }
     if let Some((value, stddev, checks)) = facts.output_quality {
-        add("outputQuality", json!([value, stddev, checks]), "share of good outputs behind the verifiers' verdicts, its stddev, checks");
+        add(
+            "outputQuality",
+            json!([value, stddev, checks]),
+            "share of good outputs behind the verifiers' verdicts, its stddev, checks",
+        );
     }
     if let Some((score, events)) = facts.reputation {
         add("reputation", json!([score, events]), "reputation R among agents, and the events by others behind it");

@@ -208,15 +208,20 @@ impl TierRequirements {
 impl Brake {
     fn unmet(&self, assured: &AssuredFacts) -> Vec<Unmet> {
         let all = || Dimension::ALL.into_iter().zip(assured.dimensions);
-        let unknown = all().filter(|(name, facts)| self.known_dimensions.contains(name) && facts.known < self.known).map(
-            |(name, facts)| {
+        let unknown = all()
+            .filter(|(name, facts)| self.known_dimensions.contains(name) && facts.known < self.known)
+            .map(|(name, facts)| {
                 let (needed, have) = (format!("{:.0} %", self.known * 100.0), format!("{:.0} %", facts.known * 100.0));
                 unmet(&format!("evidence of {name}"), needed, have)
-            },
-        );
-        let low = all().filter(|(_, facts)| facts.counted && facts.estimate < self.least_estimate).map(|(name, facts)| {
-            unmet(&format!("estimate of {name}"), format!("at least {}", self.least_estimate), format!("{:.1}", facts.estimate))
-        });
+            });
+        let low =
+            all().filter(|(_, facts)| facts.counted && facts.estimate < self.least_estimate).map(|(name, facts)| {
+                unmet(
+                    &format!("estimate of {name}"),
+                    format!("at least {}", self.least_estimate),
+                    format!("{:.1}", facts.estimate),
+                )
+            });
         unknown.chain(low).collect()
     }
 }
@@ -357,7 +362,10 @@ mod tests {
         assert_eq!(certify(&|a| a.dimensions[1].known = 0.49), (Tier::Silver, vec!["evidence of output".into()]));
         assert_eq!(certify(&|a| a.dimensions[4].estimate = 49.0), (Tier::Silver, vec!["estimate of identity".into()]));
         // What is not counted holds nobody back.
-        assert_eq!(certify(&|a| a.dimensions[5] = DimensionFacts { estimate: 0.0, known: 1.0, counted: false }).0, Tier::Gold);
+        assert_eq!(
+            certify(&|a| a.dimensions[5] = DimensionFacts { estimate: 0.0, known: 1.0, counted: false }).0,
+            Tier::Gold
+        );
     }
 
     #[test]

@@ -9,7 +9,8 @@ use crate::{Error, limits::MAX_ENTITY_ID_BYTES, text::checked_text};
 
 /// Namespaces of CAIP-2 chain ids that a root can name.
 const CHAIN_NAMESPACES: [&str; 12] = [
-    "aptos", "bip122", "cosmos", "eip155", "hedera", "near", "polkadot", "solana", "starknet", "stellar", "sui", "tezos",
+    "aptos", "bip122", "cosmos", "eip155", "hedera", "near", "polkadot", "solana", "starknet", "stellar", "sui",
+    "tezos",
 ];
 
 /// What a source re-reads. Cheap to clone.
@@ -81,7 +82,10 @@ mod tests {
     fn names_its_chain() {
         assert_eq!(root("erc8004:eip155:8453").chain(), Some("eip155:8453"));
         assert_eq!(root("erc8004:eip155:8453:0x12").chain(), Some("eip155:8453"));
-        assert_eq!(root("solana:5eykt4UsFv8P8NJdTREpY1vzqKqZKvdp").chain(), Some("solana:5eykt4UsFv8P8NJdTREpY1vzqKqZKvdp"));
+        assert_eq!(
+            root("solana:5eykt4UsFv8P8NJdTREpY1vzqKqZKvdp").chain(),
+            Some("solana:5eykt4UsFv8P8NJdTREpY1vzqKqZKvdp")
+        );
         for without in ["erc8004", "solana", "seal:solana", "registry:other:1"] {
             assert_eq!(root(without).chain(), None, "{without}");
         }

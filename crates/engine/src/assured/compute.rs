@@ -200,14 +200,21 @@ impl Model {
     fn cell(&self, signal: &Measurement) -> Cell {
         let tag = &self.tags[usize::from(signal.tag.0)];
         let w = signal.weight.min(1.0);
-        let e = if signal.age_days > tag.expires_after_days { 0.0 } else { w * libm::exp2(signal.age_days * tag.decay) };
+        let e =
+            if signal.age_days > tag.expires_after_days { 0.0 } else { w * libm::exp2(signal.age_days * tag.decay) };
         let value = tag.scale.read(signal.value);
         let stddev = signal.stddev;
         Cell { voice: signal.voice, e, value, stddev, w, value_w: value, stddev_w: stddev }
     }
 
     /// One dimension, with one voice left out. With `influence`, voices keep what they have in the headline.
-    fn dimension(&self, n: usize, left_out: Option<u32>, scratch: &mut Scratch, influence: bool) -> Option<DimensionNumbers> {
+    fn dimension(
+        &self,
+        n: usize,
+        left_out: Option<u32>,
+        scratch: &mut Scratch,
+        influence: bool,
+    ) -> Option<DimensionNumbers> {
         let parameters = self.parameters();
         let Scratch { cells, tags, voices } = scratch;
         let slots = self.slots[n].clone();
@@ -277,7 +284,8 @@ impl Model {
             }
         }
         let strength = parameters.source_sd_strength;
-        let tau2 = (strength * parameters.source_sd * parameters.source_sd + squares / facets) / (strength + freedom / facets);
+        let tau2 =
+            (strength * parameters.source_sd * parameters.source_sd + squares / facets) / (strength + freedom / facets);
         let looked_at = facets.min(dimension.facets);
         let unseen = parameters.facet_sd * parameters.facet_sd / looked_at * (1.0 - looked_at / dimension.facets);
         let variance = tau2 * per_source + sampling / (facets * facets) + unseen;

@@ -24,6 +24,7 @@
 mod compute;
 mod model;
 mod parameters;
+mod sum;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -202,8 +203,14 @@ impl Model {
             let Signal { value, stddev, weight, age_days, .. } = *signal;
             // A signal under a tag without a dimension is checked like the others.
             let tag = self.tag(signal.tag);
-            let checked =
-                Measurement { tag: tag.unwrap_or(TagSlot(0)), voice: voices.voice(n).unwrap_or(0), value, stddev, weight, age_days };
+            let checked = Measurement {
+                tag: tag.unwrap_or(TagSlot(0)),
+                voice: voices.voice(n).unwrap_or(0),
+                value,
+                stddev,
+                weight,
+                age_days,
+            };
             compute::check(n, &checked)?;
             match tag {
                 Some(_) => measurements.push(checked),

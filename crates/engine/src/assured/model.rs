@@ -79,11 +79,13 @@ impl Model {
         let mut by_name: Vec<_> = tags.iter().enumerate().map(|(n, tag)| (tag.name.clone(), place(n))).collect();
         by_name.sort_unstable();
         let slots = Dimension::ALL.map(|dimension| {
-            tags.partition_point(|tag| tag.dimension < dimension)..tags.partition_point(|tag| tag.dimension <= dimension)
+            tags.partition_point(|tag| tag.dimension < dimension)
+                ..tags.partition_point(|tag| tag.dimension <= dimension)
         });
         let of = |dimension| parameters.dimensions.get(&dimension).copied();
-        let dimensions = Dimension::ALL
-            .map(|dimension| of(dimension).unwrap_or(DimensionParameters { weight: 0.0, facets: 1.0, weakest_link: 0.0 }));
+        let dimensions = Dimension::ALL.map(|dimension| {
+            of(dimension).unwrap_or(DimensionParameters { weight: 0.0, facets: 1.0, weakest_link: 0.0 })
+        });
         Self { parameters, digest, tags, by_name, dimensions, slots }
     }
 

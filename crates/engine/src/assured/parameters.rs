@@ -249,7 +249,10 @@ mod tests {
     fn what_makes_no_sense_is_refused_and_named() {
         assert!(refused("weight = 0.25", "weight = 0.20").contains("sum to 0.95"));
         assert!(refused("weight = 0.25", "weight = -0.25").contains("dimensions.security: weight -0.25"));
-        let half_life = refused("rel_uptime = { dimension = \"reliability\", half_life_days = 7.0", "rel_uptime = { dimension = \"reliability\", half_life_days = 0.0");
+        let half_life = refused(
+            "rel_uptime = { dimension = \"reliability\", half_life_days = 7.0",
+            "rel_uptime = { dimension = \"reliability\", half_life_days = 0.0",
+        );
         assert!(half_life.contains("tags.rel_uptime: half_life_days 0 is not above 0"), "{half_life}");
         assert!(refused("half_life_days = 30.0", "half_life_days = nan").contains("asi01_goal_hijack"));
         assert!(refused("formula = \"uts/2\"", "formula = \"uts/9\"").contains("unknown formula 'uts/9'"));
@@ -264,8 +267,12 @@ mod tests {
     #[test]
     fn the_digest_is_of_the_numbers_and_not_of_the_text() {
         let (standard, digest) = Parameters::standard().unwrap();
-        let without_comments: String = STANDARD.lines().filter(|line| !line.starts_with('#')).map(|line| format!("{line}\n")).collect();
-        assert_eq!(&Parameters::from_toml(&without_comments.replace("= 0.20", "=   2e-1")).unwrap().digest().unwrap(), digest);
+        let without_comments: String =
+            STANDARD.lines().filter(|line| !line.starts_with('#')).map(|line| format!("{line}\n")).collect();
+        assert_eq!(
+            &Parameters::from_toml(&without_comments.replace("= 0.20", "=   2e-1")).unwrap().digest().unwrap(),
+            digest
+        );
         let mut other = standard.clone();
         other.source_sd = 15.000000000000002;
         assert_ne!(&other.digest().unwrap(), digest);

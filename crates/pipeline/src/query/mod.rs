@@ -29,13 +29,13 @@ use credence_ledger::{Entry, View};
 use serde_json::Value;
 
 pub use self::{
-    agents::{AgentFilter, AgentPage, ListedAgent, agent, agents, resolve, similar_agents},
+    agents::{AgentFilter, AgentPage, ListedAgent, agent, agents, listed, resolve, similar_agents},
     history::{RecordedEvent, RecordedEvents, assured_closings, assured_history, closings, history, score_at, size_at},
     improve::{Improvement, Step as ImprovementStep},
     overview::{Formula, Glance, Overview, Part, Ranking},
     registry::{authority_keys, guard_logs, key, keys, keys_after, sources},
     reputation::{Reputation, reputation, reputation_history, reviews},
-    score::{CurrentAssured, CurrentScore, Explanation, Reading, SourceContribution},
+    score::{CurrentAssured, CurrentScore, Explanation, Reading, SourceContribution, assured_line},
     statements::{challenge, challenges_of, contract, contracts_of, has_contracts},
 };
 pub use crate::{

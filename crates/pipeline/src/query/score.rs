@@ -100,13 +100,17 @@ impl From<AssuredRow> for CurrentAssured {
 }
 
 /// `68 assured · estimate 81 (68–94) · evidence 76 %`
+pub fn assured_line(numbers: &Assured) -> String {
+    let Assured { score, estimate, low, high, known, status, .. } = numbers;
+    if *status == ScoreStatus::Unrated {
+        return "not assured: nothing that counts is measured".to_owned();
+    }
+    format!("{score} assured · estimate {estimate:.0} ({low:.0}–{high:.0}) · evidence {:.0} %", known * 100.0)
+}
+
 impl fmt::Display for CurrentAssured {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Assured { score, estimate, low, high, known, status, .. } = &self.numbers;
-        if *status == ScoreStatus::Unrated {
-            return f.write_str("not assured: nothing that counts is measured");
-        }
-        write!(f, "{score} assured · estimate {estimate:.0} ({low:.0}–{high:.0}) · evidence {:.0} %", known * 100.0)
+        f.write_str(&assured_line(&self.numbers))
     }
 }
 

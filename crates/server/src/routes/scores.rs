@@ -118,8 +118,9 @@ pub(crate) async fn history(
 pub(crate) fn history_of(view: &dyn View, agent: &str, limit: usize) -> Result<History, Problem> {
     let id = query::resolve(view, agent)?;
     let scores = query::history(view, &id, limit)?.into_iter().map(agents::recorded).collect();
+    let assured = query::assured_history(view, &id, limit)?.into_iter().map(agents::vouched).collect();
     let revoked = query::agent(view, &id)?.revoked.is_some();
-    Ok(History { agent: id.to_string(), revoked, scores })
+    Ok(History { agent: id.to_string(), revoked, scores, assured })
 }
 
 #[derive(Deserialize, IntoParams)]
