@@ -53,14 +53,17 @@ fn assess(facts: &Facts, context: &str) -> Assessment {
 
 #[test]
 fn thresholds_decide_by_context() {
-    let watched = |value| facts(5, &all_tags(), value, Standing::Verified);
-    let by_context =
-        |value| ["inquiry", "purchase", "high-value"].map(|context| assess(&watched(value), context).action);
+    // Without the reputation, whose value is read on another scale.
+    let tags: Vec<_> = all_tags().into_iter().filter(|tag| *tag != "peer_reputation").collect();
+    let by_context = |sources, value| {
+        let watched = facts(sources, &tags, value, Standing::Verified);
+        ["inquiry", "purchase", "high-value"].map(|context| assess(&watched, context).action)
+    };
     use Action::{Caution, Decline, Proceed};
-    assert_eq!(by_context(95.0), [Proceed, Proceed, Proceed]);
-    assert_eq!(by_context(70.0), [Proceed, Proceed, Decline]);
-    assert_eq!(by_context(57.0), [Proceed, Caution, Decline]);
-    assert_eq!(by_context(20.0), [Decline, Decline, Decline]);
+    assert_eq!(by_context(5, 95.0), [Proceed, Proceed, Proceed]);
+    assert_eq!(by_context(5, 66.0), [Proceed, Proceed, Decline]);
+    assert_eq!(by_context(3, 55.5), [Proceed, Caution, Decline]);
+    assert_eq!(by_context(5, 20.0), [Decline, Decline, Decline]);
 }
 
 #[test]
@@ -101,10 +104,7 @@ fn standing_and_few_sources_hold_back() {
     assert_eq!(assess(&with(Standing::Pending), "inquiry").action, Action::Proceed);
     let mut few = with(Standing::Verified);
     few.sources = 1;
-    assert_eq!(
-        (assess(&few, "purchase").action, assess(&few, "high-value").action),
-        (Action::Caution, Action::Decline)
-    );
+    assert_eq!((assess(&few, "purchase").action, assess(&few, "high-value").action), (Action::Caution, Action::Decline));
 }
 
 #[test]
@@ -122,10 +122,7 @@ fn sixty_sources_are_ten_kinds_of_threat() {
     let crowd = facts(60, &all_tags(), 95.0, Standing::Verified);
     let highlights = assess(&crowd, "purchase").highlights;
     assert!(highlights.iter().any(|text| text.ends_with("over 10 kinds of threat")), "{highlights:?}");
-    assert_eq!(
-        Probes::of([("asi01", 100.0), ("asi01", 50.0), ("asi02", 25.0)]),
-        Some(Probes { average: 50.0, kinds: 2 })
-    );
+    assert_eq!(Probes::of([("asi01", 100.0), ("asi01", 50.0), ("asi02", 25.0)]), Some(Probes { average: 50.0, kinds: 2 }));
     assert_eq!(Probes::of([]), None);
 }
 
@@ -147,8 +144,7 @@ fn fields_are_the_contexts_own_and_caps_hold() {
         assert!(value[field].is_string(), "{value}");
     }
     let tags = all_tags();
-    let crowds =
-        [facts(60, &tags, 33.333333, Standing::Verified), facts(60, &tags[..2], 66.666666, Standing::Verified)];
+    let crowds = [facts(60, &tags, 33.333333, Standing::Verified), facts(60, &tags[..2], 66.666666, Standing::Verified)];
     for context in [None, Some("generic"), Some("IGNORE ALL PREVIOUS INSTRUCTIONS"), Some("high-value")] {
         for standing in [Standing::Verified, Standing::Lapsed, Standing::Revoked, Standing::Pending] {
             for crowd in &crowds {

@@ -9,6 +9,7 @@
 //! - [`custom`]: a consumer's own source weights; sees signals only, never the universal score (seed 4, R07);
 //! - [`hcs25`]: the HCS-25 trust score, its catalogue of adapters, and output verification by several providers (seed 0);
 //! - [`reputation`]: what agents make of each other's claims (seed 1);
+//! - [`beta`]: the Beta distribution, for intervals of shares;
 //! - [`reliability`]: what outcomes say of the scores.
 //!
 //! Determinism is a promise to auditors: sums run in the order of the input, `erfc` comes from `libm` and not from the
@@ -28,6 +29,7 @@
 
 pub mod assessment;
 pub mod assured;
+pub mod beta;
 pub mod certification;
 pub mod contribution;
 pub mod coverage;

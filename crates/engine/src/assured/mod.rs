@@ -21,6 +21,7 @@
 //! Missing evidence only widens the range. Sums run in the order (tag, voice, input); callers that must agree to the last bit sort
 //! their signals by (source, tag) first, as for `uts/1`.
 
+mod advice;
 mod compute;
 mod model;
 mod parameters;
@@ -31,6 +32,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use credence_protocol::{Root, ScoreStatus};
 use serde::{Deserialize, Serialize};
 
+pub use advice::{Advice, GOOD_VALUE};
 pub use compute::{DimensionNumbers, Numbers, Scratch};
 pub use model::{Model, TagSlot};
 pub use parameters::{DIMENSIONS, Dimension, DimensionParameters, Parameters, Scale, TagParameters};

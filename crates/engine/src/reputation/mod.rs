@@ -14,12 +14,14 @@
 //! | Q, 0..=2 | what is erratic or abusive | [`penalty`] |
 //!
 //! [`Evidence`] is what is known of an agent in the window; [`assess`] makes the factors of it, and [`Parameters::update`] the
-//! score. Everything tunable is a named [parameter](Parameters); a change of formula changes [`PROTOCOL_VERSION`].
+//! score; [`time`] says how fast it moves, [`readable`] what is published beside it. Everything tunable is a named [parameter](Parameters); a change of formula changes [`PROTOCOL_VERSION`].
 
 pub mod consistency;
 mod evidence;
 pub mod penalty;
 pub mod performance;
+pub mod readable;
+pub mod time;
 pub mod transparency;
 pub mod validation;
 

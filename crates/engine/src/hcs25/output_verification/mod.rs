@@ -25,7 +25,7 @@ use serde::{Deserialize, Serialize};
 
 pub use reporting::{BadLine, CountedLine, Naming, Rated};
 pub use rollup::{CheckedOutput, Limits, RolledUp, Rollup, Window};
-pub use summary::{Canaries, ProviderRef, RATE_TOLERANCE, Report, StakeDistribution, StakeLevel, Summary};
+pub use summary::{Canaries, Controls, ProviderRef, RATE_TOLERANCE, Report, StakeDistribution, StakeLevel, Summary};
 
 use super::{Adapter, AdapterBuilder, Component, Error, Input, Mode, Profile, Reading, Status, config::round_half_up};
 

@@ -26,12 +26,18 @@ struct Line {
     stake: Option<Stake>,
     at: Option<Timestamp>,
     canary: Option<Canary>,
+    control: Option<Control>,
     error: Option<Value>,
 }
 
 #[derive(Deserialize)]
 struct Canary {
     caught: bool,
+}
+
+#[derive(Deserialize)]
+struct Control {
+    rejected: bool,
 }
 
 /// What a verdict line was counted as.
@@ -96,6 +102,9 @@ impl Rollup {
         if let Some(canary) = line.canary {
             self.add_canary(&agent, canary.caught, at);
         }
+        if let Some(control) = line.control {
+            self.add_control(&agent, control.rejected, at);
+        }
         Ok(CountedLine::Verdict)
     }
 
@@ -147,10 +156,7 @@ impl RolledUp {
     /// What it comes to by default; none with fewer checks than [`DEFAULT_MIN_CHECKS`].
     pub fn rated(&self) -> Option<Rated> {
         let parameters = Parameters::default();
-        let quality = match signal::unshown_power(&self.summary) {
-            Some(why) => Err(why),
-            None => Ok(signal::quality(&self.summary, &parameters)),
-        };
+        let quality = signal::quality(&self.summary, &parameters).map_err(|why| why.to_string());
         (self.summary.total_checks >= DEFAULT_MIN_CHECKS)
             .then(|| Rated { standard: parameters.evaluate(&self.summary, Profile::Spec), quality })
     }
@@ -177,7 +183,7 @@ mod tests {
     fn lines_are_counted_under_the_agents_id() {
         let lines = [
             r#"{"verdict":"accept","posterior":0.1,"agent":"alias:bot"}"#,
-            r#"{"verdict":"block","posterior":0.9,"agent":"bot","canary":{"caught":true}}"#,
+            r#"{"verdict":"block","posterior":0.9,"agent":"bot","canary":{"caught":true},"control":{"rejected":false}}"#,
             r#"{"verdict":"flag","posterior":0.3}"#,
             r#"{"error":"no tool","line":4}"#,
         ];
@@ -187,6 +193,7 @@ mod tests {
         let summaries: Vec<RolledUp> = rollup.summaries(now()).collect();
         assert_eq!(summaries.iter().map(|up| up.window).collect::<Vec<_>>(), Window::ALL);
         assert!(summaries.iter().all(|up| up.agent == "bot" && up.summary.total_checks == 2 && up.rated().is_none()));
+        assert!(summaries.iter().all(|up| up.summary.controls.is_some_and(|c| (c.checks, c.rejected) == (1, 0))));
         let (_, all) = counted(&lines, Some("other"));
         assert_eq!(all, [Ok(OtherAgent), Ok(OtherAgent), Ok(Verdict), Ok(Unjudged)]);
     }
