@@ -59,6 +59,8 @@ pub struct Source {
     pub measures: &'static [Measure],
 }
 
+const AWARDS: &[Measure] = &[measure("third_party_score", 98.0, 0.01, 0.0)];
+
 /// One more site of the kind of [`PRAISE`].
 const fn praise_site(id: &'static str) -> Source {
     Source {
@@ -69,7 +71,7 @@ const fn praise_site(id: &'static str) -> Source {
         weight: 0.02,
         methodology: None,
         every_days: 4.0,
-        measures: &[measure("third_party_score", 98.0, 0.01, 0.0)],
+        measures: AWARDS,
     }
 }
 

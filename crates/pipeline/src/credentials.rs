@@ -6,6 +6,7 @@
 
 use std::ops::ControlFlow;
 
+use credence_engine::assured::Assured;
 use credence_ledger::{Appended, Scan, Transaction, View, write};
 use credence_output::{
     credential::{self, Claim},
@@ -167,11 +168,19 @@ fn subject(row: &AgentRow, current: &CurrentScore) -> Result<serde_json::Map<Str
     let score = outcome.rated().ok_or_else(|| Error::NotRated(current.agent.clone()))?;
     let did = row.aliases.iter().find(|alias| alias.as_str().starts_with("did:"));
     let id = did.map_or_else(|| format!("urn:credence:agent:{}", current.agent), ToString::to_string);
-    let subject = json!({
+    let mut subject = json!({
         "id": id, "agent": current.agent, "score": score.score, "mean": score.mean, "stddev": score.stddev, "tier": score.tier,
         "tierConfidence": score.tier_confidence, "certification": current.certification.tier, "coverage": score.coverage,
         "sources": score.sources, "formula": current.formula, "asOf": current.as_of, "scoreEvent": current.seq,
     });
+    if let Some(assured) = answer::published_assured(current) {
+        let Assured { score, estimate, low, high, known, tier, .. } = &assured.numbers;
+        subject["assured"] = json!({
+            "score": score, "estimate": estimate, "low": low, "high": high, "known": known, "tier": tier,
+            "formula": assured.formula, "parameters": assured.parameters, "evaluatedAt": assured.evaluated_at,
+            "scoreEvent": assured.seq,
+        });
+    }
     Ok(subject.as_object().cloned().unwrap_or_default())
 }
 

@@ -101,6 +101,11 @@ pub fn derived(view: &(impl View + ?Sized), agent: &EntityId, now: Timestamp) ->
     Ok(all)
 }
 
+/// How much was checked, as the signal `output_coverage` has it before it is bounded by quality.
+pub(crate) fn output_coverage(checks: u64) -> signal::Estimate {
+    signal::coverage(checks, &Parameters::default())
+}
+
 /// A reputation as it is published: a `reputation-score` record.
 pub fn published(agent: &EntityId, row: &ReputationRow) -> Value {
     let f = row.factors;

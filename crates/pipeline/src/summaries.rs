@@ -228,6 +228,32 @@ pub struct Stats {
     pub summaries: Vec<Reported>,
 }
 
+/// What was checked, counted.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct Checked {
+    /// Checks by admitted providers whose reports are not stale.
+    pub checks: u64,
+    /// How many of them were blocked.
+    pub blocked: u64,
+    /// The providers.
+    pub providers: usize,
+}
+
+impl Stats {
+    /// What was checked by providers whose reports count as the standard has it.
+    pub fn checked(&self) -> Checked {
+        let mut all = Checked::default();
+        for provider in self.hcs25.providers.iter().filter(|provider| provider.counted) {
+            let report = self.summaries.iter().find(|report| report.provider == provider.id);
+            let share = report.and_then(|report| report.summary.0.get("blockRate")?.as_f64()).unwrap_or(0.0);
+            all.checks = all.checks.saturating_add(provider.checks);
+            all.blocked = all.blocked.saturating_add((share * provider.checks as f64).round() as u64);
+            all.providers += 1;
+        }
+        all
+    }
+}
+
 /// What a provider reported.
 #[derive(Debug, Clone, Serialize)]
 pub struct Reported {

@@ -35,7 +35,7 @@ pub use self::{
     overview::{Formula, Glance, Overview, Part, Ranking},
     registry::{authority_keys, guard_logs, key, keys, keys_after, sources},
     reputation::{Reputation, reputation, reputation_history, reviews},
-    score::{CurrentAssured, CurrentScore, Explanation, Reading, SourceContribution, assured_line},
+    score::{CurrentAssured, CurrentScore, Explanation, Reading, SourceContribution, headline},
     statements::{challenge, challenges_of, contract, contracts_of, has_contracts},
 };
 pub use crate::{

@@ -3,7 +3,10 @@
 //! Both speak of the last [window](credence_engine::reputation::Parameters::window_days). A reputation whose last event is older
 //! has lapsed: it stays in the history, and says nothing of now. A review that is older counts for nothing.
 
-use credence_engine::reputation::{Parameters, stddev};
+use credence_engine::{
+    assured::Scale,
+    reputation::{Parameters, stddev},
+};
 use credence_ledger::View;
 use credence_protocol::{EntityId, Timestamp};
 use serde_json::{Value, json};
@@ -41,6 +44,11 @@ impl Reputation {
             (None, true) => "established",
             (None, false) => "new",
         }
+    }
+
+    /// R on the scale of one of its four factors, 0..=100: 100 times the fourth root of R/100.
+    pub fn geometric_mean(&self) -> f64 {
+        Scale::FourthRoot.read(self.row.score.clamp(0.0, 100.0))
     }
 
     /// The standard deviation of its score.

@@ -99,9 +99,9 @@ impl From<AssuredRow> for CurrentAssured {
     }
 }
 
-/// `68 assured · estimate 81 (68–94) · evidence 76 %`
-pub fn assured_line(numbers: &Assured) -> String {
-    let Assured { score, estimate, low, high, known, status, .. } = numbers;
+/// An assured score in a line: `68 assured · estimate 81 (68–94) · evidence 76 %`.
+pub fn headline(assured: &Assured) -> String {
+    let Assured { score, estimate, low, high, known, status, .. } = assured;
     if *status == ScoreStatus::Unrated {
         return "not assured: nothing that counts is measured".to_owned();
     }
@@ -110,7 +110,7 @@ pub fn assured_line(numbers: &Assured) -> String {
 
 impl fmt::Display for CurrentAssured {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&assured_line(&self.numbers))
+        f.write_str(&headline(&self.numbers))
     }
 }
 

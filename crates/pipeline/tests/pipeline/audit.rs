@@ -149,13 +149,8 @@ fn agents_left_unscored_by_a_crash_are_scored_on_start() {
     house.assert_sound();
 }
 
-/// Changes one stored entry by text; gives its seq.
-fn change(raw: &Connection, kind: &str, from: &str, to: &str) -> u64 {
-    change_like(raw, &format!("%\"kind\":\"{kind}\"%"), from, to)
-}
-
-/// The same of the newest entry whose text is like `like`.
-fn change_like(raw: &Connection, like: &str, from: &str, to: &str) -> u64 {
+/// Changes the newest stored entry whose text is like `like`; gives its seq.
+fn change(raw: &Connection, like: &str, from: &str, to: &str) -> u64 {
     let seq: u64 = raw.query_row("SELECT max(seq) FROM entries WHERE entry LIKE ?1", [like], |row| row.get(0)).unwrap();
     let changed =
         raw.execute("UPDATE entries SET entry = replace(entry, ?2, ?3) WHERE seq = ?1", (seq, from, to)).unwrap();
@@ -176,8 +171,7 @@ fn an_entry_that_cannot_even_be_recomputed_is_named_like_any_other() {
         ("uts/2", "\"known\":", "\"known\":1"),
     ] {
         let folder = busy().close();
-        let seq =
-            change_like(&unprotected(&folder), &format!("%\"formula\":\"{formula}\"%\"kind\":\"score\"%"), from, to);
+        let seq = change(&unprotected(&folder), &format!("%\"formula\":\"{formula}\"%\"kind\":\"score\"%"), from, to);
         let audited = audit_folder(&folder);
         assert!(audited.findings.listed.iter().any(|f| f.seq == Some(seq)), "{from}: {:#?}", audited.findings);
     }

@@ -137,7 +137,7 @@ fn assured_then(event: RecordedEvent, now: Timestamp) -> Result<AssuredThen, Pro
     }
     let RecordedEvent { seq, recorded_at, event } = event;
     let Numbers { formula, numbers } = serde_json::from_value(event).map_err(|e| Problem::internal(&e))?;
-    let line = query::assured_line(&numbers);
+    let line = query::headline(&numbers);
     Ok(AssuredThen { seq, recorded: When::new(recorded_at, now), formula, line, sum: numbers.sum() })
 }
 
