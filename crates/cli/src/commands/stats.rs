@@ -33,7 +33,7 @@ pub fn run(home: &Home, out: &Output, args: Args) -> Done {
 }
 
 fn shown(stats: &Stats) -> String {
-    let Stats { agent, window, hcs25, signal, findings, summaries } = stats;
+    let Stats { agent, window, hcs25, signal, findings, summaries, .. } = stats;
     let mut text = format!("{agent}, output verification over {}", window.key());
     if !hcs25.applicable {
         text += &format!("\n  not applicable: {}", hcs25.reason.as_deref().unwrap_or_default());

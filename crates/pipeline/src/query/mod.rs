@@ -35,7 +35,7 @@ use credence_protocol::Timestamp;
 use serde_json::Value;
 
 pub use self::{
-    agents::{AgentFilter, AgentPage, ListedAgent, agent, agents, resolve, similar_agents},
+    agents::{AgentFilter, AgentPage, ListedAgent, agent, agents, listed, resolve, similar_agents},
     credentials::{Revocable, credential, credentials_of, is_suspended, revocable},
     domains::{proved_domains, recently_proved},
     history::{RecordedEvent, RecordedEvents, assured_closings, assured_history, closings, history, score_at, size_at},

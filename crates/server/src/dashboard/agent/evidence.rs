@@ -383,7 +383,7 @@ pub(super) fn issued(view: &dyn View, agent: &EntityId, now: Timestamp) -> Resul
     Ok(listed)
 }
 
-/// The probability of each band.
+/// The share of the curve in each band.
 pub(super) fn distribution(explained: &Explanation) -> String {
     let Outcome::Rated(score) = explained.score.outcome else { return String::new() };
     let shares: Vec<credence_charts::Share<'_>> = crate::score_charts::bands()
@@ -391,6 +391,6 @@ pub(super) fn distribution(explained: &Explanation) -> String {
         .zip(Tier::ALL)
         .map(|(band, tier)| credence_charts::Share { band, share: score.tier_distribution.of_tier(tier) })
         .collect();
-    credence_charts::distribution("The score as a distribution", score.mean, score.stddev, score.score, &shares)
+    credence_charts::distribution("Mean and spread of the signals", score.mean, score.stddev, score.score, &shares)
         .inline()
 }

@@ -1,5 +1,6 @@
 //! *Agent*: how far it can be trusted, why, since when, and how to check all of it.
 
+mod assured;
 mod evidence;
 mod why;
 
@@ -25,6 +26,7 @@ use super::{
     inputs::{PathInput, QueryInput},
 };
 use crate::{app::App, edge::Caller, origin, problem::Problem, routes::trust_signals, score_charts, tokens::Scope};
+use assured::AssuredView;
 use evidence::{Contributions, Credential, Probes, Receipts, Reputation, Verification};
 use why::Why;
 
@@ -80,6 +82,7 @@ struct AgentPage {
     has_address: bool,
     registered: When,
     registered_seq: u64,
+    assured: Option<AssuredView>,
     score: Option<Headline>,
     unpublished: &'static str,
     certification: Option<Tier>,
@@ -235,6 +238,7 @@ fn read(
         has_address: row.aliases.iter().any(|alias| alias.as_str().starts_with("https://")),
         registered_seq: row.seq,
         unpublished,
+        assured: assured::view(view, &id, &explained, now)?,
         certification: Some(certification.tier).filter(|tier| *tier != Tier::Unrated),
         next_tier: certification.next,
         missing: certification.missing.clone(),
