@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::common::{House, id, key, verifying_by};
+use credence_engine::reputation::time::midnights;
 use credence_pipeline::Error;
 use credence_protocol::{SecretKey, SignalDraft, StatementKind, Timestamp};
 use proptest::{prelude::*, test_runner::TestCaseError};
@@ -225,7 +226,9 @@ proptest! {
         for rows in &before {
             prop_assert!(!rows.is_empty(), "every agent was established");
             for pair in rows.windows(2) {
-                prop_assert!((pair[0].score - pair[1].score).abs() <= 8.0 + 1e-9);
+                // A step at the event, and one at every midnight since the one before.
+                let steps = 1 + midnights(pair[1].at, pair[0].at).count();
+                prop_assert!((pair[0].score - pair[1].score).abs() <= 8.0 * steps as f64 + 1e-9);
                 prop_assert!((0..=1).contains(&(pair[0].events - pair[1].events)) && pair[0].seq > pair[1].seq);
             }
             for row in rows {
