@@ -44,7 +44,7 @@ pub use archive::{Archive, Filter, FoundReceipt};
 pub use book::{BookSettings, ReceiptBook};
 pub use error::Error;
 pub use folder::Place;
-pub use records::{CanaryRecord, CountedCall, Intent, NewReceipt, PartDigests, Private};
+pub use records::{CanaryRecord, ControlRecord, CountedCall, Intent, NewReceipt, PartDigests, Private};
 
 use credence_protocol::Timestamp;
 

@@ -187,7 +187,7 @@ fn list(out: &Output, which: &Which, limit: usize) -> Done {
 /// The verdict, or why there is none.
 fn words(receipt: &Receipt) -> String {
     match (&receipt.verdict, &receipt.unjudged) {
-        (Some(verdict), _) => json!(verdict).as_str().unwrap_or_default().to_owned(),
+        (Some(verdict), _) => verdict.to_string(),
         (None, Some(why)) => why.clone(),
         (None, None) => String::new(),
     }
@@ -196,7 +196,7 @@ fn words(receipt: &Receipt) -> String {
 /// What a verdict rests on.
 fn because(receipt: &Receipt) -> String {
     let Some(posterior) = receipt.posterior else { return String::new() };
-    let checks = if receipt.checks.is_empty() { "no signal fired".to_owned() } else { receipt.checks.join(", ") };
+    let checks = if receipt.checks.is_empty() { "no check fired".to_owned() } else { receipt.checks.join(", ") };
     format!("{checks}; P(fabricated) {posterior:.3}")
 }
 

@@ -19,7 +19,7 @@ use crate::{Error, Result, Table};
 const APPLICATION_ID: i64 = 0x4352_4544;
 /// The format of the database and of the entries in it. A change that an older program cannot read, or whose entries an older
 /// program would write differently, is a new number; a database of another number is refused, untouched.
-const FORMAT: i64 = 3;
+const FORMAT: i64 = 4;
 const SCHEMA: &str = "
     CREATE TABLE entries (seq INTEGER PRIMARY KEY, entry TEXT NOT NULL) STRICT;
     CREATE TABLE tiles (level INTEGER NOT NULL, idx INTEGER NOT NULL, hashes BLOB NOT NULL, PRIMARY KEY (level, idx)) STRICT, WITHOUT ROWID;
