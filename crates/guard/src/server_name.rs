@@ -70,6 +70,57 @@ pub fn from_command(command: &[String]) -> String {
     if name.is_empty() { "server".to_owned() } else { name }
 }
 
+/// What tells the server of a command from others: the program without runners and versions, then its arguments without flags and the
+/// word after each flag, which is an option or a secret. `-c` is followed by the program itself.
+pub fn identifying_words(command: &[String]) -> Vec<String> {
+    let Some((program, rest)) = command.split_first() else { return Vec::new() };
+    if RUNNERS.contains(&name_of(program).as_str()) {
+        let mut args = rest.iter().enumerate();
+        while let Some((n, arg)) = args.next() {
+            if WITH_VALUE.contains(&arg.as_str()) {
+                args.next();
+            } else if !arg.starts_with('-') && !arg.contains('=') && !VERBS.contains(&arg.as_str())
+                || arg.contains("==") && !arg.starts_with('-')
+            {
+                return identifying_words(&rest[n..]);
+            }
+        }
+    }
+    if let Ok(url) = program.parse::<Url>()
+        && url.host().is_some()
+    {
+        return vec![crate::identity::plain_url(&url)];
+    }
+    let mut words = vec![without_version(program)];
+    let mut args = rest.iter();
+    while let Some(arg) = args.next() {
+        match arg.as_str() {
+            "-c" => words.extend(args.next().cloned()),
+            flag if flag.starts_with('-') && flag.contains('=') => {}
+            flag if flag.starts_with('-') => drop(args.next()),
+            word => words.push(
+                word.parse::<Url>()
+                    .ok()
+                    .filter(|url| url.host().is_some())
+                    .map_or_else(|| word.to_owned(), |url| crate::identity::plain_url(&url)),
+            ),
+        }
+    }
+    words
+}
+
+/// A program or package without its version; a path from the root, so that it means the same everywhere.
+fn without_version(program: &str) -> String {
+    if program.starts_with(['/', '.']) {
+        let whole = std::path::absolute(program).map(|path| path.display().to_string());
+        return whole.unwrap_or_else(|_| program.to_owned());
+    }
+    let scope = usize::from(program.starts_with('@'));
+    let end = program[scope..].find(['@', ':']).map_or(program.len(), |at| at + scope);
+    let end = program.find("==").map_or(end, |at| at.min(end));
+    program[..end].to_owned()
+}
+
 /// The last part of a path or package that says something.
 fn name_of(path: &str) -> String {
     let mut parts = path.rsplit(['/', '\\']).filter(|part| !part.is_empty()).map(|part| {
