@@ -199,6 +199,12 @@ fn claim(server: &Path, new: impl FnOnce() -> ServerIdentity) -> Result<ServerId
     if let Some(known) = ServerIdentity::read(server) {
         return Ok(known);
     }
+    if server.join(FILE).exists() {
+        warn(&format!(
+            "{} cannot be read: the server that runs now is taken for the one it was about",
+            server.join(FILE).display()
+        ));
+    }
     let identity = new();
     write(server, &identity)?;
     Ok(identity)
@@ -289,6 +295,8 @@ mod tests {
             ("npx files", "npx git"),
             ("python3 /srv/a.py", "python3 /srv/b/a.py"),
             ("sh -c one", "sh -c two"),
+            ("python3 -c while:one", "python3 -c while:two"),
+            ("node -e one", "node -e two"),
             ("npx mcp-remote https://x.example/mcp", "npx mcp-remote https://y.example/mcp"),
         ] {
             assert_ne!(command(a).fingerprint(), command(b).fingerprint(), "{a} / {b}");

@@ -8,7 +8,10 @@ use std::{
     io::{Read, Write},
     os::unix::{fs::PermissionsExt, net::UnixListener},
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, PoisonError},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
     time::Duration,
 };
 
@@ -213,8 +216,8 @@ pub fn path_of(path: &str, server: &str, place: u32) -> PathBuf {
 
 /// Where the numbers go.
 pub enum Sink {
-    /// A file that is replaced.
-    File(PathBuf),
+    /// A file that is replaced; whether that failed and was told.
+    File(PathBuf, AtomicBool),
     /// A socket; the thread answers.
     Socket(PathBuf),
 }
@@ -228,7 +231,7 @@ impl Sink {
         text: Arc<dyn Fn() -> Option<String> + Send + Sync>,
     ) -> Result<Self, Error> {
         match config {
-            MetricsConfig::File(path) => Ok(Self::File(path_of(path, server, place))),
+            MetricsConfig::File(path) => Ok(Self::File(path_of(path, server, place), AtomicBool::new(false))),
             MetricsConfig::Socket(path) => {
                 let path = path_of(path, server, place);
                 let listener = listen(&path)?;
@@ -246,10 +249,12 @@ impl Sink {
 
     /// Replaces the file.
     pub fn write(&self, text: &dyn Fn() -> String) {
-        if let Self::File(path) = self
-            && let Err(error) = write_file(path, text())
-        {
-            warn(&format!("the metrics cannot be written: {error}"));
+        let Self::File(path, told) = self else { return };
+        match write_file(path, text()) {
+            Ok(()) => told.store(false, Relaxed),
+            // Once, not every few seconds.
+            Err(error) if !told.swap(true, Relaxed) => warn(&format!("the metrics cannot be written: {error}")),
+            Err(_) => {}
         }
     }
 }

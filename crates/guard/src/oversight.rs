@@ -21,10 +21,11 @@ use std::{
 
 use arc_swap::ArcSwapOption;
 use credence_protocol::{
-    Decision,
+    Decision, Uuid,
     receipt::{Receipt, cut_name},
 };
 use credence_receipts::{ReceiptBook, folder, now};
+use credence_verify::{ChangeStage, Verdict};
 
 use crate::{
     Error,
@@ -220,9 +221,7 @@ impl Oversight {
 
     /// Begins, or goes on with, the wait of the model in `folder`; none where no rule has one.
     pub fn open_wait(&self, folder: &std::path::Path, book: Option<&ReceiptBook>) -> Result<(), Error> {
-        let enforcing = self.possible.iter().filter(|(mode, _)| *mode == GuardMode::Enforce);
-        let mut waits: Vec<EnforceAfter> = enforcing.filter_map(|(_, after)| *after).collect();
-        waits.dedup();
+        let waits = self.waits();
         if waits.is_empty() {
             return Ok(());
         }
@@ -233,6 +232,16 @@ impl Oversight {
         }
         self.wait.store(Some(Arc::new(opened.wait)));
         Ok(())
+    }
+
+    /// Every wait that a tool can have: one section may set the mode and another the wait.
+    fn waits(&self) -> Vec<EnforceAfter> {
+        if self.strictest_configured() != GuardMode::Enforce {
+            return Vec::new();
+        }
+        let mut waits: Vec<EnforceAfter> = self.possible.iter().filter_map(|(_, after)| *after).collect();
+        waits.dedup();
+        waits
     }
 
     /// What is looked at every half second.
@@ -255,6 +264,10 @@ impl Oversight {
 
     /// Raises an alert that is about no call.
     pub fn alert(&self, kind: AlertKind, reason: &'static str, tool: Option<&str>) {
+        self.raise(kind, reason, tool, None);
+    }
+
+    fn raise(&self, kind: AlertKind, reason: &'static str, tool: Option<&str>, call: Option<(Uuid, Decision)>) {
         if kind == AlertKind::Change {
             self.changes.fetch_add(1, Relaxed);
             let what = tool.map_or_else(|| reason.to_owned(), |tool| format!("{reason}: {}", plain(tool)));
@@ -265,7 +278,21 @@ impl Oversight {
         }
         let Some(alerts) = &self.alerts else { return };
         let (server, tool) = (self.label.clone(), tool.map(plain));
-        alerts.raise(&Alert { kind, reason, server, at: now(), call: None, tool, verdict: None });
+        let (call, verdict) = call.unzip();
+        alerts.raise(&Alert { kind, reason, server, at: now(), call, tool, verdict });
+    }
+
+    /// Takes in what the engine says of a change of the tool.
+    pub fn changed(&self, call: Uuid, tool: &str, verdict: &Verdict) {
+        for change in &verdict.changes {
+            let (kind, reason) = match change.stage {
+                ChangeStage::Believed => (AlertKind::Change, "believed_again"),
+                ChangeStage::LockedOut => (AlertKind::LockOut, "blocked_for_a_while"),
+                // A lie that is told again and again looks the same: somebody has to look before it is believed.
+                _ => (AlertKind::Change, "recurring"),
+            };
+            self.raise(kind, reason, Some(tool), Some((call, verdict.decision)));
+        }
     }
 
     /// Takes in calls that have ended.
@@ -294,17 +321,10 @@ impl Oversight {
     fn alert_of(&self, call: &EndedCall<'_>) {
         let receipt = call.receipt;
         let raise = |kind: AlertKind, reason: &'static str| {
-            if let Some(alerts) = &self.alerts {
-                alerts.raise(&Alert {
-                    kind,
-                    reason,
-                    server: self.label.clone(),
-                    at: now(),
-                    call: Some(receipt.call),
-                    tool: Some(plain(&receipt.tool)),
-                    verdict: receipt.verdict,
-                });
-            }
+            let Some(alerts) = &self.alerts else { return };
+            let (server, tool) = (self.label.clone(), Some(plain(&receipt.tool)));
+            let (call, verdict) = (Some(receipt.call), receipt.verdict);
+            alerts.raise(&Alert { kind, reason, server, at: now(), call, tool, verdict });
         };
         if receipt.verdict == Some(Decision::Block) {
             raise(AlertKind::Block, if call.withheld { "withheld" } else { "blocked" });
@@ -382,11 +402,9 @@ impl Oversight {
     fn report(&self) -> GuardReport {
         let identity = ServerIdentity::read(&self.server_folder);
         let off = self.is_off().then(|| switch::off_since(&self.server_folder)).flatten();
-        let mut waits: Vec<EnforceAfter> = Vec::new();
         let wait = self.wait.load();
-        for (_, after) in self.possible.iter().filter(|(mode, _)| *mode == GuardMode::Enforce) {
-            waits.extend(after.and_then(|after| wait.as_ref()?.left(after)));
-        }
+        let left = |after: EnforceAfter| wait.as_ref()?.left(after);
+        let waits: Vec<EnforceAfter> = self.waits().into_iter().filter_map(left).collect();
         let folder = crate::identity::model_folder(&self.server_folder);
         let progress = wait.as_ref().and_then(|_| enforcement::Progress::read(&folder));
         let current = identity.as_ref().and_then(|one| one.declared_name().map(str::to_owned));

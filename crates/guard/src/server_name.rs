@@ -42,6 +42,8 @@ const WITH_VALUE: [&str; 18] = [
     "--python",
     "--directory",
 ];
+/// Flags of interpreters after which the program itself stands.
+const EVALUATED: [&str; 3] = ["-c", "-e", "--eval"];
 /// Words of runners that are no program.
 const VERBS: [&str; 6] = ["run", "exec", "x", "dlx", "tool", "start"];
 /// Names that say nothing: the folder's says more.
@@ -74,14 +76,18 @@ pub fn from_command(command: &[String]) -> String {
 /// word after each flag, which is an option or a secret. `-c` is followed by the program itself.
 pub fn identifying_words(command: &[String]) -> Vec<String> {
     let Some((program, rest)) = command.split_first() else { return Vec::new() };
-    if RUNNERS.contains(&name_of(program).as_str()) {
+    let name = name_of(program);
+    if RUNNERS.contains(&name.as_str()) {
         let mut args = rest.iter().enumerate();
         while let Some((n, arg)) = args.next() {
+            if name != "docker" && EVALUATED.contains(&arg.as_str()) {
+                return std::iter::once(name).chain(args.next().map(|(_, code)| code.clone())).collect();
+            }
+            let is_flag = arg.starts_with('-');
+            let is_assignment = arg.contains('=') && !arg.contains("==");
             if WITH_VALUE.contains(&arg.as_str()) {
                 args.next();
-            } else if !arg.starts_with('-') && !arg.contains('=') && !VERBS.contains(&arg.as_str())
-                || arg.contains("==") && !arg.starts_with('-')
-            {
+            } else if !is_flag && !is_assignment && !VERBS.contains(&arg.as_str()) {
                 return identifying_words(&rest[n..]);
             }
         }

@@ -59,8 +59,14 @@ fn what_the_documentation_shows_is_valid_and_complete() {
 fn errors_name_file_line_and_the_nearest_key() {
     for (text, expected) in [
         ("mode = \"flag\"\n\nmodus = 1\n", "/x/guard.toml, line 3: there is no setting 'modus': did you mean 'mode'?"),
-        ("[server.a]\nblock_rat = 0.1", "line 2: there is no setting 'block_rat' in [server.\"a\"]: did you mean 'block_rate'?"),
-        ("[server.a.tool.b]\nmoed = \"flag\"", "line 2: there is no setting 'moed' in the tool \"b\": did you mean 'mode'?"),
+        (
+            "[server.a]\nblock_rat = 0.1",
+            "line 2: there is no setting 'block_rat' in [server.\"a\"]: did you mean 'block_rate'?",
+        ),
+        (
+            "[server.a.tool.b]\nmoed = \"flag\"",
+            "line 2: there is no setting 'moed' in the tool \"b\": did you mean 'mode'?",
+        ),
         ("[quarantine]\nday = 3", "line 2: there is no setting 'day' in [quarantine]: did you mean 'days'?"),
         ("mode = \"enforced\"", "line 1: mode: 'enforced' is none of observe, flag, enforce (did you mean 'enforce'?)"),
         ("mode = 3", "a text in quotes is needed"),

@@ -173,6 +173,7 @@ impl Guard {
         }
         let engine = self.engine.load();
         let verdict = engine.verify(&call)?;
+        self.oversight.changed(started.call, &started.tool, &verdict);
         let mut assessment = Assessment {
             decision: verdict.decision,
             posterior: verdict.posterior,
