@@ -84,10 +84,9 @@ pub fn identifying_words(command: &[String]) -> Vec<String> {
                 return std::iter::once(name).chain(args.next().map(|(_, code)| code.clone())).collect();
             }
             let is_flag = arg.starts_with('-');
-            let is_assignment = arg.contains('=') && !arg.contains("==");
             if WITH_VALUE.contains(&arg.as_str()) {
                 args.next();
-            } else if !is_flag && !is_assignment && !VERBS.contains(&arg.as_str()) {
+            } else if !is_flag && !is_assignment(arg) && !VERBS.contains(&arg.as_str()) {
                 return identifying_words(&rest[n..]);
             }
         }
@@ -113,6 +112,14 @@ pub fn identifying_words(command: &[String]) -> Vec<String> {
         }
     }
     words
+}
+
+/// `NAME=value`, a variable for the program that follows.
+fn is_assignment(arg: &str) -> bool {
+    let name = arg.split_once('=').map(|(name, value)| (name, value.starts_with('=')));
+    name.is_some_and(|(name, comparison)| {
+        !comparison && !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
+    })
 }
 
 /// A program or package without its version; a path from the root, so that it means the same everywhere.

@@ -246,15 +246,16 @@ fn metrics_are_on_a_socket() {
     drop(std::os::unix::net::UnixListener::bind(shell.path("bad.sock")).unwrap());
     let mut guard = session(&shell, &[]);
     guard.call("weather", json!({ "city": "Oslo" }));
-    let mut stream = UnixStream::connect(shell.path("bad.sock")).unwrap();
-    stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: guard\r\n\r\n").unwrap();
-    let mut text = String::new();
-    stream.read_to_string(&mut text).unwrap();
-    assert!(text.starts_with("HTTP/1.1 200 OK\r\n"), "{text}");
-    assert!(
-        text.contains("credence_guard_calls_total{server=\"bad\",tool=\"weather\",verdict=\"accept\"} 1"),
-        "{text}"
-    );
+    // The client has its answer before the call is counted.
+    eventually("the call is counted", || {
+        let mut stream = UnixStream::connect(shell.path("bad.sock")).unwrap();
+        stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: guard\r\n\r\n").unwrap();
+        let mut text = String::new();
+        stream.read_to_string(&mut text).unwrap();
+        assert!(text.starts_with("HTTP/1.1 200 OK\r\n"), "{text}");
+        let counted = "credence_guard_calls_total{server=\"bad\",tool=\"weather\",verdict=\"accept\"} 1";
+        text.contains(counted).then_some(())
+    });
     // A second guard of the same server has its own.
     let mut second = session(&shell, &[]);
     second.call("weather", json!({ "city": "Rome" }));
