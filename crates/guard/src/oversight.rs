@@ -21,7 +21,7 @@ use std::{
 
 use arc_swap::ArcSwapOption;
 use credence_protocol::{
-    Decision, Uuid,
+    Decision, Timestamp, Uuid,
     receipt::{Receipt, cut_name},
 };
 use credence_receipts::{ReceiptBook, folder, now};
@@ -105,6 +105,8 @@ pub struct Oversight {
     possible: Vec<(GuardMode, Option<EnforceAfter>)>,
     switch: Switch,
     wait: ArcSwapOption<Wait>,
+    /// When the longest wait is over, as it was told when the wait was opened.
+    waits_until: Mutex<Option<Timestamp>>,
     alerts: Option<Alerts>,
     metrics: Option<Metrics>,
     sink: OnceLock<Sink>,
@@ -140,6 +142,7 @@ impl Oversight {
             possible: config.possible(label, &rules.flags),
             switch: Switch::open(&server_folder, &place),
             wait: ArcSwapOption::empty(),
+            waits_until: Mutex::default(),
             alerts,
             metrics: config.metrics.is_some().then(|| Metrics::new(label)),
             sink: OnceLock::new(),
@@ -225,7 +228,14 @@ impl Oversight {
         if waits.is_empty() {
             return Ok(());
         }
-        let opened = Wait::open(folder, waits, book)?;
+        let opened = Wait::open(folder, waits.clone(), book)?;
+        let left = |after: EnforceAfter| match opened.wait.left(after)? {
+            EnforceAfter::Time(time) => i64::try_from(time.as_micros()).ok(),
+            EnforceAfter::Calls(_) => None,
+        };
+        let longest = waits.into_iter().filter_map(left).max();
+        let until = longest.and_then(|left| Timestamp::from_micros(now().micros().saturating_add(left)).ok());
+        *self.waits_until.lock().unwrap_or_else(PoisonError::into_inner) = until;
         if let Some(trouble) = &opened.trouble {
             warn(trouble);
             self.alert(AlertKind::Tampering, "wait_file_gone", None);
@@ -423,6 +433,7 @@ impl Oversight {
             off: off.map(|record| Off { since: record.at, by: record.by }),
             // Whole minutes: a file that is written twice a second helps nobody.
             waits: waits.iter().map(|left| about(*left)).collect(),
+            waits_until: self.waits_until.lock().unwrap_or_else(PoisonError::into_inner).filter(|_| !waits.is_empty()),
             wait_restarted: progress.is_some_and(|progress| progress.restarted),
             alerts: self.alerts.as_ref().map(Alerts::counts),
             changes: self.changes.load(Relaxed),

@@ -42,6 +42,9 @@ pub struct GuardReport {
     /// What is left of the wait before enforcing, longest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub waits: Vec<String>,
+    /// When the longest time of them is over, if the system is not restarted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub waits_until: Option<Timestamp>,
     /// The wait began anew because its file was gone.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub wait_restarted: bool,

@@ -196,6 +196,9 @@ impl Guard {
                 let call = Call::new(&name, value);
                 engine.verify(&arguments.as_ref().map_or(call, |arguments| call.args(arguments)))
             });
+            if let Some(Ok(judged)) = &judged {
+                self.oversight.changed(started.call, &started.tool, judged);
+            }
             match judged {
                 Some(Ok(judged)) if judged.decision == Decision::Accept => {}
                 Some(Ok(judged)) => {

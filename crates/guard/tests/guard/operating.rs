@@ -198,6 +198,7 @@ fn neither_a_clock_nor_a_deleted_file_shortens_the_wait_unsaid() {
     guard.call("echo", good());
     guard.leave();
     assert_eq!(says(&shell, 0)["waits"], json!(["3d"]));
+    assert!(says(&shell, 0)["waits_until"].as_str().unwrap() > credence_testing::now().to_string().as_str());
     // As a machine that was started again with a clock ten years ahead would find it.
     let file = shell.path("state/bad/enforcement.json");
     let mut kept: Value = serde_json::from_slice(&fs::read(&file).unwrap()).unwrap();

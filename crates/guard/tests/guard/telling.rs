@@ -149,7 +149,38 @@ fn a_command_gets_the_alert_in_variables_and_on_standard_input() {
     assert!(!text.contains("hunter2"));
 }
 
-/// A planted line in the journal, a ledger that was changed, a looser schema: each is told.
+/// A server whose tool `get` declares what the file `schema.json` says.
+const DECLARING: &str = r#"
+import json, sys
+for line in sys.stdin:
+    m = json.loads(line)
+    if "id" not in m: continue
+    tool = {"name": "get", "inputSchema": {"type": "object"}, "outputSchema": json.load(open("schema.json"))}
+    print(json.dumps({"jsonrpc": "2.0", "id": m["id"], "result": {"tools": [tool]}}), flush=True)
+"#;
+
+#[test]
+fn a_looser_schema_is_told() {
+    let shell = Shell::new();
+    let (url, got) = stub("200 OK");
+    configure(&shell, &format!("[alerts.webhook]\nurl = \"{url}/\"\n"));
+    fs::write(shell.path("server.py"), DECLARING).unwrap();
+    for (n, required) in [json!(["a", "b"]), json!([])].into_iter().enumerate() {
+        let schema = json!({ "type": "object", "properties": { "a": { "type": "number" } }, "required": required });
+        fs::write(shell.path("schema.json"), schema.to_string()).unwrap();
+        let flags = ["guard", "--state", "state", "--name", "db", "--", "python3", "./server.py"];
+        let mut guard = Session::spawn(&shell, shell.command(&flags));
+        guard.send_raw(r#"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#);
+        guard.answer(1);
+        guard.leave();
+        let told = got.try_recv().ok().map(|request| serde_json::from_slice::<Value>(&split(&request).1).unwrap());
+        let told = told.map(|alert| (alert["kind"].clone(), alert["reason"].clone(), alert["tool"].clone()));
+        let looser = (json!("tampering"), json!("schema_loosened"), json!("get"));
+        assert_eq!(told, (n == 1).then_some(looser), "{}", guard.stderr());
+    }
+}
+
+/// A planted line in the journal, and a ledger that does not verify: each is told.
 #[test]
 fn tampering_is_told() {
     let shell = Shell::new();

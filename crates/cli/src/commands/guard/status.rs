@@ -302,9 +302,10 @@ impl GuardLine {
             }
             (None, []) => format!("mode {}", report.mode),
             (None, waits) => {
+                let until = report.waits_until.map(|until| format!(", until {until}")).unwrap_or_default();
                 let again = if report.wait_restarted { " (began anew: its file was gone)" } else { "" };
                 format!(
-                    "mode {}, which acts as {} for another {}{again}",
+                    "mode {}, which acts as {} for another {}{until}{again}",
                     report.mode,
                     report.mode_now,
                     waits.join(", ")
