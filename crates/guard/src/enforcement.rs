@@ -8,7 +8,7 @@
 //! another start:             what the wall clock says, at least 0 and at most MAX_GAP
 //! ```
 //!
-//! so a clock that jumps ahead by years makes it a day shorter at most. When it begins and when it is over are control entries in the
+//! so a clock that jumps ahead by years makes it a day shorter at most. When it begins and when it is over are operation entries in the
 //! guard's ledger: where the file is gone although the ledger knows of it, a wait that was over stays over, and one that was under way
 //! begins anew, which is said.
 
@@ -23,7 +23,7 @@ use std::{
 };
 
 use credence_protocol::Timestamp;
-use credence_receipts::{ControlAction, ControlRecord, ReceiptBook, book::Position, folder, now};
+use credence_receipts::{OperationAction, OperationRecord, ReceiptBook, book::Position, folder, now};
 use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 
@@ -143,9 +143,9 @@ impl Wait {
         let path = folder.join(FILE);
         let (mut progress, mut trouble) = (Progress::read(folder), None);
         if progress.is_none() {
-            let known = book.map(|book| book.controls(Position::default())).transpose()?.unwrap_or_default();
-            let here = |control: &&ControlRecord| {
-                let of_wait = matches!(control.action, ControlAction::Waiting | ControlAction::Enforcing);
+            let known = book.map(|book| book.operations(Position::default())).transpose()?.unwrap_or_default();
+            let here = |operation: &&OperationRecord| {
+                let of_wait = matches!(operation.action, OperationAction::Waiting | OperationAction::Enforcing);
                 of_wait
                     && control
                         .detail
@@ -153,7 +153,7 @@ impl Wait {
                         .is_some_and(|detail| detail.starts_with(&format!("{} ", model_of(folder))))
             };
             let last = known.iter().rev().find(here);
-            let was_over = last.is_some_and(|last| last.action == ControlAction::Enforcing);
+            let was_over = last.is_some_and(|last| last.action == OperationAction::Enforcing);
             let mut new = Progress::begin(at.clone(), last.is_some() && !was_over);
             if was_over {
                 (new.passed_ms, new.calls) = (u64::MAX / 2, u64::MAX / 2);
@@ -169,7 +169,7 @@ impl Wait {
                 let words: Vec<String> = waits.iter().map(ToString::to_string).collect();
                 let why = if new.restarted { "; its file was gone" } else { "" };
                 let detail = format!("{} {}{why}", model_of(folder), words.join(", "));
-                book.record_control(&ControlRecord::by_guard(ControlAction::Waiting, Some(detail)))?;
+                book.record_operation(&OperationRecord::by_guard(OperationAction::Waiting, Some(detail)))?;
             }
             progress = Some(new);
         }
@@ -230,7 +230,7 @@ impl Wait {
         let words: Vec<String> = self.waits.iter().map(ToString::to_string).collect();
         let detail = format!("{} after {}", model_of(&self.folder), words.join(", "));
         if let Some(book) = book {
-            book.record_control(&ControlRecord::by_guard(ControlAction::Enforcing, Some(detail)))?;
+            book.record_operation(&OperationRecord::by_guard(OperationAction::Enforcing, Some(detail)))?;
         }
         warn(&format!("the wait before enforcing is over ({})", words.join(", ")));
         self.over.store(true, Relaxed);
@@ -238,7 +238,7 @@ impl Wait {
     }
 }
 
-/// Names the model in control entries: its folder, without what is above.
+/// Names the model in operation entries: its folder, without what is above.
 fn model_of(folder: &Path) -> String {
     folder.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
 }

@@ -1,7 +1,7 @@
 //! Switching a guard off and on while it runs.
 //!
 //! `credence guard off SERVER` appends a line to `STATE/SERVER/switch.jsonl`; the last line is the state. A running guard looks at the file every
-//! half second, records each new line as a control entry in its ledger, and from then on judges nothing. Off means: results pass
+//! half second, records each new line as a operation entry in its ledger, and from then on judges nothing. Off means: results pass
 //! unjudged and unchanged; receipts go on, and say why there is no verdict.
 
 use std::{
@@ -16,7 +16,7 @@ use std::{
 };
 
 use credence_protocol::Uuid;
-use credence_receipts::{ControlAction, ControlRecord, Operator, ReceiptBook, folder, now};
+use credence_receipts::{OperationAction, OperationRecord, Operator, ReceiptBook, folder, now};
 
 use crate::{Error, warn};
 
@@ -42,7 +42,7 @@ pub fn operator() -> Operator {
 }
 
 /// Switches the server in `server` off or on. Gives what was written; `None` where it is so already.
-pub fn switch(server: &Path, off: bool, by: Operator) -> Result<Option<ControlRecord>, Error> {
+pub fn switch(server: &Path, off: bool, by: Operator) -> Result<Option<OperationRecord>, Error> {
     let path = server.join(FILE);
     let io = |e| Error::Io(path.clone(), e);
     let mut file = OpenOptions::new().create(true).append(true).mode(0o600).open(&path).map_err(io)?;
@@ -53,9 +53,9 @@ pub fn switch(server: &Path, off: bool, by: Operator) -> Result<Option<ControlRe
     if file.metadata().map_err(io)?.len() > MAX_BYTES {
         return Err(Error::Content(format!("{} is full: move it away", path.display())));
     }
-    let action = if off { ControlAction::Off } else { ControlAction::On };
+    let action = if off { OperationAction::Off } else { OperationAction::On };
     let record =
-        ControlRecord { action, at: now(), by: Some(by), call: None, detail: None, id: Uuid::now_v7(), tool: None };
+        OperationRecord { action, at: now(), by: Some(by), call: None, detail: None, id: Uuid::now_v7(), tool: None };
     let mut line = serde_json::to_vec(&record).map_err(|e| Error::Content(e.to_string()))?;
     line.push(b'\n');
     // After a line that was cut off by a full disk, a new one.
@@ -67,23 +67,23 @@ pub fn switch(server: &Path, off: bool, by: Operator) -> Result<Option<ControlRe
 }
 
 /// What was switched, oldest first. A line that cannot be read is passed over.
-pub fn history(server: &Path) -> Vec<ControlRecord> {
+pub fn history(server: &Path) -> Vec<OperationRecord> {
     let Ok(text) = fs::read_to_string(server.join(FILE)) else { return Vec::new() };
-    let lines = text.lines().filter_map(|line| serde_json::from_str::<ControlRecord>(line).ok());
-    lines.filter(|record| matches!(record.action, ControlAction::Off | ControlAction::On)).collect()
+    let lines = text.lines().filter_map(|line| serde_json::from_str::<OperationRecord>(line).ok());
+    lines.filter(|record| matches!(record.action, OperationAction::Off | OperationAction::On)).collect()
 }
 
 fn is_off(server: &Path) -> bool {
-    history(server).last().is_some_and(|last| last.action == ControlAction::Off)
+    history(server).last().is_some_and(|last| last.action == OperationAction::Off)
 }
 
 /// The last switching of the server in `server`, where it is off.
-pub fn off_since(server: &Path) -> Option<ControlRecord> {
-    history(server).pop().filter(|last| last.action == ControlAction::Off)
+pub fn off_since(server: &Path) -> Option<OperationRecord> {
+    history(server).pop().filter(|last| last.action == OperationAction::Off)
 }
 
 /// Whether the guard in `place` has taken in this switching.
-pub fn has_taken(place: &Path, record: &ControlRecord) -> bool {
+pub fn has_taken(place: &Path, record: &OperationRecord) -> bool {
     recorded(place).is_some_and(|id| id >= record.id)
 }
 
@@ -120,17 +120,17 @@ impl Switch {
             return;
         }
         let history = history(&self.server);
-        let off = history.last().is_some_and(|last| last.action == ControlAction::Off);
+        let off = history.last().is_some_and(|last| last.action == OperationAction::Off);
         if self.off.swap(off, Relaxed) != off {
             warn(if off { "switched off: results pass unjudged, receipts go on" } else { "switched on again" });
         }
-        let new: Vec<&ControlRecord> = match recorded(&self.place) {
+        let new: Vec<&OperationRecord> = match recorded(&self.place) {
             Some(known) => history.iter().filter(|record| record.id > known).collect(),
             // What was before this guard's time matters where it still holds.
             None => history.last().filter(|_| off).into_iter().collect(),
         };
         for record in &new {
-            if let Some(Err(error)) = book.map(|book| book.record_control(record)) {
+            if let Some(Err(error)) = book.map(|book| book.record_operation(record)) {
                 warn(&format!("that it was switched {} could not be recorded: {error}", record.action.name()));
                 return;
             }

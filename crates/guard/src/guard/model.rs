@@ -8,7 +8,7 @@ use std::{
 };
 
 use credence_receipts::{
-    ControlAction, ControlRecord, ReceiptBook,
+    OperationAction, OperationRecord, ReceiptBook,
     book::Recovered,
     folder::{self, Place},
 };
@@ -93,8 +93,8 @@ impl Guard {
                     warn(&format!("its model cannot be used: {error}"));
                 }
                 let detail = format!("'{former}' to '{name}'");
-                let control = ControlRecord::by_guard(ControlAction::Renamed, Some(detail));
-                if let Some(Err(error)) = self.book().map(|book| book.record_control(&control)) {
+                let operation = OperationRecord::by_guard(OperationAction::Renamed, Some(detail));
+                if let Some(Err(error)) = self.book().map(|book| book.record_operation(&operation)) {
                     warn(&format!("that the server has another name could not be recorded: {error}"));
                 }
                 self.oversight.alert(AlertKind::Change, "server_renamed", None);

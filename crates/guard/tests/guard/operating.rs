@@ -248,21 +248,21 @@ fn off_and_on_take_effect_in_a_running_guard_and_are_recorded() {
     let off = all.values().filter(|one| one["unjudged"] == "the guard is switched off").count();
     assert_eq!((all.len(), off), (4, 2), "receipts go on: {all:?}");
     verifies(&shell);
-    let entries = controls(&shell);
+    let entries = operations(&shell);
     let actions: Vec<&str> = entries.iter().map(|one| one["action"].as_str().unwrap()).collect();
     assert_eq!(actions, ["off", "on", "off"]);
     assert!(entries.iter().all(|one| one["by"]["uid"].is_u64()), "{entries:?}");
     shell.fails(&["guard", "off", "bed", "--state", "state"], "no guard of 'bed' has run yet; known in");
 }
 
-/// The control entries in the ledger of the first guard.
-fn controls(shell: &Shell) -> Vec<Value> {
+/// The operation entries in the ledger of the first guard.
+fn operations(shell: &Shell) -> Vec<Value> {
     let database = shell.path("state/bad/1/receipts/000001/ledger.db");
     let ledger = rusqlite::Connection::open(database).unwrap();
     let mut rows = ledger.prepare("SELECT entry FROM entries ORDER BY seq").unwrap();
     let entries = rows.query_map([], |row| row.get::<_, String>(0)).unwrap();
     let entries = entries.map(|text| serde_json::from_str::<Value>(&text.unwrap()).unwrap());
-    entries.filter(|entry| entry["kind"] == "control").map(|entry| entry["body"].clone()).collect()
+    entries.filter(|entry| entry["kind"] == "operation").map(|entry| entry["body"].clone()).collect()
 }
 
 /// A server that answers `status` in its own way and declares the name that it is given.
