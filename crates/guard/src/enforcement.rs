@@ -147,7 +147,7 @@ impl Wait {
             let here = |operation: &&OperationRecord| {
                 let of_wait = matches!(operation.action, OperationAction::Waiting | OperationAction::Enforcing);
                 of_wait
-                    && control
+                    && operation
                         .detail
                         .as_deref()
                         .is_some_and(|detail| detail.starts_with(&format!("{} ", model_of(folder))))

@@ -15,6 +15,7 @@ mod receipts;
 mod server_escapes;
 mod setup;
 mod telling;
+mod transcripts;
 
 use std::{
     collections::HashMap,
