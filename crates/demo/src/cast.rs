@@ -1,7 +1,9 @@
 //! The agents of the simulated world: who they are, how good they are in truth, and what each is there to show.
 
 use crate::{
-    sources::{CAREFUL, CHAIN, DIRECTORY, LENIENT, OTHER_CHAIN, PRAISE, PRAISE_RING, RED_TEAM, REGISTRY, UPTIME, USERS},
+    sources::{
+        CAREFUL, CHAIN, DIRECTORY, LENIENT, OTHER_CHAIN, PRAISE, PRAISE_RING, RED_TEAM, REGISTRY, UPTIME, USERS,
+    },
     tools::Tool::{self, Flights, FxRates, Invoices, SqlQuery, Weather, WebSearch},
 };
 

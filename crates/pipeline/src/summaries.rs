@@ -306,7 +306,15 @@ pub(crate) fn stats(view: &(impl View + ?Sized), agent: &EntityId, window: Windo
     let standard = combine(Measure::Standard(credence_engine::hcs25::Profile::Spec)).map_err(crate::Error::Hcs25)?;
     let signal = combine(Measure::Signal).map_err(crate::Error::Hcs25)?;
     let published = published(view, window, &standard, &reports, &summaries)?;
-    Ok(Stats { published, agent: agent.clone(), window, hcs25: told(standard), signal: told(signal), findings, summaries })
+    Ok(Stats {
+        published,
+        agent: agent.clone(),
+        window,
+        hcs25: told(standard),
+        signal: told(signal),
+        findings,
+        summaries,
+    })
 }
 
 /// The reports that count, merged, with who signed them and where each method is published.

@@ -34,10 +34,7 @@ impl Summary {
             window_days: Some(window_days),
             providers: parts
                 .iter()
-                .map(|(part, provider)| ProviderRef {
-                    checks_contributed: Some(part.total_checks),
-                    ..provider.clone()
-                })
+                .map(|(part, provider)| ProviderRef { checks_contributed: Some(part.total_checks), ..provider.clone() })
                 .collect(),
             canaries: None,
             controls: None,
@@ -97,7 +94,8 @@ mod tests {
         let high = stakes.high.unwrap();
         assert!(high.checks == 40 && near(high.allow_rate.unwrap(), 0.625), "{high:?}");
         assert_eq!((stakes.low.unwrap().checks, stakes.low.unwrap().allow_rate), (890, None));
-        let contributed: Vec<_> = merged.providers.iter().map(|one| (one.id.as_str(), one.checks_contributed)).collect();
+        let contributed: Vec<_> =
+            merged.providers.iter().map(|one| (one.id.as_str(), one.checks_contributed)).collect();
         assert_eq!(contributed, [("a", Some(900)), ("b", Some(100))]);
     }
 
