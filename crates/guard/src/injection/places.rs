@@ -1,0 +1,211 @@
+//! Where an order is unusual: what the texts of each member of each tool held so far.
+//!
+//! For each class of text (an order; one with a target; one that names a tool; both; words of known attacks) a member has a rate,
+//! counted in results: `rate = (held + K · prior) / (results + K)`, where the prior is smaller the less prose the member holds. With
+//! `P(class | attack)` as constants, the evidence of a class is `ln(P(class | attack) / rate)`, that of a member the largest of its
+//! classes, plus [`LONGER`] if the text is much longer than any before. It counts from [`SEEN_FROM`] results of the tool on.
+//!
+//! A result that fires is not counted among those that held such text until [`TAUGHT_AFTER`] of a member have: a tool that begins to give
+//! orders is pointed at so often, and an attacker who wants the member to be known for orders pays that many alarms (ADR 38).
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::texts::{CLASSES, Class, MemberTexts};
+
+/// Results of a tool from which it is known what is usual.
+pub const SEEN_FROM: u32 = 20;
+/// Results of a member that fire before they count as usual.
+pub const TAUGHT_AFTER: u32 = 10;
+/// Evidence, in nats, from which an order fires.
+pub(super) const FIRES_AT_EVIDENCE: f64 = 4.6;
+
+/// How often an attack holds each class.
+const IN_ATTACKS: [f64; CLASSES] = [0.9, 0.5, 0.4, 0.25, 0.5];
+/// How often a result holds each class in a member full of prose, as far as nothing is known of it.
+const IN_PROSE: [f64; CLASSES] = [0.15, 0.02, 0.01, 0.004, 0.002];
+/// What remains of that in a member that never held prose.
+const WITHOUT_PROSE: f64 = 0.1;
+/// Results that the prior is worth.
+const K: f64 = 5.0;
+/// Evidence of a text more than twice as long as any before.
+const LONGER: f64 = 0.7;
+/// Results after which older ones count half.
+const REMEMBERED: u32 = 400;
+/// A label is the tool's own if at least one result of so many has it.
+const LABEL_SHARE: u32 = 2;
+/// Members of one tool, tools, and members of all tools that are remembered.
+const MAX_TOOL_MEMBERS: usize = 128;
+const MAX_TOOLS: usize = 2_000;
+const MAX_MEMBERS: usize = 20_000;
+/// Bytes of a tool's name.
+const MAX_NAME_BYTES: usize = 200;
+
+/// What the texts of each tool's members held.
+#[derive(Debug, Default, Clone, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Places {
+    tools: BTreeMap<String, Tool>,
+    /// Members of all tools.
+    members: usize,
+    /// Results so far: when a tool was used last.
+    clock: u64,
+}
+
+#[derive(Debug, Default, Clone, Serialize, Deserialize)]
+#[serde(default)]
+struct Tool {
+    results: u32,
+    used: u64,
+    /// All texts of a result together.
+    all: Member,
+    members: BTreeMap<String, Member>,
+}
+
+#[derive(Debug, Default, Clone, Serialize, Deserialize)]
+#[serde(default)]
+struct Member {
+    /// Results that had the member.
+    results: u32,
+    /// Those in which it held prose.
+    prose: u32,
+    /// Those in which it held each class.
+    held: [u32; CLASSES],
+    /// Those that fired and are not counted.
+    fired: u32,
+    /// Words of the longest text.
+    longest: u32,
+}
+
+/// Why a place is unusual.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Unusual {
+    pub class: Class,
+    /// The evidence, in nats.
+    pub evidence: f64,
+    /// Results of the tool, and how many of them held the class in this member.
+    pub results: u32,
+    pub held: u32,
+    /// The member is new.
+    pub new: bool,
+    /// The text is much longer than any before.
+    pub longer: bool,
+    pub at: usize,
+}
+
+impl Places {
+    /// Labelled parts whose label is not the tool's own become part of the text around them.
+    pub(super) fn settle_labels(&self, tool: &str, members: &mut [MemberTexts]) {
+        let known = self.tools.get(cut(tool)).filter(|tool| tool.results >= SEEN_FROM / 2);
+        for index in (0..members.len()).rev() {
+            let part = &members[index];
+            let Some(within) = part.within else { continue };
+            let own = known.is_some_and(|tool| {
+                tool.members.get(&part.path).is_some_and(|one| one.results.saturating_mul(LABEL_SHARE) >= tool.results)
+            });
+            if !own && within < index {
+                let part = part.clone();
+                members[within].absorb(&part);
+                members[index].merged = true;
+            }
+        }
+    }
+
+    /// The most unusual thing in a member of a result; `None` where nothing is, or where the tool is not known.
+    pub(super) fn unusual(&self, tool: &str, member: &MemberTexts) -> Option<Unusual> {
+        let tool = self.tools.get(cut(tool)).filter(|tool| tool.results >= SEEN_FROM)?;
+        let own = tool.members.get(&member.path);
+        // Of a member that was hardly ever there, the tool's other texts say what is usual.
+        let (known, new) = match own.filter(|own| own.results >= K as u32) {
+            Some(own) => (own, false),
+            None => (&tool.all, own.is_none()),
+        };
+        let results = f64::from(known.results) + 0.5 * f64::from(tool.results.saturating_sub(known.results));
+        let prose = f64::from(known.prose) / f64::from(known.results.max(1));
+        let longer = member.is_prose() && member.words > known.longest.saturating_mul(2).saturating_add(8);
+        let classes = [Class::Order, Class::Target, Class::Tool, Class::TargetAndTool, Class::Cue];
+        let unusual = classes.into_iter().filter_map(|class| {
+            let index = class as usize;
+            let at = member.found[index]?;
+            let prior = IN_PROSE[index] * (WITHOUT_PROSE + (1.0 - WITHOUT_PROSE) * prose);
+            let rate = (f64::from(known.held[index]) + K * prior) / (results + K);
+            let evidence = (IN_ATTACKS[index] / rate).ln() + if longer { LONGER } else { 0.0 };
+            Some(Unusual { class, evidence, results: tool.results, held: known.held[index], new, longer, at })
+        });
+        unusual.max_by(|a, b| a.evidence.total_cmp(&b.evidence))
+    }
+
+    /// Remembers what the members of a result held; `fired` tells which of them did.
+    pub(super) fn learn(&mut self, tool: &str, members: &[MemberTexts], fired: impl Fn(&MemberTexts) -> bool) {
+        self.clock += 1;
+        let name = cut(tool);
+        if !self.tools.contains_key(name) {
+            self.make_room();
+        }
+        let known = self.tools.entry(name.to_owned()).or_default();
+        known.used = self.clock;
+        known.results += 1;
+        let mut all = MemberTexts::default();
+        for member in members {
+            let fires = fired(member);
+            if !fires {
+                all.absorb(member);
+            }
+            if !known.members.contains_key(&member.path) {
+                if known.members.len() >= MAX_TOOL_MEMBERS || self.members >= MAX_MEMBERS {
+                    continue;
+                }
+                self.members += 1;
+            }
+            known.members.entry(member.path.clone()).or_default().count(member, fires);
+        }
+        known.all.count(&all, false);
+        if known.results >= REMEMBERED {
+            known.results /= 2;
+            known.all.halve();
+            let before = known.members.len();
+            known.members.retain(|_, member| {
+                member.halve();
+                member.results > 0
+            });
+            self.members = self.members.saturating_sub(before - known.members.len());
+        }
+    }
+
+    /// Forgets the tools that were not used for longest.
+    fn make_room(&mut self) {
+        while self.tools.len() >= MAX_TOOLS || self.members + MAX_TOOL_MEMBERS > MAX_MEMBERS {
+            let oldest = self.tools.iter().min_by_key(|(_, tool)| tool.used).map(|(name, _)| name.clone());
+            let Some(forgotten) = oldest.and_then(|oldest| self.tools.remove(&oldest)) else { return };
+            self.members = self.members.saturating_sub(forgotten.members.len());
+        }
+    }
+}
+
+impl Member {
+    fn count(&mut self, texts: &MemberTexts, fires: bool) {
+        self.results += 1;
+        self.fired += u32::from(fires);
+        if fires && self.fired < TAUGHT_AFTER {
+            return;
+        }
+        // The alarms before were about a habit, as it turns out.
+        let times = if fires { std::mem::take(&mut self.fired) } else { 1 };
+        self.prose += if texts.is_prose() { times.min(self.results) } else { 0 };
+        self.longest = self.longest.max(texts.words);
+        for (held, found) in self.held.iter_mut().zip(texts.found) {
+            *held += if found.is_some() { times } else { 0 };
+        }
+    }
+
+    fn halve(&mut self) {
+        for count in [&mut self.results, &mut self.prose, &mut self.fired].into_iter().chain(&mut self.held) {
+            *count /= 2;
+        }
+    }
+}
+
+fn cut(name: &str) -> &str {
+    &name[..name.floor_char_boundary(MAX_NAME_BYTES)]
+}
