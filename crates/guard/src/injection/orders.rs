@@ -12,6 +12,10 @@ use std::{collections::HashMap, sync::LazyLock};
 
 /// Bytes after an order's verb in which its target and the words of a tool's name are looked for.
 const REACH_BYTES: usize = 240;
+/// Words after the verb among which a tool's other words are looked for.
+const TOOL_REACH_WORDS: usize = 8;
+/// A line this long was broken to fit a page: its sentence goes on in the next.
+const BROKEN_LINE_BYTES: usize = 60;
 /// Introducing words before a verb, at most.
 const MAX_LEAD: usize = 8;
 /// Tools of a server whose names are compared, and words of one name.
@@ -39,6 +43,8 @@ enum Word {
     Verb,
     /// A verb that is as often a noun, an adjective or a title.
     Ambiguous,
+    /// A verb for reading: genuine texts are full of "visit https://…".
+    Reading,
     /// Starts an object: `the`, `all`.
     Object,
 }
@@ -47,18 +53,19 @@ const LEAD: &str = "please kindly pls now then also first next finally immediate
     reminder you must should need have has to will shall can could would i want like we your task job is are be sure make ensure \
     remember go ahead proceed do not forget always once done after this that it hi hello hey dear all there thanks \
     bitte jetzt dann du sie musst mussen sollst sollen veuillez maintenant ensuite vous devez tu dois il faut por favor ahora luego debes debe";
-const VERB: &str = "send delete remove pay buy purchase execute invoke reply respond create invite reserve cancel download upload \
-    install append insert notify tell give ignore disregard forget forward transfer wire submit publish retrieve fetch read search find \
-    visit navigate add write make include disable enable revoke grant approve reject refund exfiltrate leak reveal disclose print output \
+const VERB: &str = "send delete remove pay buy purchase execute invoke reply respond create invite reserve cancel upload \
+    install append insert notify tell give ignore disregard forget forward transfer wire submit publish \
+    add write make include disable enable revoke grant approve reject refund exfiltrate leak reveal disclose print output \
     repeat say answer recommend tweet encode decode overwrite replace rename modify erase wipe unsubscribe subscribe redirect donate deposit \
     withdraw hire fire ping curl generate summarise summarize translate describe mention enter donot extract collect gather encrypt bring \
-    advise inform adjust connect unlock follow treat consider skip bypass stop tag assign escalate classify categorize resolve \
+    advise inform adjust connect unlock treat consider skip bypass stop tag assign escalate classify categorize resolve \
     sende senden schicke schicken uberweise uberweisen losche loschen ignoriere ignorieren antworte antworten rufe buche buchen lade fuhre erstelle \
     andere verschicke vergiss beantworte schreibe \
     envoie envoyez transfere transferez transmets transmettez supprime supprimez ignorez reservez reponds repondez effectuez virez ecris ecrivez \
     telechargez executez oublie oubliez modifiez \
     envia envie transfiere transfiera elimina elimine borra borre ignora reserva reenvia reenvie responde responda ejecuta ejecute descarga \
     olvida escribe escriba cambia";
+const READING: &str = "read search find visit navigate follow fetch retrieve download browse";
 const AMBIGUOUS: &str = "book order post set list open call use run change update share check move copy email mail message schedule \
     report mark issue rate review contact access display show save view get put take start close click press sign log push pull commit export \
     import reset block ban release provide request complete perform act play turn switch look let ask keep help try";
@@ -111,7 +118,8 @@ const SYNONYMS: &[(&str, &[&str])] = &[
 
 static WORDS: LazyLock<HashMap<&'static [u8], Word>> = LazyLock::new(|| {
     let mut words = HashMap::new();
-    let kinds = [(OBJECT, Word::Object), (LEAD, Word::Lead), (AMBIGUOUS, Word::Ambiguous), (VERB, Word::Verb)];
+    let kinds =
+        [(OBJECT, Word::Object), (LEAD, Word::Lead), (AMBIGUOUS, Word::Ambiguous), (READING, Word::Reading), (VERB, Word::Verb)];
     for (list, kind) in kinds {
         words.extend(list.split_ascii_whitespace().map(|word| (word.as_bytes(), kind)));
     }
@@ -167,7 +175,7 @@ impl ToolNames {
     fn are_named(&self, order: &[u8]) -> bool {
         let mut words = tokens(order).map(|(_, word)| canonical(word));
         let Some(verb) = words.next() else { return false };
-        let rest: Vec<&str> = words.take(40).collect();
+        let rest: Vec<&str> = words.take(TOOL_REACH_WORDS).collect();
         self.tools.iter().any(|(whole, name)| {
             whole.as_ref().is_some_and(|whole| memchr_find(order, whole.as_bytes()))
                 || name.iter().any(|word| word == verb)
@@ -212,39 +220,44 @@ fn tokens(text: &[u8]) -> impl Iterator<Item = (usize, &[u8])> {
 }
 
 /// The orders in a folded text, in order; `arguments` are those of the call, as lower-case text.
-pub(super) fn find(text: &[u8], arguments: &str, tools: &ToolNames, mut each: impl FnMut(Order)) {
-    // Whether a verb here would start an order, and how many introducing words were passed.
+pub(super) fn find(text: &[u8], capitals: &[usize], arguments: &str, tools: &ToolNames, mut each: impl FnMut(Order)) {
+    // How many introducing words were passed since a clause began; `None` where a verb would not start an order.
     let mut lead = Some(0);
-    let mut end = 0;
+    let mut urged = false;
+    let (mut end, mut line) = (0, 0);
+    let mut capitals = capitals.iter().copied().peekable();
     let mut words = tokens(text).peekable();
     while let Some((start, word)) = words.next() {
-        if starts_clause(&text[end..start], end == 0) {
-            lead = Some(0);
+        if starts_clause(text, end, start, &mut line) {
+            (lead, urged) = (Some(0), false);
         }
         end = start + word.len();
-        let kind = WORDS.get(word).copied();
-        // "We need to", "you must", "please" in the middle of a sentence.
-        if lead.is_none() && matches!(word, b"please" | b"kindly" | b"must" | b"bitte" | b"veuillez") {
+        while capitals.next_if(|at| *at < start).is_some() {}
+        // "We would ask you to please send"; "Standard Send the", where data ended without a full stop.
+        let urges = matches!(word, b"please" | b"kindly" | b"must" | b"todo" | b"bitte" | b"veuillez");
+        urged |= urges;
+        if lead.is_none() && (urges || capitals.peek() == Some(&start)) {
             lead = Some(0);
         }
         let Some(passed) = lead else { continue };
+        let kind = WORDS.get(word).copied();
+        let next = words.peek().filter(|(next, _)| *next <= end + 3);
         let is_order = match kind {
-            Some(Word::Verb) => {
-                text.get(end).is_none_or(|byte| matches!(byte, b' ' | b'\n' | b':' | b'('))
-                    && words.peek().is_some_and(|(next, _)| *next <= end + 3)
+            Some(Word::Verb | Word::Reading) => {
+                next.is_some() && matches!(text.get(end), Some(b' ' | b'\n' | b':' | b'('))
             }
-            Some(Word::Ambiguous) => words.peek().is_some_and(|(next, word)| {
-                let near = *next <= end + 3
-                    && text[end..*next].iter().all(|byte| matches!(byte, b' ' | b'\n' | b'"' | b'$' | b'#' | b'@'));
-                near && (WORDS.get(word) == Some(&Word::Object)
-                    || word[0].is_ascii_digit()
-                    || text[end..*next].len() > 1)
+            Some(Word::Ambiguous) => next.is_some_and(|(next, word)| {
+                let between = &text[end..*next];
+                let near = between.iter().all(|byte| matches!(byte, b' ' | b'\n' | b'"' | b'$' | b'#' | b'@'));
+                let object = between.len() > 1 || word[0].is_ascii_digit() || WORDS.get(word) == Some(&Word::Object);
+                near && (urged || object || is_target(until_space(&text[*next..])))
             }),
             _ => false,
         };
         if is_order {
-            let rest = &text[start..clause_end(text, end)];
-            each(Order { at: start, target: has_target(rest, arguments), tool: tools.are_named(rest) });
+            let rest = &text[start..sentence_end(text, end, line)];
+            let target = kind != Some(Word::Reading) && has_target(rest, arguments);
+            each(Order { at: start, target, tool: tools.are_named(rest) });
             lead = None;
         } else if matches!(kind, Some(Word::Lead | Word::Object)) && passed < MAX_LEAD {
             lead = Some(passed + 1);
@@ -254,22 +267,42 @@ pub(super) fn find(text: &[u8], arguments: &str, tools: &ToolNames, mut each: im
     }
 }
 
-/// Whether what stands between two words ends a clause.
-fn starts_clause(between: &[u8], first: bool) -> bool {
-    first
-        || between.iter().any(|byte| {
-            matches!(byte, b'\n' | b'!' | b'?' | b';' | b':' | b'>' | b']' | b'(' | b'"' | b',' | b'|' | b'}')
-        })
-        || between.windows(2).any(|pair| pair == b". " || pair == b"- " || pair == b".\n")
+/// A word with everything that is written to it.
+fn until_space(text: &[u8]) -> &[u8] {
+    text.split(u8::is_ascii_whitespace).next().unwrap_or_default()
 }
 
-/// Where the sentence that a verb starts ends.
-fn clause_end(text: &[u8], from: usize) -> usize {
+/// Whether a clause ends between two words; `line` is where the current line started.
+fn starts_clause(text: &[u8], end: usize, start: usize, line: &mut usize) -> bool {
+    let mut starts = end == 0;
+    let between = &text[end..start];
+    for (offset, byte) in between.iter().enumerate() {
+        starts |= match byte {
+            b'!' | b'?' | b';' | b':' | b'>' | b']' | b'(' | b'"' | b',' | b'|' | b'}' | b'#' => true,
+            b'.' | b'-' => matches!(between.get(offset + 1), Some(b' ' | b'\n')),
+            b'\n' => {
+                let length = end + offset - *line;
+                *line = end + offset + 1;
+                length < BROKEN_LINE_BYTES || between.len() > 1
+            }
+            _ => false,
+        };
+    }
+    starts
+}
+
+/// Where the sentence of a verb ends, given where its line started.
+fn sentence_end(text: &[u8], from: usize, mut line: usize) -> usize {
     let most = text.len().min(from + REACH_BYTES);
-    let ends = text[from..most]
-        .windows(2)
-        .position(|pair| matches!(pair[0], b'.' | b'!' | b'?') && matches!(pair[1], b' ' | b'\n'));
-    ends.map_or(most, |end| from + end + 1)
+    for at in from..most {
+        match text[at] {
+            b'.' | b'!' | b'?' if matches!(text.get(at + 1), Some(b' ' | b'\n' | b')' | b'"')) => return at + 1,
+            b'\n' if at - line < BROKEN_LINE_BYTES => return at,
+            b'\n' => line = at + 1,
+            _ => {}
+        }
+    }
+    most
 }
 
 /// Whether an address, URL, account, path or amount stands in the order that is not in the arguments.
@@ -312,7 +345,7 @@ mod tests {
         folded.push(text);
         let tools = ToolNames::new(["send_email", "transferMoney", "delete-file", "book_hotel", "search"]);
         let mut found = Vec::new();
-        find(&folded.text, "{\"to\":\"ann@example.org\"}", &tools, |order| found.push((order.target, order.tool)));
+        find(&folded.text, &folded.capitals, "{\"to\":\"ann@example.org\"}", &tools, |order| found.push((order.target, order.tool)));
         found
     }
 

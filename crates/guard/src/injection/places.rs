@@ -1,8 +1,9 @@
 //! Where an order is unusual: what the texts of each member of each tool held so far.
 //!
 //! For each class of text (an order; one with a target; one that names a tool; both; words of known attacks) a member has a rate,
-//! counted in results: `rate = (held + K · prior) / (results + K)`, where the prior is smaller the less prose the member holds. With
-//! `P(class | attack)` as constants, the evidence of a class is `ln(P(class | attack) / rate)`, that of a member the largest of its
+//! counted in results: `rate = (held + K · prior) / (results + K)`. The prior grows with the words that the member usually has,
+//! `prior = 1 - exp(-q · words / 50)`: an order is nothing rare in a thousand words, and is in three. Results count up to
+//! [`ENOUGH_RESULTS`], because what was never seen in 40 genuine results is not impossible. With `P(class | attack)` as constants, the evidence of a class is `ln(P(class | attack) / rate)`, that of a member the largest of its
 //! classes, plus [`LONGER`] if the text is much longer than any before. It counts from [`SEEN_FROM`] results of the tool on.
 //!
 //! A result that fires is not counted among those that held such text until [`TAUGHT_AFTER`] of a member have: a tool that begins to give
@@ -23,10 +24,12 @@ pub(super) const FIRES_AT_EVIDENCE: f64 = 4.6;
 
 /// How often an attack holds each class.
 const IN_ATTACKS: [f64; CLASSES] = [0.9, 0.5, 0.4, 0.25, 0.5];
-/// How often a result holds each class in a member full of prose, as far as nothing is known of it.
-const IN_PROSE: [f64; CLASSES] = [0.15, 0.02, 0.01, 0.004, 0.002];
-/// What remains of that in a member that never held prose.
-const WITHOUT_PROSE: f64 = 0.1;
+/// How often 50 words of genuine prose hold each class, as far as nothing is known of the member.
+const IN_PROSE: [f64; CLASSES] = [0.2, 0.015, 0.015, 0.006, 0.01];
+/// The words of that prose.
+const PROSE_WORDS: f64 = 50.0;
+/// Results beyond which more of them add no certainty.
+const ENOUGH_RESULTS: f64 = 40.0;
 /// Results that the prior is worth.
 const K: f64 = 5.0;
 /// Evidence of a text more than twice as long as any before.
@@ -68,8 +71,8 @@ struct Tool {
 struct Member {
     /// Results that had the member.
     results: u32,
-    /// Those in which it held prose.
-    prose: u32,
+    /// The words of its longest text in each, added up.
+    words: u64,
     /// Those in which it held each class.
     held: [u32; CLASSES],
     /// Those that fired and are not counted.
@@ -122,14 +125,16 @@ impl Places {
             None => (&tool.all, own.is_none()),
         };
         let results = f64::from(known.results) + 0.5 * f64::from(tool.results.saturating_sub(known.results));
-        let prose = f64::from(known.prose) / f64::from(known.results.max(1));
+        let words = known.words as f64 / f64::from(known.results.max(1));
+        // As if there had been fewer, in proportion.
+        let scale = (ENOUGH_RESULTS / results).min(1.0);
         let longer = member.is_prose() && member.words > known.longest.saturating_mul(2).saturating_add(8);
         let classes = [Class::Order, Class::Target, Class::Tool, Class::TargetAndTool, Class::Cue];
         let unusual = classes.into_iter().filter_map(|class| {
             let index = class as usize;
             let at = member.found[index]?;
-            let prior = IN_PROSE[index] * (WITHOUT_PROSE + (1.0 - WITHOUT_PROSE) * prose);
-            let rate = (f64::from(known.held[index]) + K * prior) / (results + K);
+            let prior = 1.0 - (-IN_PROSE[index] * words.max(1.0) / PROSE_WORDS).exp();
+            let rate = (f64::from(known.held[index]) * scale + K * prior) / (results * scale + K);
             let evidence = (IN_ATTACKS[index] / rate).ln() + if longer { LONGER } else { 0.0 };
             Some(Unusual { class, evidence, results: tool.results, held: known.held[index], new, longer, at })
         });
@@ -186,13 +191,13 @@ impl Places {
 impl Member {
     fn count(&mut self, texts: &MemberTexts, fires: bool) {
         self.results += 1;
+        self.words += u64::from(if fires { 0 } else { texts.words });
         self.fired += u32::from(fires);
         if fires && self.fired < TAUGHT_AFTER {
             return;
         }
         // The alarms before were about a habit, as it turns out.
         let times = if fires { std::mem::take(&mut self.fired) } else { 1 };
-        self.prose += if texts.is_prose() { times.min(self.results) } else { 0 };
         self.longest = self.longest.max(texts.words);
         for (held, found) in self.held.iter_mut().zip(texts.found) {
             *held += if found.is_some() { times } else { 0 };
@@ -200,7 +205,8 @@ impl Member {
     }
 
     fn halve(&mut self) {
-        for count in [&mut self.results, &mut self.prose, &mut self.fired].into_iter().chain(&mut self.held) {
+        self.words /= 2;
+        for count in [&mut self.results, &mut self.fired].into_iter().chain(&mut self.held) {
             *count /= 2;
         }
     }

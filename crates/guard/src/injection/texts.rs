@@ -189,10 +189,14 @@ impl Texts {
 
     /// Notes the orders in each member.
     pub fn find_orders(&mut self, arguments: &str, tools: &ToolNames) {
+        let mut capitals = Vec::new();
         for (number, (start, member)) in self.parts.iter().enumerate() {
             let end = self.parts.get(number + 1).map_or(self.folded.text.len(), |(end, _)| *end);
             let Some(member) = self.members.get_mut(*member) else { continue };
-            orders::find(&self.folded.text[*start..end], arguments, tools, |order| {
+            let before = self.folded.capitals.partition_point(|at| at < start);
+            capitals.clear();
+            capitals.extend(self.folded.capitals[before..].iter().take_while(|at| **at < end).map(|at| at - start));
+            orders::find(&self.folded.text[*start..end], &capitals, arguments, tools, |order| {
                 let at = start + order.at;
                 member.note(Class::Order, at);
                 for (class, has) in [
