@@ -28,6 +28,12 @@ def emit(stream, phase, name, tool, result, args=None, tools=()):
     print(json.dumps(row, ensure_ascii=False))
 
 
+def letters(text):
+    """The letters and digits of a text, however it was wrapped, quoted and escaped."""
+    text = text if isinstance(text, str) else json.dumps(text, ensure_ascii=False)
+    return "".join(c for c in text.replace("\\n", " ") if c.isalnum())
+
+
 def agentdojo(as_json):
     """AgentDojo: its attacks in its environments, read through its own tools by the true calls of its user tasks."""
     try:
@@ -98,7 +104,8 @@ def agentdojo(as_json):
                     continue
                 for tool, args, result in results(suite, task, injections):
                     key = (task.ID, tool, json.dumps(args, sort_keys=True, default=str))
-                    if clean.get(key) != result:
+                    # Results differ for other reasons too: the attacker's goal has to stand in it.
+                    if clean.get(key) != result and letters(injection.GOAL)[:40] in letters(result):
                         rows[(tool, json.dumps(result, sort_keys=True))] = (tool, safe(args), result)
             rows = list(rows.values())
             random.Random(7).shuffle(rows)
@@ -203,12 +210,16 @@ def coding_agent(wheels):
         if vector == "issue_text":
             emit("ipi", "attack", "ipi_coding_agent issues", "get_issue", {"body": one["issue_text"]}, {}, tools)
         elif vector in ("readme", "config_file", "code_comment"):
-            # The file that holds the attack is not marked: a README, a configuration file, or the longest source file.
-            texts = {name: text for name, text in one["repo_files"].items() if text and text not in clean}
-            ending = {"readme": (".md", ".rst"), "config_file": (".toml", ".cfg", ".yaml", ".yml", ".json", ".ini", ".env")}
-            fits = {name: text for name, text in texts.items() if name.lower().endswith(ending.get(vector, (".py",)))}
-            if fits:
-                emit("ipi", "attack", f"ipi_coding_agent {vector}", "read_file", max(fits.values(), key=len), {}, tools)
+            # The file that holds the attack is not marked: the README, the configuration, or the longest source file.
+            texts = {name: text for name, text in one["repo_files"].items() if text and name != "pyproject.toml"}
+            fits = {
+                "readme": lambda name: name == "README.md",
+                "config_file": lambda name: not name.startswith(("src/", "tests/")),
+                "code_comment": lambda name: name.startswith("src/"),
+            }[vector]
+            chosen = [text for name, text in texts.items() if fits(name) and text not in clean]
+            if chosen:
+                emit("ipi", "attack", f"ipi_coding_agent {vector}", "read_file", max(chosen, key=len), {}, tools)
 
 
 def streams(folder):

@@ -84,6 +84,7 @@ pub fn scan_in_place(places: &Mutex<Places>, tools: &ToolNames, subject: Subject
     }
     let mut finding = weigh(&mut read);
     read.find_orders(&subject.arguments.to_lowercase(), tools);
+    let hash = read.hash();
     let mut places = places.lock().unwrap_or_else(PoisonError::into_inner);
     places.settle_labels(subject.tool, &mut read.members);
     let mut fired: Vec<&str> = Vec::new();
@@ -95,7 +96,7 @@ pub fn scan_in_place(places: &Mutex<Places>, tools: &ToolNames, subject: Subject
     }
     finding.fired = finding.score >= FIRES_AT;
     if learn {
-        places.learn(subject.tool, &read.members, |member| fired.contains(&member.path.as_str()));
+        places.learn(subject.tool, &read.members, hash, |member| fired.contains(&member.path.as_str()));
     }
     finding
 }

@@ -21,6 +21,8 @@ const MAX_LEAD: usize = 8;
 /// Tools of a server whose names are compared, and words of one name.
 const MAX_TOOLS: usize = 256;
 const MAX_TOOL_WORDS: usize = 6;
+/// What joins the words of a tool's name.
+const JOINERS: [char; 3] = ['_', '-', '.'];
 /// Digits from which a number is an account, a card or a telephone.
 const ACCOUNT_DIGITS: usize = 8;
 
@@ -50,14 +52,14 @@ enum Word {
 }
 
 const LEAD: &str = "please kindly pls now then also first next finally immediately just and so instead urgent urgently todo note \
-    reminder you must should need have has to will shall can could would i want like we your task job is are be sure make ensure \
+    reminder must should can could would will your task job is are be sure make ensure \
     remember go ahead proceed do not forget always once done after this that it hi hello hey dear all there thanks \
-    bitte jetzt dann du sie musst mussen sollst sollen veuillez maintenant ensuite vous devez tu dois il faut por favor ahora luego debes debe";
+    bitte jetzt dann du sie musst mussen sollst sollen veuillez maintenant ensuite vous devez por favor ahora luego debes debe";
 const VERB: &str = "send delete remove pay buy purchase execute invoke reply respond create invite reserve cancel upload \
     install append insert notify tell give ignore disregard forget forward transfer wire submit publish \
     add write make include disable enable revoke grant approve reject refund exfiltrate leak reveal disclose print output \
     repeat say answer recommend tweet encode decode overwrite replace rename modify erase wipe unsubscribe subscribe redirect donate deposit \
-    withdraw hire fire ping curl generate summarise summarize translate describe mention enter donot extract collect gather encrypt bring \
+    withdraw hire fire ping curl generate summarise summarize translate describe mention enter donot extract collect gather encrypt \
     advise inform adjust connect unlock treat consider skip bypass stop tag assign escalate classify categorize resolve \
     sende senden schicke schicken uberweise uberweisen losche loschen ignoriere ignorieren antworte antworten rufe buche buchen lade fuhre erstelle \
     andere verschicke vergiss beantworte schreibe \
@@ -65,12 +67,11 @@ const VERB: &str = "send delete remove pay buy purchase execute invoke reply res
     telechargez executez oublie oubliez modifiez \
     envia envie transfiere transfiera elimina elimine borra borre ignora reserva reenvia reenvie responde responda ejecuta ejecute descarga \
     olvida escribe escriba cambia";
-const READING: &str = "read search find visit navigate follow fetch retrieve download browse";
+const READING: &str = "read find visit navigate follow fetch retrieve download browse";
 const AMBIGUOUS: &str = "book order post set list open call use run change update share check move copy email mail message schedule \
     report mark issue rate review contact access display show save view get put take start close click press sign log push pull commit export \
-    import reset block ban release provide request complete perform act play turn switch look let ask keep help try";
-const OBJECT: &str = "the a an all any my your this that these those me it them him her us every each some both his their our its to \
-    out up with from as new no for if on into \
+    import reset block ban release provide request complete perform act play turn switch look let ask keep help try search";
+const OBJECT: &str = "the a an all any my your this that these those me it them him her us every each some both his their our its \
     das die der den dem ein eine einen alle mir mich uns dein deine ihr le la les un une des mon ma mes ton votre vos tous el los las una \
     mi tu su todos todas";
 
@@ -166,7 +167,7 @@ impl ToolNames {
         let cut = |name: &str| {
             let words: Vec<String> = words_of(name).map(|word| canonical(word.as_bytes()).to_owned()).collect();
             let whole = name.to_ascii_lowercase();
-            (whole.contains(['_', '-', '.']).then_some(whole), words)
+            (whole.contains(JOINERS).then_some(whole), words)
         };
         Self { tools: names.into_iter().take(MAX_TOOLS).map(cut).collect() }
     }
@@ -176,8 +177,10 @@ impl ToolNames {
         let mut words = tokens(order).map(|(_, word)| canonical(word));
         let Some(verb) = words.next() else { return false };
         let rest: Vec<&str> = words.take(TOOL_REACH_WORDS).collect();
+        let joined = |word: &[u8]| word.len() > 3 && word.iter().any(|byte| JOINERS.contains(&char::from(*byte)));
+        let joined: Vec<&[u8]> = order.split(|byte| !byte.is_ascii_alphanumeric() && !JOINERS.contains(&char::from(*byte))).filter(|word| joined(word)).collect();
         self.tools.iter().any(|(whole, name)| {
-            whole.as_ref().is_some_and(|whole| memchr_find(order, whole.as_bytes()))
+            whole.as_ref().is_some_and(|whole| joined.iter().any(|word| word.strip_suffix(b".").unwrap_or(word) == whole.as_bytes()))
                 || name.iter().any(|word| word == verb)
                     && name.iter().any(|word| word != verb && rest.contains(&word.as_str()))
         })
@@ -204,10 +207,6 @@ fn canonical(word: &[u8]) -> &str {
     CANONICAL.get(word).copied().unwrap_or_else(|| std::str::from_utf8(word).unwrap_or_default())
 }
 
-fn memchr_find(text: &[u8], what: &[u8]) -> bool {
-    text.windows(what.len()).any(|window| window == what)
-}
-
 /// The words of a folded text with where they start.
 fn tokens(text: &[u8]) -> impl Iterator<Item = (usize, &[u8])> {
     let mut at = 0;
@@ -224,6 +223,7 @@ pub(super) fn find(text: &[u8], capitals: &[usize], arguments: &str, tools: &Too
     // How many introducing words were passed since a clause began; `None` where a verb would not start an order.
     let mut lead = Some(0);
     let mut urged = false;
+    let mut before: &[u8] = b"";
     let (mut end, mut line) = (0, 0);
     let mut capitals = capitals.iter().copied().peekable();
     let mut words = tokens(text).peekable();
@@ -234,9 +234,14 @@ pub(super) fn find(text: &[u8], capitals: &[usize], arguments: &str, tools: &Too
         end = start + word.len();
         while capitals.next_if(|at| *at < start).is_some() {}
         // "We would ask you to please send"; "Standard Send the", where data ended without a full stop.
-        let urges = matches!(word, b"please" | b"kindly" | b"must" | b"todo" | b"bitte" | b"veuillez");
+        let urges = matches!(word, b"please" | b"kindly" | b"must" | b"todo" | b"bitte" | b"veuillez") || urges_a_reader(before, word);
+        before = word;
         urged |= urges;
-        if lead.is_none() && (urges || capitals.peek() == Some(&start)) {
+        if urges {
+            lead = Some(0);
+            continue;
+        }
+        if lead.is_none() && capitals.peek() == Some(&start) {
             lead = Some(0);
         }
         let Some(passed) = lead else { continue };
@@ -248,9 +253,10 @@ pub(super) fn find(text: &[u8], capitals: &[usize], arguments: &str, tools: &Too
             }
             Some(Word::Ambiguous) => next.is_some_and(|(next, word)| {
                 let between = &text[end..*next];
-                let near = between.iter().all(|byte| matches!(byte, b' ' | b'\n' | b'"' | b'$' | b'#' | b'@'));
+                let near = between[0].is_ascii_whitespace()
+                    && between.iter().all(|byte| matches!(byte, b' ' | b'\n' | b'"' | b'$' | b'#' | b'@'));
                 let object = between.len() > 1 || word[0].is_ascii_digit() || WORDS.get(word) == Some(&Word::Object);
-                near && (urged || object || is_target(until_space(&text[*next..])))
+                near && (urged || object || is_target(until_end(&text[*next..])))
             }),
             _ => false,
         };
@@ -267,9 +273,19 @@ pub(super) fn find(text: &[u8], capitals: &[usize], arguments: &str, tools: &Too
     }
 }
 
+/// Whether two words tell a reader to do what follows: "you must", "sure to", "could you".
+fn urges_a_reader(before: &[u8], word: &[u8]) -> bool {
+    match word {
+        b"to" => matches!(before, b"you" | b"sure" | b"remember" | b"forget" | b"need" | b"have" | b"required" | b"want" | b"is" | b"proceed"),
+        b"should" | b"shall" | b"will" => before == b"you",
+        b"you" => matches!(before, b"can" | b"could" | b"would" | b"will"),
+        _ => false,
+    }
+}
+
 /// A word with everything that is written to it.
-fn until_space(text: &[u8]) -> &[u8] {
-    text.split(u8::is_ascii_whitespace).next().unwrap_or_default()
+fn until_end(text: &[u8]) -> &[u8] {
+    text.split(ends_target).next().unwrap_or_default()
 }
 
 /// Whether a clause ends between two words; `line` is where the current line started.
@@ -307,13 +323,14 @@ fn sentence_end(text: &[u8], from: usize, mut line: usize) -> usize {
 
 /// Whether an address, URL, account, path or amount stands in the order that is not in the arguments.
 fn has_target(order: &[u8], arguments: &str) -> bool {
-    let is_end = |byte: &u8| {
-        byte.is_ascii_whitespace() || matches!(byte, b'"' | b'<' | b'>' | b'(' | b')' | b'[' | b']' | b',' | b'|')
-    };
-    order.split(is_end).any(|word| {
+    order.split(ends_target).any(|word| {
         let word = word.strip_suffix(b".").or(word.strip_suffix(b":")).unwrap_or(word);
         is_target(word) && std::str::from_utf8(word).is_ok_and(|word| !arguments.contains(word))
     })
+}
+
+fn ends_target(byte: &u8) -> bool {
+    byte.is_ascii_whitespace() || matches!(byte, b'"' | b'<' | b'>' | b'(' | b')' | b'[' | b']' | b',' | b'|')
 }
 
 fn is_target(word: &[u8]) -> bool {

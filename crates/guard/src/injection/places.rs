@@ -1,7 +1,7 @@
 //! Where an order is unusual: what the texts of each member of each tool held so far.
 //!
 //! For each class of text (an order; one with a target; one that names a tool; both; words of known attacks) a member has a rate,
-//! counted in results: `rate = (held + K · prior) / (results + K)`. The prior grows with the words that the member usually has,
+//! counted in results (of those that repeat an earlier one, every fourth): `rate = (held + K · prior) / (results + K)`. The prior grows with the words that the member usually has,
 //! `prior = 1 - exp(-q · words / 50)`: an order is nothing rare in a thousand words, and is in three. Results count up to
 //! [`ENOUGH_RESULTS`], because what was never seen in 40 genuine results is not impossible. With `P(class | attack)` as constants, the evidence of a class is `ln(P(class | attack) / rate)`, that of a member the largest of its
 //! classes, plus [`LONGER`] if the text is much longer than any before. It counts from [`SEEN_FROM`] results of the tool on.
@@ -18,7 +18,7 @@ use super::texts::{CLASSES, Class, MemberTexts};
 /// Results of a tool from which it is known what is usual.
 pub const SEEN_FROM: u32 = 20;
 /// Results of a member that fire before they count as usual.
-pub const TAUGHT_AFTER: u32 = 10;
+pub const TAUGHT_AFTER: u32 = 5;
 /// Evidence, in nats, from which an order fires.
 pub(super) const FIRES_AT_EVIDENCE: f64 = 4.6;
 
@@ -36,6 +36,10 @@ const K: f64 = 5.0;
 const LONGER: f64 = 0.7;
 /// Results after which older ones count half.
 const REMEMBERED: u32 = 400;
+/// Of results that repeat one of the last, every so many counts: they say little about the next that is new.
+const REPEATS: u32 = 4;
+/// Results that are compared with for that.
+const LAST_RESULTS: usize = 8;
 /// A label is the tool's own if at least one result of so many has it.
 const LABEL_SHARE: u32 = 2;
 /// Members of one tool, tools, and members of all tools that are remembered.
@@ -59,8 +63,12 @@ pub struct Places {
 #[derive(Debug, Default, Clone, Serialize, Deserialize)]
 #[serde(default)]
 struct Tool {
+    /// Results of it, those that repeat others included.
     results: u32,
     used: u64,
+    /// Hashes of the last results' texts, and how many results repeated one.
+    last: Vec<u64>,
+    repeats: u32,
     /// All texts of a result together.
     all: Member,
     members: BTreeMap<String, Member>,
@@ -105,7 +113,7 @@ impl Places {
             let part = &members[index];
             let Some(within) = part.within else { continue };
             let own = known.is_some_and(|tool| {
-                tool.members.get(&part.path).is_some_and(|one| one.results.saturating_mul(LABEL_SHARE) >= tool.results)
+                tool.members.get(&part.path).is_some_and(|one| one.results.saturating_mul(LABEL_SHARE) >= tool.all.results)
             });
             if !own && within < index {
                 let part = part.clone();
@@ -124,7 +132,7 @@ impl Places {
             Some(own) => (own, false),
             None => (&tool.all, own.is_none()),
         };
-        let results = f64::from(known.results) + 0.5 * f64::from(tool.results.saturating_sub(known.results));
+        let results = f64::from(known.results) + 0.5 * f64::from(tool.all.results.saturating_sub(known.results));
         let words = known.words as f64 / f64::from(known.results.max(1));
         // As if there had been fewer, in proportion.
         let scale = (ENOUGH_RESULTS / results).min(1.0);
@@ -141,8 +149,8 @@ impl Places {
         unusual.max_by(|a, b| a.evidence.total_cmp(&b.evidence))
     }
 
-    /// Remembers what the members of a result held; `fired` tells which of them did.
-    pub(super) fn learn(&mut self, tool: &str, members: &[MemberTexts], fired: impl Fn(&MemberTexts) -> bool) {
+    /// Remembers what the members of a result held; `fired` tells which of them did, `hash` is that of its texts.
+    pub(super) fn learn(&mut self, tool: &str, members: &[MemberTexts], hash: u64, fired: impl Fn(&MemberTexts) -> bool) {
         self.clock += 1;
         let name = cut(tool);
         if !self.tools.contains_key(name) {
@@ -150,7 +158,16 @@ impl Places {
         }
         let known = self.tools.entry(name.to_owned()).or_default();
         known.used = self.clock;
-        known.results += 1;
+        known.results = known.results.saturating_add(1);
+        if known.last.contains(&hash) {
+            known.repeats = known.repeats.wrapping_add(1);
+            if known.repeats % REPEATS != 0 && !members.iter().any(&fired) {
+                return;
+            }
+        } else {
+            known.last.truncate(LAST_RESULTS - 1);
+            known.last.insert(0, hash);
+        }
         let mut all = MemberTexts::default();
         for member in members {
             let fires = fired(member);
@@ -166,8 +183,7 @@ impl Places {
             known.members.entry(member.path.clone()).or_default().count(member, fires);
         }
         known.all.count(&all, false);
-        if known.results >= REMEMBERED {
-            known.results /= 2;
+        if known.all.results >= REMEMBERED {
             known.all.halve();
             let before = known.members.len();
             known.members.retain(|_, member| {

@@ -4,7 +4,10 @@
 //! labels, and each part stands in a member of its own, `text:subject`; whether a label is one of the tool's, or only a word before a
 //! colon, the [places](super::places) know. Names that are sentences are texts too.
 
-use std::collections::HashMap;
+use std::{
+    collections::HashMap,
+    hash::{DefaultHasher, Hasher},
+};
 
 use serde_json::Value;
 
@@ -210,6 +213,13 @@ impl Texts {
                 }
             });
         }
+    }
+
+    /// A hash of everything that was read.
+    pub fn hash(&self) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        hasher.write(&self.folded.text);
+        hasher.finish()
     }
 
     /// Notes cues of this weight at a place in the folded text.
