@@ -20,7 +20,7 @@ pub const SEEN_FROM: u32 = 20;
 /// Results of a member that fire before they count as usual.
 pub const TAUGHT_AFTER: u32 = 5;
 /// Evidence, in nats, from which an order fires.
-pub(super) const FIRES_AT_EVIDENCE: f64 = 4.6;
+pub(super) const FIRES_AT_EVIDENCE: f64 = 4.5;
 
 /// How often an attack holds each class.
 const IN_ATTACKS: [f64; CLASSES] = [0.9, 0.5, 0.4, 0.25, 0.5];
