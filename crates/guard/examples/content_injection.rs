@@ -38,7 +38,8 @@ fn main() {
     for line in std::io::stdin().lock().lines().map_while(Result::ok) {
         let Ok(mut row) = serde_json::from_str::<Value>(&line) else { continue };
         let set = row["set"].as_str().unwrap_or_default().to_owned();
-        let (stream, tool) = (row["stream"].as_str().unwrap_or(&line).to_owned(), row["tool"].as_str().unwrap_or("t").to_owned());
+        let (stream, tool) =
+            (row["stream"].as_str().unwrap_or(&line).to_owned(), row["tool"].as_str().unwrap_or("t").to_owned());
         let phase = row["phase"].as_str().unwrap_or("genuine").to_owned();
         let names: Vec<&str> = row["tools"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
         let tools = ToolNames::new(names);
@@ -86,13 +87,20 @@ fn main() {
     if show.is_some() || explain.is_some() {
         return;
     }
-    println!("{:<52} {:>6} {:>6} {:>8}  {:<16} {:>10} {:>10}", "set", "n", "fired", "rate", "95 %", "bytes", "us/result");
+    println!(
+        "{:<52} {:>6} {:>6} {:>8}  {:<16} {:>10} {:>10}",
+        "set", "n", "fired", "rate", "95 %", "bytes", "us/result"
+    );
     for (set, counts) in sets {
         let (low, high) = wilson(counts.fired, counts.results);
         let (n, fired) = (counts.results, counts.fired);
         let rate = 100.0 * fired as f64 / n as f64;
         let each = counts.took.as_secs_f64() * 1e6 / n as f64;
         let bytes = counts.bytes / n;
-        println!("{set:<52} {n:>6} {fired:>6} {rate:>7.2}%  {:>5.2}..{:<6.2}    {bytes:>10} {each:>10.2}", 100.0 * low, 100.0 * high);
+        println!(
+            "{set:<52} {n:>6} {fired:>6} {rate:>7.2}%  {:>5.2}..{:<6.2}    {bytes:>10} {each:>10.2}",
+            100.0 * low,
+            100.0 * high
+        );
     }
 }

@@ -1,6 +1,7 @@
 //! The guard: has the answer to a call judged (`judging`), writes the receipt, and keeps what was learned and counted.
 
 mod delivering;
+mod instructions;
 mod judging;
 
 use std::{
@@ -34,6 +35,7 @@ use crate::{
     warn,
 };
 pub use delivering::Delivery;
+use instructions::Instructions;
 pub use judging::JudgedCall;
 
 /// Tasks under way that are remembered.
@@ -59,6 +61,8 @@ pub struct Guard {
     schemas: Mutex<SchemaBook>,
     /// What the texts of each tool usually do.
     habits: Mutex<Habits>,
+    /// Text that instructs the model.
+    instructions: Instructions,
     /// Digests of parts that go into the ledger with the next flush of the journal.
     part_digests: Mutex<Vec<(Uuid, PartDigests)>>,
     canaries_owed: Mutex<f64>,
@@ -110,6 +114,7 @@ impl Guard {
         };
         let habits = std::fs::read(place.folder.join(HABITS_FILE)).ok();
         let habits = habits.and_then(|bytes| serde_json::from_slice(&bytes).ok()).unwrap_or_default();
+        let instructions = Instructions::open(&settings, &place.folder);
         let guard = Arc::new(Self {
             settings,
             place,
@@ -118,6 +123,7 @@ impl Guard {
             tally: Mutex::new(tally),
             schemas: Mutex::new(schemas),
             habits: Mutex::new(habits),
+            instructions,
             part_digests: Mutex::default(),
             canaries_owed: Mutex::new(0.0),
             tasks: Mutex::default(),
@@ -150,6 +156,7 @@ impl Guard {
     /// accepts it.
     pub fn learn_tools(&self, result: &RawValue) {
         let declared = content::output_schemas(result).into_iter().filter(|(tool, schema)| {
+            self.instructions.learn_tool(tool);
             let large = is_too_large(tool, schema.map_or("", RawValue::get));
             if large {
                 warn("a tool's output schema, or its name, is too large to be used");
@@ -338,6 +345,7 @@ impl Guard {
         let habits = serde_json::to_vec(&*self.habits.lock().unwrap_or_else(PoisonError::into_inner));
         let habits = habits.map_err(|e| Error::Content(e.to_string()))?;
         folder::replace_file(&self.place.folder.join(HABITS_FILE), &habits)?;
+        self.instructions.save(&self.place.folder)?;
         let (book, tally) = (self.book.as_ref(), self.tally.lock().unwrap_or_else(PoisonError::into_inner));
         tally.save(&self.place.folder, book)?;
         flushed

@@ -91,8 +91,8 @@ impl Guard {
         } else if unjudged.is_none() {
             unjudged = Some(parts.why_unjudged().to_owned());
         }
-        let scan = self.settings.content_injection && !parts.texts.is_empty();
-        let injection = scan.then(|| injection::scan(parts.texts.iter().map(String::as_str)));
+        let blocked = assessment.as_ref().is_some_and(|one| one.decision == Decision::Block);
+        let injection = self.instructions.look(&started, &parts, !blocked);
         let result = Views::commit(&salts.result, &parts.forms);
         let private = Private { salts, print: prepared.print_text() };
         let mut receipt = self.intent(&started, arguments).into_receipt(parts.outcome);

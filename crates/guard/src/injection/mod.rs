@@ -17,6 +17,8 @@ mod cues;
 mod finding;
 mod fold;
 mod orders;
+#[cfg(test)]
+mod place_tests;
 mod places;
 mod texts;
 
@@ -83,7 +85,7 @@ pub fn scan_in_place(places: &Mutex<Places>, tools: &ToolNames, subject: Subject
         read.add(content, &mut String::from("(content)"));
     }
     let mut finding = weigh(&mut read);
-    read.find_orders(&subject.arguments.to_lowercase(), tools);
+    read.find_orders(subject.arguments, tools);
     let hash = read.hash();
     let mut places = places.lock().unwrap_or_else(PoisonError::into_inner);
     places.settle_labels(subject.tool, &mut read.members);

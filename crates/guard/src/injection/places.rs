@@ -109,15 +109,26 @@ impl Places {
     /// Labelled parts whose label is not the tool's own become part of the text around them.
     pub(super) fn settle_labels(&self, tool: &str, members: &mut [MemberTexts]) {
         let known = self.tools.get(cut(tool)).filter(|tool| tool.results >= SEEN_FROM / 2);
-        for index in (0..members.len()).rev() {
-            let part = &members[index];
-            let Some(within) = part.within else { continue };
-            let own = known.is_some_and(|tool| {
-                tool.members.get(&part.path).is_some_and(|one| one.results.saturating_mul(LABEL_SHARE) >= tool.all.results)
-            });
-            if !own && within < index {
-                let part = part.clone();
-                members[within].absorb(&part);
+        let is_own = |part: &MemberTexts| {
+            let results =
+                known.map(|tool| (tool.members.get(&part.path).map_or(0, |one| one.results), tool.all.results));
+            part.within.is_none() || results.is_some_and(|(with, all)| with.saturating_mul(LABEL_SHARE) >= all)
+        };
+        for index in 0..members.len() {
+            if is_own(&members[index]) {
+                continue;
+            }
+            // Members are listed in the order in which they begin, so what a part stands in comes before it.
+            let mut around = index;
+            while let Some(within) = members[around].within.filter(|within| *within < around) {
+                around = within;
+                if is_own(&members[around]) {
+                    break;
+                }
+            }
+            if around != index {
+                let part = members[index].clone();
+                members[around].absorb(&part);
                 members[index].merged = true;
             }
         }
@@ -150,7 +161,13 @@ impl Places {
     }
 
     /// Remembers what the members of a result held; `fired` tells which of them did, `hash` is that of its texts.
-    pub(super) fn learn(&mut self, tool: &str, members: &[MemberTexts], hash: u64, fired: impl Fn(&MemberTexts) -> bool) {
+    pub(super) fn learn(
+        &mut self,
+        tool: &str,
+        members: &[MemberTexts],
+        hash: u64,
+        fired: impl Fn(&MemberTexts) -> bool,
+    ) {
         self.clock += 1;
         let name = cut(tool);
         if !self.tools.contains_key(name) {

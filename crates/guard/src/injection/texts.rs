@@ -27,6 +27,14 @@ const MAX_PATH_BYTES: usize = 120;
 const MAX_LABEL_BYTES: usize = 24;
 /// Words from which a text is prose.
 const PROSE_WORDS: u32 = 6;
+/// Texts of one result that are read.
+const MAX_TEXTS: usize = 50_000;
+/// Bytes of folded text below which there is no order.
+const LEAST_ORDER_BYTES: usize = 8;
+/// Orders of one result whose target and tool are looked for; more of them are plain orders.
+const MAX_EXAMINED: usize = 300;
+/// Bytes of the arguments in which a target is looked up.
+const ARGUMENTS_BYTES: usize = 16 * 1024;
 /// A name longer than this, with spaces, is a text.
 const LONG_NAME_BYTES: usize = 24;
 
@@ -131,6 +139,10 @@ impl Texts {
 
     /// Adds one text; where it is long, its beginning and its end.
     pub fn add_text(&mut self, text: &str, path: &str) {
+        if self.left == 0 || self.parts.len() >= MAX_TEXTS {
+            self.unread_bytes += text.len();
+            return;
+        }
         let path = if path.is_empty() { "text" } else { path };
         let member = self.member(&path[..path.floor_char_boundary(MAX_PATH_BYTES)], None);
         let before = self.left;
@@ -192,14 +204,20 @@ impl Texts {
 
     /// Notes the orders in each member.
     pub fn find_orders(&mut self, arguments: &str, tools: &ToolNames) {
+        let arguments = arguments[..arguments.floor_char_boundary(ARGUMENTS_BYTES)].to_lowercase();
+        let mut examined = MAX_EXAMINED;
         let mut capitals = Vec::new();
         for (number, (start, member)) in self.parts.iter().enumerate() {
             let end = self.parts.get(number + 1).map_or(self.folded.text.len(), |(end, _)| *end);
+            if end - start < LEAST_ORDER_BYTES {
+                continue;
+            }
             let Some(member) = self.members.get_mut(*member) else { continue };
             let before = self.folded.capitals.partition_point(|at| at < start);
             capitals.clear();
             capitals.extend(self.folded.capitals[before..].iter().take_while(|at| **at < end).map(|at| at - start));
-            orders::find(&self.folded.text[*start..end], &capitals, arguments, tools, |order| {
+            let text = &self.folded.text[*start..end];
+            orders::find(text, &capitals, &arguments, tools, &mut examined, |order| {
                 let at = start + order.at;
                 member.note(Class::Order, at);
                 for (class, has) in [
