@@ -21,6 +21,7 @@ mod orders;
 mod place_tests;
 mod places;
 mod texts;
+mod words;
 
 use std::sync::{LazyLock, Mutex, PoisonError};
 
