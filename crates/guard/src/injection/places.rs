@@ -32,6 +32,8 @@ const PROSE_WORDS: f64 = 50.0;
 const ENOUGH_RESULTS: f64 = 40.0;
 /// Results that the prior is worth.
 const K: f64 = 5.0;
+/// Results of a member below which the tool's other texts say what is usual in it.
+const FEW_RESULTS: u32 = 5;
 /// Evidence of a text more than twice as long as any before.
 const LONGER: f64 = 0.7;
 /// Results after which older ones count half.
@@ -139,7 +141,7 @@ impl Places {
         let tool = self.tools.get(cut(tool)).filter(|tool| tool.results >= SEEN_FROM)?;
         let own = tool.members.get(&member.path);
         // Of a member that was hardly ever there, the tool's other texts say what is usual.
-        let (known, new) = match own.filter(|own| own.results >= K as u32) {
+        let (known, new) = match own.filter(|own| own.results >= FEW_RESULTS) {
             Some(own) => (own, false),
             None => (&tool.all, own.is_none()),
         };
@@ -178,28 +180,32 @@ impl Places {
         known.results = known.results.saturating_add(1);
         if known.last.contains(&hash) {
             known.repeats = known.repeats.wrapping_add(1);
-            if known.repeats % REPEATS != 0 && !members.iter().any(&fired) {
+            if !known.repeats.is_multiple_of(REPEATS) && !members.iter().any(&fired) {
                 return;
             }
         } else {
             known.last.truncate(LAST_RESULTS - 1);
             known.last.insert(0, hash);
         }
-        let mut all = MemberTexts::default();
+        let (mut all, mut all_fired) = (MemberTexts::default(), MemberTexts::default());
         for member in members {
             let fires = fired(member);
-            if !fires {
-                all.absorb(member);
-            }
+            if fires { &mut all_fired } else { &mut all }.absorb(member);
             if !known.members.contains_key(&member.path) {
                 if known.members.len() >= MAX_TOOL_MEMBERS || self.members >= MAX_MEMBERS {
                     continue;
                 }
                 self.members += 1;
             }
-            known.members.entry(member.path.clone()).or_default().count(member, fires);
+            let place = known.members.entry(member.path.clone()).or_default();
+            place.results += 1;
+            if fires { place.count_fired(member) } else { place.count(member) }
         }
-        known.all.count(&all, false);
+        known.all.results += 1;
+        known.all.count(&all);
+        if all_fired.found.iter().any(Option::is_some) {
+            known.all.count_fired(&all_fired);
+        }
         if known.all.results >= REMEMBERED {
             known.all.halve();
             let before = known.members.len();
@@ -222,15 +228,21 @@ impl Places {
 }
 
 impl Member {
-    fn count(&mut self, texts: &MemberTexts, fires: bool) {
-        self.results += 1;
-        self.words += u64::from(if fires { 0 } else { texts.words });
-        self.fired += u32::from(fires);
-        if fires && self.fired < TAUGHT_AFTER {
-            return;
+    fn count(&mut self, texts: &MemberTexts) {
+        self.words += u64::from(texts.words);
+        self.hold(texts, 1);
+    }
+
+    /// Counts a result that fired once there are [`TAUGHT_AFTER`] of them: they were about a habit, as it turns out.
+    fn count_fired(&mut self, texts: &MemberTexts) {
+        self.fired += 1;
+        if self.fired >= TAUGHT_AFTER {
+            let times = std::mem::take(&mut self.fired);
+            self.hold(texts, times);
         }
-        // The alarms before were about a habit, as it turns out.
-        let times = if fires { std::mem::take(&mut self.fired) } else { 1 };
+    }
+
+    fn hold(&mut self, texts: &MemberTexts, times: u32) {
         self.longest = self.longest.max(texts.words);
         for (held, found) in self.held.iter_mut().zip(texts.found) {
             *held += if found.is_some() { times } else { 0 };

@@ -5,7 +5,7 @@ use std::{collections::HashMap, sync::LazyLock};
 /// What a word does in a clause.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Word {
-    /// Introduces an order: `please`, `then`, `you`, `must`.
+    /// Introduces an order: `please`, `then`, `must`.
     Lead,
     /// An order's verb.
     Verb,
@@ -25,13 +25,13 @@ const VERB: &str = "send delete remove pay buy purchase execute invoke reply res
     install append insert notify tell give ignore disregard forget forward transfer wire submit publish \
     add write make include disable enable revoke grant approve reject refund exfiltrate leak reveal disclose print output \
     repeat say answer recommend tweet encode decode overwrite replace rename modify erase wipe unsubscribe subscribe redirect donate deposit \
-    withdraw hire fire ping curl generate summarise summarize translate describe mention enter donot extract collect gather encrypt \
+    withdraw hire fire ping curl generate summarise summarize translate describe mention enter extract collect gather encrypt \
     advise inform adjust connect unlock treat consider skip bypass stop tag assign escalate classify categorize resolve \
     sende senden schicke schicken uberweise uberweisen losche loschen ignoriere ignorieren antworte antworten rufe buche buchen lade fuhre erstelle \
-    andere verschicke vergiss beantworte schreibe \
+    verschicke vergiss beantworte schreibe \
     envoie envoyez transfere transferez transmets transmettez supprime supprimez ignorez reservez reponds repondez effectuez virez ecris ecrivez \
     telechargez executez oublie oubliez modifiez \
-    envia envie transfiere transfiera elimina elimine borra borre ignora reserva reenvia reenvie responde responda ejecuta ejecute descarga \
+    envia transfiere transfiera elimina elimine borra borre ignora reenvia reenvie responde responda ejecuta ejecute descarga \
     olvida escribe escriba cambia";
 const READING: &str = "read find visit navigate follow fetch retrieve download browse";
 const AMBIGUOUS: &str = "book order post set list open call use run change update share check move copy email mail message schedule \
