@@ -24,6 +24,7 @@ pub mod archive;
 pub mod audit;
 pub mod book;
 pub mod claims;
+mod digest_rows;
 mod error;
 pub mod export;
 pub mod folder;
@@ -43,7 +44,7 @@ pub use archive::{Archive, Filter, FoundReceipt};
 pub use book::{BookSettings, ReceiptBook};
 pub use error::Error;
 pub use folder::Place;
-pub use records::{CanaryRecord, CountedCall, Intent, NewReceipt, PartDigests, Private};
+pub use records::{CanaryRecord, ControlRecord, CountedCall, Intent, NewReceipt, PartDigests, Private};
 
 use credence_protocol::Timestamp;
 

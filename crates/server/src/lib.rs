@@ -41,7 +41,6 @@ mod tail;
 pub mod telemetry;
 pub mod tokens;
 mod turns;
-mod unique;
 
 pub use app::{App, BLOCKING_THREADS, Setup, StartError};
 pub use routes::openapi;

@@ -13,6 +13,7 @@ mod peers;
 mod receipts;
 mod server_escapes;
 mod setup;
+mod transcripts;
 
 use std::{
     collections::HashMap,
