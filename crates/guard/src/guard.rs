@@ -2,6 +2,7 @@
 
 mod controls;
 mod delivering;
+mod instructions;
 mod judging;
 mod model;
 
@@ -40,6 +41,7 @@ use crate::{
 };
 use controls::Controls;
 pub use delivering::Delivery;
+use instructions::Instructions;
 pub use judging::JudgedCall;
 
 /// Tasks under way that are remembered.
@@ -66,6 +68,8 @@ pub struct Guard {
     schemas: Mutex<SchemaBook>,
     /// What the texts of each tool usually do.
     habits: Mutex<Habits>,
+    /// Text that instructs the model.
+    instructions: Instructions,
     /// Digests of parts that go into the ledger with the next flush of the journal.
     part_digests: Mutex<Vec<(Uuid, PartDigests)>>,
     canaries_owed: Mutex<f64>,
@@ -136,6 +140,7 @@ impl Guard {
             opened => opened?,
         };
         let habits = model::habits(&place, &suffix);
+        let instructions = Instructions::open(&server, &place, &suffix);
         let guard = Arc::new(Self {
             settings,
             place,
@@ -147,6 +152,7 @@ impl Guard {
             tally: Mutex::new(tally),
             schemas: Mutex::new(schemas),
             habits: Mutex::new(habits),
+            instructions,
             part_digests: Mutex::default(),
             canaries_owed: Mutex::new(0.0),
             controls: Mutex::default(),
@@ -180,6 +186,7 @@ impl Guard {
     /// accepts it.
     pub fn learn_tools(&self, result: &RawValue) {
         let declared = content::output_schemas(result).into_iter().filter(|(tool, schema)| {
+            self.instructions.learn_tool(tool);
             let large = is_too_large(tool, schema.map_or("", RawValue::get));
             if large {
                 warn("a tool's output schema, or its name, is too large to be used");
