@@ -142,7 +142,9 @@ fn lists_are_ranked_searched_and_weighed_anew() {
     assert_eq!(api("rank=assured&limit=2&page=2"), expected[2..]);
     assert!(api("rank=assured&page=9").is_empty() && api("rank=assured&min_known=0.99").is_empty());
     assert!(service.ranked("?known=99").is_empty() && service.ranked("?known=5") == expected);
-    for wrong in ["rank=best", "rank=assured&after=a", "rank=assured&min_known=2", "rank=assured&page=0", "min_known=0.5"] {
+    for wrong in
+        ["rank=best", "rank=assured&after=a", "rank=assured&min_known=2", "rank=assured&page=0", "min_known=0.5"]
+    {
         service.get(&format!("/v1/agents?{wrong}")).refused(400, "bad_query");
     }
     assert_eq!(service.ranked("?sort=name"), ["ant", "bee", "cat"]);
