@@ -16,6 +16,8 @@ pub const USERS: &str = "userecho";
 pub const DIRECTORY: &str = "agentscan";
 /// Praises whoever asks for it.
 pub const PRAISE: &str = "five-stars-today";
+/// More of the kind.
+pub const PRAISE_RING: [&str; 3] = ["top-agents-daily", "best-of-bots", "agent-awards"];
 /// Verifies outputs, and plants canaries to show that it can.
 pub const CAREFUL: &str = "veritrace";
 /// Verifies outputs, and shows nothing.
@@ -55,6 +57,22 @@ pub struct Source {
     pub every_days: f64,
     /// What it measures.
     pub measures: &'static [Measure],
+}
+
+const AWARDS: &[Measure] = &[measure("third_party_score", 98.0, 0.01, 0.0)];
+
+/// One more site of the kind of [`PRAISE`].
+const fn praise_site(id: &'static str) -> Source {
+    Source {
+        id,
+        description: "Awards for everyone who pays the fee",
+        owner: id,
+        roots: &[],
+        weight: 0.02,
+        methodology: None,
+        every_days: 4.0,
+        measures: AWARDS,
+    }
 }
 
 /// All but the authority itself.
@@ -178,4 +196,7 @@ pub const SOURCES: &[Source] = &[
         every_days: 9.0,
         measures: &[],
     },
+    praise_site(PRAISE_RING[0]),
+    praise_site(PRAISE_RING[1]),
+    praise_site(PRAISE_RING[2]),
 ];

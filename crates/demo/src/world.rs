@@ -134,7 +134,7 @@ impl World {
         let wander = self.wander.entry((one.id, source.id, measure.tag)).or_default();
         *wander = 0.75 * *wander + 0.6 * normal(&mut self.rng);
         let merit = one.merit.at(day);
-        let value = measure.base + measure.gain * merit + measure.stddev * *wander;
+        let value = one.shown(measure.tag, measure.base + measure.gain * merit) + measure.stddev * *wander;
         let value = round(value.clamp(0.0, 100.0), 2);
         self.signal(one.id, source.id, measure.tag, value, measure.stddev, at)
     }

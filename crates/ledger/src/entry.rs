@@ -69,13 +69,15 @@ pub enum Kind {
     Canary,
     /// A result known to be genuine that a guard judged in shadow, in its own ledger.
     Control,
+    /// What somebody did to a guard, or the guard by itself: switched off or on, began to enforce. In its own ledger.
+    Operation,
     /// Where a guard's ledger begins, and which one it follows.
     Segment,
 }
 
 impl Kind {
     /// All of them.
-    pub const ALL: [Kind; 26] = [
+    pub const ALL: [Kind; 27] = [
         Kind::Key,
         Kind::Source,
         Kind::Agent,
@@ -101,6 +103,7 @@ impl Kind {
         Kind::HeldReceipt,
         Kind::Canary,
         Kind::Control,
+        Kind::Operation,
         Kind::Segment,
     ];
 
@@ -132,6 +135,7 @@ impl Kind {
             Kind::HeldReceipt => "held_receipt",
             Kind::Canary => "canary",
             Kind::Control => "control",
+            Kind::Operation => "operation",
             Kind::Segment => "segment",
         }
     }

@@ -9,12 +9,12 @@ use std::{
 
 use credence_engine::{certification::Requirements, universal::DEFAULT_COVERAGE_FLOOR};
 use credence_ledger::{Clock, Ledger, PendingWrite};
-use credence_protocol::{Audience, SecretKey, TagRegistry, Timestamp};
+use credence_protocol::{Audience, SecretKey, Signal, TagRegistry, Timestamp};
 use rayon::prelude::*;
 
 use crate::{
     Error, Rejection, Result,
-    admit::{self, Admitted, Checked, Gate, Verdict},
+    admit::{self, Admitted, Gate, Verdict},
     age, derive, due,
     recompute::{self, Recomputed},
     responses::DEFAULT_HASHES,
@@ -179,10 +179,16 @@ impl Authority {
     /// Checks a batch and hands it to the writer.
     fn begin(&self, batch: &[Vec<u8>]) -> Result<InFlight> {
         let now = (self.clock)();
-        let check = |bytes: &Vec<u8>| self.gate.check(self.ledger(), bytes, now);
-        let checked: Vec<std::result::Result<Checked, Rejection>> = match batch {
-            [one] => vec![check(one)?],
-            many => many.par_iter().map(check).collect::<Result<_>>()?,
+        let parse = |bytes: &Vec<u8>| Signal::parse(bytes).map_err(Rejection::from);
+        let check = |parsed: std::result::Result<Signal, Rejection>| parsed.and_then(|one| self.gate.check(one, now));
+        let parsed: Vec<_> = match batch {
+            [one] => vec![parse(one)],
+            many => many.par_iter().map(parse).collect(),
+        };
+        self.gate.read_keys(self.ledger(), parsed.iter().flatten().map(Signal::key_id))?;
+        let checked: Vec<_> = match batch {
+            [_] => parsed.into_iter().map(check).collect(),
+            _ => parsed.into_par_iter().map(check).collect(),
         };
         let mut verdicts = Vec::with_capacity(checked.len());
         let mut passed = Vec::with_capacity(checked.len());

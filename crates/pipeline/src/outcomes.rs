@@ -140,7 +140,7 @@ pub struct Reliability {
 }
 
 /// The reliability of the published scores, over all agents or one.
-pub fn reliability(view: &dyn View, agent: Option<&EntityId>) -> Result<Reliability> {
+pub(crate) fn reliability(view: &dyn View, agent: Option<&EntityId>) -> Result<Reliability> {
     let mut rated: Vec<Rated> = Vec::new();
     let mut unrated = 0;
     let prefix = agent.map(|agent| format!("{agent}/")).unwrap_or_default();

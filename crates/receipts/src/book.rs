@@ -22,12 +22,13 @@ use serde::{Deserialize, Serialize};
 use crate::{
     Archive, Clock, Error, FoundReceipt, Warn,
     archive::Source,
+    digest_rows::DigestRow,
     export::ExportedReceipt,
     folder::{self, Place},
     journal::{self, Journal, JournalContents, JournalKey},
     now,
     records::{CanaryRecord, ControlRecord, CountedCall, Intent, NewReceipt, PartDigests, Private, unanswered},
-    segments::{CANARIES, PARTS, PRIVATE, SegmentLog, SegmentWriter, origin, segments, visit},
+    segments::{CANARIES, PRIVATE, SegmentLog, SegmentWriter, origin, segments, visit},
 };
 use pending::{PendingRows, ReceiptRow, Rows, ShadowRow};
 use rotation::CurrentSegment;
@@ -82,6 +83,18 @@ pub struct ReceiptBook {
     current: Mutex<CurrentSegment>,
     pending: Mutex<PendingRows>,
     warn: Warn,
+    recovered: Recovered,
+}
+
+/// Lines of the journal that could not be taken over when the book was opened. They are put aside and not signed.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Recovered {
+    /// Lines that cannot be read.
+    pub unreadable: usize,
+    /// Lines that this guard did not write, or that were changed.
+    pub forged: usize,
+    /// A segment that could not be used, so that another was begun.
+    pub unusable_segment: Option<u64>,
 }
 
 /// How far receipts reach: a segment, and how many entries of it. JSON: `[segment, entries]`.
@@ -142,14 +155,21 @@ impl ReceiptBook {
         let sealing = if volatile { Sealing::Volatile } else { Sealing::Batched };
         let writer = SegmentWriter { folder: folder.clone(), origin, key, subject: provider, clock, sealing };
         let pending = PendingRows::new(Journal::open(&folder)?);
-        let current = Mutex::new(CurrentSegment::open(&writer, &warn)?);
-        let book = Self { writer, source, max_bytes, current, pending: Mutex::new(pending), warn };
-        book.recover()?;
+        let (current, unusable_segment) = CurrentSegment::open(&writer, &warn)?;
+        let recovered = Recovered { unusable_segment, ..Recovered::default() };
+        let (current, pending) = (Mutex::new(current), Mutex::new(pending));
+        let mut book = Self { writer, source, max_bytes, current, pending, warn, recovered };
+        (book.recovered.unreadable, book.recovered.forged) = book.recover()?;
         Ok(book)
     }
 
-    /// Takes what a guard that was killed has left in the journal.
-    fn recover(&self) -> Result<(), Error> {
+    /// What could not be taken over when the book was opened.
+    pub fn recovered(&self) -> Recovered {
+        self.recovered
+    }
+
+    /// Takes what a guard that was killed has left in the journal. Gives how many lines are unreadable, and how many forged.
+    fn recover(&self) -> Result<(usize, usize), Error> {
         let JournalContents { intents, mut receipts, canaries, controls, unreadable, forged } =
             journal::read(&self.writer.folder, self.journal_key())?;
         if unreadable + forged > 0 {
@@ -195,7 +215,7 @@ impl ReceiptBook {
         if let Err(error) = self.flush_journal(Vec::new()) {
             self.warn(&format!("{} receipts stay in the journal: {error}", self.in_journal()));
         }
-        Ok(())
+        Ok((unreadable, forged))
     }
 
     fn warn(&self, text: &str) {
@@ -210,7 +230,12 @@ impl ReceiptBook {
         self.pending.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn subject(&self, agent: Option<&EntityId>) -> EntityId {
+    /// The folder of the receipts.
+    pub(crate) fn folder(&self) -> &std::path::Path {
+        &self.writer.folder
+    }
+
+    pub(crate) fn subject(&self, agent: Option<&EntityId>) -> EntityId {
         agent.unwrap_or(&self.writer.subject).clone()
     }
 
@@ -318,10 +343,8 @@ impl ReceiptBook {
 
     /// Moves what is in the journal into the ledger, with the digests of parts, which are lost if this fails.
     pub fn flush_journal(&self, parts: Vec<(Uuid, PartDigests)>) -> Result<Flushed, Error> {
-        let mut digests = Vec::with_capacity(parts.len());
-        for (call, parts) in &parts {
-            digests.push((call.to_string(), serde_json::to_string(parts)?));
-        }
+        let digests =
+            parts.iter().map(|(call, parts)| DigestRow::of(*call, parts)).collect::<Result<Vec<_>, Error>>()?;
         let mut pending = self.pending();
         let rows = Arc::clone(&pending.rows);
         let bytes = rows.bytes();
@@ -337,7 +360,7 @@ impl ReceiptBook {
                     tx.append(entry)?;
                     tx.put(CANARIES, place, "1")?;
                 }
-                digests.iter().try_for_each(|(call, digests)| tx.put(PARTS, call, digests))
+                digests.iter().try_for_each(|row| row.put(tx))
             };
             Ok(credence_ledger::write(segment.ledger(), work)?)
         });
@@ -393,7 +416,7 @@ impl ReceiptBook {
     }
 
     /// A segment, for reading.
-    fn segment(&self, number: u64) -> Result<SegmentLog, Error> {
+    pub(crate) fn segment(&self, number: u64) -> Result<SegmentLog, Error> {
         let current = self.current_log();
         if number == current.number {
             return Ok(current);

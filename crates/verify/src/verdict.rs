@@ -6,7 +6,7 @@ use credence_protocol::{Decision, Stake};
 use serde::{Serialize, Serializer, ser::SerializeMap};
 
 use crate::{
-    Check,
+    Change, Check,
     calibration::{DEFAULT_BLOCK, DEFAULT_FLAG},
     combiner::Evidence,
     engine::Judged,
@@ -86,6 +86,9 @@ pub struct Verdict {
     pub checks: Vec<CheckResult>,
     /// One plain sentence.
     pub explanation: String,
+    /// What the engine has learned to be a change of the tool, or is about to.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub changes: Vec<Change>,
     /// The agent that called, as given.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub agent: Option<String>,
@@ -140,7 +143,7 @@ pub(crate) fn explain(judged: &Judged) -> String {
             0 => {
                 format!("{decision}: nothing could be checked yet, so P(fabricated) stays at the prior, {percent}")
             }
-            n => format!("{decision}: none of the {n} signals that could be evaluated fired; P(fabricated) {percent}"),
+            n => format!("{decision}: none of the {n} checks that could be made fired; P(fabricated) {percent}"),
         };
     };
     let (mut strongest, mut others) = (first, 0);
@@ -153,8 +156,8 @@ pub(crate) fn explain(judged: &Judged) -> String {
     let seen = strongest.detail.as_deref().unwrap_or_default();
     let others = match others {
         0 => String::new(),
-        1 => " (and one other signal fired)".to_owned(),
-        n => format!(" (and {n} other signals fired)"),
+        1 => " (and one other check fired)".to_owned(),
+        n => format!(" (and {n} other checks fired)"),
     };
     let withheld = withheld.map_or_else(String::new, |block| {
         format!("; not blocked below {}, to keep within the budget of false blocks", Percent(block))

@@ -2,7 +2,7 @@ use std::{collections::BTreeMap, path::PathBuf, process::ExitCode};
 
 use anyhow::Context;
 use credence_engine::{
-    assured::{Advice, Assured, Dimension, DimensionScore, GOOD_VALUE, Step},
+    assured::{Dimension, DimensionScore},
     certification::Certification,
     tiers::Tier,
     universal::Outcome,
@@ -211,10 +211,10 @@ fn explained(explanation: &Explanation, behind: bool) -> String {
     let Explanation { score, contributions, advice } = explanation;
     let mut text = current_score(score, behind);
     if let Some(assured) = &score.assured {
-        text += &format!("\n\nAssured: {}", steps(&assured.numbers));
+        text += &format!("\n\nAssured: {}", assured.numbers.sum());
         if !advice.is_empty() {
             text += "\n\nWhat would raise it most:";
-            advice.iter().for_each(|one| text += &format!("\n  {}", advised(one)));
+            advice.iter().for_each(|one| text += &format!("\n  {one}"));
         }
     }
     if score.outcome.rated().is_some() {
@@ -243,31 +243,6 @@ fn explained(explanation: &Explanation, behind: bool) -> String {
         }
     }
     text
-}
-
-/// `another source under rel_uptime (reliability): +2.1 if it finds the same, +3.4 if it finds 95`
-fn advised(one: &Advice) -> String {
-    let Advice { tag, dimension, measured, gain_confirmed, gain_improved } = one;
-    let source = if *measured { "another source" } else { "a first source" };
-    let found = if *measured { "if it finds the same" } else { "if it finds what is believed" };
-    format!(
-        "{source} under {tag} ({dimension}): {gain_confirmed:+.1} {found}, {gain_improved:+.1} if it finds {GOOD_VALUE}"
-    )
-}
-
-/// `50 + security 8.2 + reliability 7.1 − doubt 12.8 = 52.5, rounded 53`
-fn steps(numbers: &Assured) -> String {
-    let mut text = String::new();
-    for Step { name, value } in numbers.steps.iter().filter(|step| step.value.abs() >= 0.05 && step.name != "rounding")
-    {
-        text += &match name.as_str() {
-            "prior" => format!("{value:.1}"),
-            _ if *value < 0.0 => format!(" − {name} {:.1}", -value),
-            _ => format!(" + {name} {value:.1}"),
-        };
-    }
-    let rounding = numbers.steps.iter().find(|step| step.name == "rounding").map_or(0.0, |step| step.value);
-    format!("{text} = {:.1}, rounded {}", f64::from(numbers.score) - rounding, numbers.score)
 }
 
 pub fn history(home: &Home, out: &Output, args: HistoryArgs) -> Done {

@@ -8,6 +8,8 @@
 //!
 //! Gains are before rounding, so that small ones can be ranked.
 
+use std::fmt;
+
 use serde::Serialize;
 
 use super::{Dimension, Measurement, Model, Numbers, Scale, Scratch};
@@ -31,6 +33,19 @@ pub struct Advice {
     pub gain_confirmed: f64,
     /// Points gained if one more source found a good value.
     pub gain_improved: f64,
+}
+
+/// `another source under rel_uptime (reliability): +2.1 if it finds the same, +3.4 if it finds 95`
+impl fmt::Display for Advice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Advice { tag, dimension, measured, gain_confirmed, gain_improved } = self;
+        let (source, found) = match measured {
+            true => ("another source", "the same"),
+            false => ("a first source", "what is believed"),
+        };
+        write!(f, "{source} under {tag} ({dimension}): {gain_confirmed:+.1} if it finds {found}, ")?;
+        write!(f, "{gain_improved:+.1} if it finds {GOOD_VALUE}")
+    }
 }
 
 impl Model {

@@ -25,6 +25,7 @@ mod advice;
 mod compute;
 mod model;
 mod parameters;
+mod sum;
 
 use std::collections::{BTreeMap, BTreeSet};
 

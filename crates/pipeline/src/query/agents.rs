@@ -68,6 +68,12 @@ pub struct AgentPage {
     pub next: Option<String>,
 }
 
+/// One agent, as in a list.
+pub fn listed(view: &dyn View, agent: &EntityId) -> Result<ListedAgent> {
+    let (score, assured) = (tables::universal_of(view, agent)?, tables::assured_of(view, agent)?);
+    Ok(ListedAgent { id: agent.to_string(), row: self::agent(view, agent)?, score, assured })
+}
+
 /// At most `limit` agents that match `filter`. A search also ends after some twenty thousand agents that do not match.
 pub fn agents(view: &dyn View, filter: &AgentFilter, limit: usize) -> Result<AgentPage> {
     let wanted = filter.search.as_deref().map(str::to_lowercase);

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use credence_engine::reputation::{
     ContractFacts, Declared,
-    performance::{RapMethod, RiskBand, Settled},
+    performance::{RapMethod, Settled},
     transparency::Checklist,
 };
 use credence_ledger::{Appended, Transaction};
@@ -104,11 +104,7 @@ fn contract<'a>(tx: &mut dyn Transaction, pass: &Pass, record: &ContractRecord) 
     let facts = ContractFacts {
         context: record.context_hash.clone(),
         probability: record.confidence_metrics.probability,
-        band: match record.risk_band.as_str() {
-            "low" => RiskBand::Low,
-            "high" => RiskBand::High,
-            _ => RiskBand::Moderate,
-        },
+        band: record.risk_band,
         checklist: Checklist {
             reasoning_trace: there(!record.reasoning_trace.is_empty()),
             source_refs: there(!record.source_refs.is_empty()),

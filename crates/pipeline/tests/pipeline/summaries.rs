@@ -1,7 +1,7 @@
 //! Output-verification summaries: from providers' reports to signals.
 
 use credence_engine::hcs25::output_verification::Window;
-use credence_pipeline::{NewAgent, NewSource, Rejection, statements::Published, summaries};
+use credence_pipeline::{NewAgent, NewSource, Rejection, query, statements::Published};
 use credence_protocol::{ScoreStatus, StatementKind};
 use serde_json::{Value, json};
 
@@ -36,9 +36,9 @@ impl House {
         published
     }
 
-    pub fn stats(&self, agent: &str) -> summaries::Stats {
+    pub fn stats(&self, agent: &str) -> query::Stats {
         let view = self.authority.ledger().view().unwrap();
-        summaries::stats(&*view, &id(agent), Window::Week, self.now()).unwrap()
+        query::stats(&*view, &id(agent), Window::Week, self.now()).unwrap()
     }
 
     pub fn signal_of(&self, agent: &str, tag: &str) -> Option<(f64, f64)> {

@@ -15,6 +15,7 @@
 //! has a quality of 19, `uncertainRate` counts for nothing, and a caller who declares everything critical gains half. What
 //! Credence itself makes of a summary is [`signal`], which closes them.
 
+mod merge;
 mod reporting;
 mod rollup;
 pub mod signal;

@@ -14,9 +14,6 @@ use super::{
 };
 use crate::hcs25::Profile;
 
-/// Characters of a verdict that an error repeats.
-const SHOWN: usize = 40;
-
 /// A line of `credence verify`; other fields are ignored.
 #[derive(Deserialize)]
 struct Line {
@@ -72,15 +69,11 @@ impl Rollup {
         if line.error.is_some() {
             return Ok(CountedLine::Unjudged);
         }
-        // What HCS-25 calls a decision is understood, too.
         let decision = match line.verdict.as_deref() {
-            Some("accept" | "allow") => Decision::Accept,
-            Some("flag" | "uncertain") => Decision::Flag,
-            Some("block") => Decision::Block,
-            Some(other) => {
-                let shown: String = other.chars().take(SHOWN).collect();
-                return bad(format!("verdict '{shown}' is neither accept, flag nor block"));
-            }
+            // What HCS-25 calls a decision is understood, too.
+            Some("allow") => Decision::Accept,
+            Some("uncertain") => Decision::Flag,
+            Some(name) => name.parse().map_err(|e: credence_protocol::Error| BadLine(format!("verdict: {e}")))?,
             None => return bad("it has no `verdict`".to_owned()),
         };
         let Some(posterior) = line.posterior else { return bad("it has no `posterior`".to_owned()) };

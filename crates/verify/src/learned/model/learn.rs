@@ -7,7 +7,7 @@ use crate::learned::{
     counts::Stamp,
     observation::Observation,
     observe::{NONE, ObservedValue, ValueKind, fold, mix, number_form, scaled},
-    surprise::{Surprise, Surprises},
+    surprise::{Aspect, Surprise, Surprises},
 };
 
 /// Results after which everything counts half: a tool's past weighs less the longer ago it was.
@@ -41,7 +41,8 @@ impl Model {
         }
         for (aspect, surprise) in surprises.0.iter().enumerate() {
             if let Some(surprise) = surprise {
-                let nats = surprise.nats();
+                // What is odd and comes again is a change, not a false alarm.
+                let nats = surprise.nats() * f64::from(1.0 - surprise.relief);
                 // The same alarm again and again is one change, not many false alarms.
                 if believed || nats < LEVEL_OF_DOUBT || self.is_new_alarm(aspect, surprise, observation) {
                     self.alarms[aspect].learn(nats);
@@ -52,7 +53,9 @@ impl Model {
         if self.results > MEMORY {
             self.age(0.5);
         }
-        if let Some(ms) = observation.latency_ms {
+        // One answer that came too fast to be believed does not make the next one usual.
+        let fast = surprises.get(Aspect::Latency).is_some_and(|surprise| surprise.nats() >= LEVEL_OF_DOUBT);
+        if let Some(ms) = observation.latency_ms.filter(|_| believed || !fast) {
             self.latency.learn(latency_scale(ms), stamp);
         }
         let mut dropped = 0;
