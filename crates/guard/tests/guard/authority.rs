@@ -68,7 +68,7 @@ fn summaries_checkpoints_and_receipts_arrive() {
     // The summary counts them, with canaries, and cites the checkpoint.
     assert_eq!(eventually("the summary arrives", || checks(&service).filter(|n| *n >= 60)), 60);
     let entries = service.get("/v1/stats/bot?window=7d").text();
-    assert!(entries.contains("canaries"), "{entries}");
+    assert!(entries.contains("canaries") && entries.contains("controls"), "{entries}");
     // The same once more changes nothing.
     let mut again = session(&shell, &service.url, &service.token, &["--send-receipts"]);
     again.call("weather", json!({ "city": "Oslo" }));
