@@ -1,7 +1,9 @@
 //! The guard: has the answer to a call judged (`judging`), writes the receipt, and keeps what was learned and counted.
 
+mod answers;
 mod delivering;
 mod judging;
+mod keeping;
 
 use std::{
     collections::HashMap,
@@ -28,11 +30,13 @@ use crate::{
     answer::Answer,
     content,
     pending::StartedCall,
+    quarantine::Quarantine,
     rollup::Tally,
     schemas::{SchemaBook, What, is_too_large},
     settings::{GuardMode, Settings},
     warn,
 };
+use answers::TakenAnswers;
 pub use delivering::Delivery;
 pub use judging::JudgedCall;
 
@@ -62,6 +66,10 @@ pub struct Guard {
     /// Digests of parts that go into the ledger with the next flush of the journal.
     part_digests: Mutex<Vec<(Uuid, PartDigests)>>,
     canaries_owed: Mutex<f64>,
+    /// Results that were flagged or withheld; `None` where they are not kept.
+    quarantine: Option<Quarantine>,
+    /// What people answered.
+    answers: Mutex<TakenAnswers>,
     /// Calls that go on as tasks: whichever connection asks for their results.
     tasks: Mutex<HashMap<String, StartedCall>>,
     counts: Counts,
@@ -108,6 +116,8 @@ impl Guard {
             }
             opened => opened?,
         };
+        let quarantine = keeping::open(&settings, &place);
+        let answers = TakenAnswers::open(&place.folder);
         let habits = std::fs::read(place.folder.join(HABITS_FILE)).ok();
         let habits = habits.and_then(|bytes| serde_json::from_slice(&bytes).ok()).unwrap_or_default();
         let guard = Arc::new(Self {
@@ -120,6 +130,8 @@ impl Guard {
             habits: Mutex::new(habits),
             part_digests: Mutex::default(),
             canaries_owed: Mutex::new(0.0),
+            quarantine,
+            answers: Mutex::new(answers),
             tasks: Mutex::default(),
             counts: Counts::default(),
             key,
@@ -128,6 +140,7 @@ impl Guard {
         let known: Vec<String> =
             guard.schemas.lock().unwrap_or_else(PoisonError::into_inner).known().tools.keys().cloned().collect();
         guard.register_schemas(&known);
+        guard.take_up_answers_or_warn();
         Ok(guard)
     }
 
@@ -271,12 +284,16 @@ impl Guard {
         warn(&format!("a receipt could not be written: {why}"));
         for (one, answer) in judged.iter_mut() {
             self.deliver_without_receipt(one, *answer, &why);
+            self.keep_for_review(one, *answer, Some(&why));
         }
         Some(why)
     }
 
-    /// What is left to do once the client has its answer: digests of parts, and canaries.
+    /// What is left to do once the client has its answer: results kept for review, digests of parts, and canaries.
     pub fn after_delivery(&self, judged: &[(JudgedCall, Answer<'_>)]) {
+        for (judged, answer) in judged {
+            self.keep_for_review(judged, *answer, None);
+        }
         let mut canaries = Vec::new();
         for (judged, _) in judged.iter().filter(|(judged, _)| judged.is_accepted()) {
             match self.canary(judged) {
@@ -333,8 +350,7 @@ impl Guard {
         if self.counts.since_saved.swap(0, Relaxed) == 0 {
             return flushed;
         }
-        let kept = self.engine.snapshot().map_err(Error::from);
-        kept.and_then(|snapshot| Ok(folder::replace_file(&self.place.folder.join(ENGINE_FILE), &snapshot)?))?;
+        self.save_engine()?;
         let habits = serde_json::to_vec(&*self.habits.lock().unwrap_or_else(PoisonError::into_inner));
         let habits = habits.map_err(|e| Error::Content(e.to_string()))?;
         folder::replace_file(&self.place.folder.join(HABITS_FILE), &habits)?;
@@ -347,7 +363,11 @@ impl Guard {
     pub fn close(&self) -> Result<(), Error> {
         let tasks = std::mem::take(&mut *self.tasks.lock().unwrap_or_else(PoisonError::into_inner));
         self.record_unanswered(tasks.into_values().collect());
+        self.take_up_answers_or_warn();
         let saved = self.save();
+        if let Some(quarantine) = &self.quarantine {
+            quarantine.finish();
+        }
         let sealed = self.book.as_ref().map_or(Ok(()), ReceiptBook::seal);
         saved.and(sealed.map_err(Error::from))
     }

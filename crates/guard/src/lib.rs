@@ -10,6 +10,7 @@
 //! - [`vetting`]: which members of a result pass; [`agreement`]: whether its text says what its structure says;
 //! - [`schemas`]: what tools declare of their output, and what of it holds;
 //! - [`rollup`], [`courier`]: what the authority is told;
+//! - [`quarantine`]: results that were flagged or withheld, kept for a person to answer;
 //! - [`injection`]: whether a result's text tries to instruct the model, a signal of its own;
 //! - [`server_name`]: the name of a server, from the command that runs it.
 //!
@@ -31,6 +32,7 @@ mod lines;
 pub mod message;
 pub mod pending;
 pub mod proxy;
+pub mod quarantine;
 pub mod received;
 pub mod rollup;
 pub mod schemas;

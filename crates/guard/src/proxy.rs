@@ -320,12 +320,12 @@ pub fn render(piece: &Piece<'_>, batch: &JudgedBatch<'_>) -> Option<String> {
             let judged = &batch[*number].0;
             Some(match (judged.delivery(), result) {
                 (Delivery::AsItCame, _) => (*message).to_owned(),
-                (Delivery::Annotated(text) | Delivery::Changed(text), Some(result)) => {
+                (Delivery::Annotated(text) | Delivery::Changed(text) | Delivery::Withheld(text), Some(result)) => {
                     let edit = Edit { at: offset(message, result), remove: result.len(), insert: text.clone() };
                     apply(message, vec![edit])
                 }
                 // A result stands in the place of a result.
-                (Delivery::Annotated(_) | Delivery::Changed(_), None) => return None,
+                (Delivery::Annotated(_) | Delivery::Changed(_) | Delivery::Withheld(_), None) => return None,
                 (Delivery::Error(error), _) => error_message(judged.id(), error),
             })
         }

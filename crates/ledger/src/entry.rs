@@ -67,13 +67,15 @@ pub enum Kind {
     HeldReceipt,
     /// A made-up result that a guard judged in shadow, in its own ledger.
     Canary,
+    /// What a person did to a guard (answered a verdict, let a result out), in its own ledger.
+    Control,
     /// Where a guard's ledger begins, and which one it follows.
     Segment,
 }
 
 impl Kind {
     /// All of them.
-    pub const ALL: [Kind; 25] = [
+    pub const ALL: [Kind; 26] = [
         Kind::Key,
         Kind::Source,
         Kind::Agent,
@@ -98,6 +100,7 @@ impl Kind {
         Kind::Receipt,
         Kind::HeldReceipt,
         Kind::Canary,
+        Kind::Control,
         Kind::Segment,
     ];
 
@@ -128,6 +131,7 @@ impl Kind {
             Kind::Receipt => "receipt",
             Kind::HeldReceipt => "held_receipt",
             Kind::Canary => "canary",
+            Kind::Control => "control",
             Kind::Segment => "segment",
         }
     }

@@ -1,7 +1,7 @@
 //! Reading receipts: those of every guard that keeps its state in one folder, whether it is running or not.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     path::{Path, PathBuf},
     sync::OnceLock,
     time::{Duration, Instant},
@@ -14,7 +14,8 @@ use credence_ledger::{
 use credence_protocol::{EntityId, PublicKey, SecretKey, Timestamp, Uuid, receipt::Receipt};
 
 use crate::{
-    Error,
+    ControlRecord, Error,
+    control_journal::{self, ControlJournal},
     export::ExportedReceipt,
     folder,
     journal::{self, JournalContents, JournalKey},
@@ -41,6 +42,7 @@ pub struct Source {
     pub(crate) origin: String,
     pub(crate) key: PublicKey,
     pub(crate) journal_key: JournalKey,
+    pub(crate) control_key: JournalKey,
 }
 
 /// Which receipts.
@@ -111,6 +113,7 @@ impl Archive {
             Source {
                 running: folder::running_process(&folder),
                 journal_key: JournalKey::new(key, &origin),
+                control_key: control_journal::key(key, &origin),
                 origin,
                 folder: folder.join("receipts"),
                 key: key.public(),
@@ -195,6 +198,33 @@ impl Archive {
             })?;
         }
         Ok(counts)
+    }
+
+    /// What people did to a guard, in order: what is in its ledger, then what its guard has not taken up yet. What cannot be read
+    /// is told to `problem`.
+    pub fn controls(&self, source: &Source, problem: &mut dyn FnMut(String)) -> Result<Vec<ControlRecord>, Error> {
+        let mut found: Vec<ControlRecord> = Vec::new();
+        // Before the ledger: what moves there in the meantime is met twice rather than missed.
+        let waiting = source.control_journal().read()?;
+        for (segment, _) in segments(&source.folder)?.into_iter().filter(|(_, there)| *there) {
+            let read = source.segment(segment).and_then(|log| {
+                visit(&*log.ledger().view()?, 0, &mut |seq, _, entry| {
+                    if entry.kind == Kind::Control {
+                        found.push(entry.record(seq)?);
+                    }
+                    Ok(())
+                })
+            });
+            if let Err(error) = read {
+                problem(format!("{}, segment {segment}: {error}", source.name()));
+            }
+        }
+        if let Some(text) = waiting.trouble() {
+            problem(format!("{}: {text}", source.name()));
+        }
+        let known: HashSet<Uuid> = found.iter().map(|one| one.id).collect();
+        found.extend(waiting.controls.into_iter().filter(|one| !known.contains(&one.id)));
+        Ok(found)
     }
 
     /// The receipt of one call.
@@ -343,6 +373,11 @@ impl Source {
     /// The guard's place, in which its receipts are.
     pub fn place_folder(&self) -> &Path {
         self.folder.parent().unwrap_or(&self.folder)
+    }
+
+    /// What people did to this guard and it has not taken up yet.
+    pub fn control_journal(&self) -> ControlJournal {
+        ControlJournal::new(self.place_folder(), self.control_key.clone())
     }
 
     /// A segment, refused where it does not add up.

@@ -22,12 +22,13 @@ use serde::{Deserialize, Serialize};
 use crate::{
     Archive, Clock, Error, FoundReceipt, Warn,
     archive::Source,
+    control_journal::{self, ControlJournal},
     export::ExportedReceipt,
     folder::{self, Place},
     journal::{self, Journal, JournalContents, JournalKey},
     now,
     records::{CanaryRecord, CountedCall, Intent, NewReceipt, PartDigests, Private, unanswered},
-    segments::{CANARIES, PARTS, PRIVATE, SegmentLog, SegmentWriter, origin, segments, visit},
+    segments::{PARTS, PRIVATE, RECORDED, SegmentLog, SegmentWriter, origin, segments, visit},
 };
 use pending::{CanaryRow, PendingRows, ReceiptRow, Rows};
 use rotation::CurrentSegment;
@@ -134,6 +135,7 @@ impl ReceiptBook {
             origin: origin.clone(),
             key: key.public(),
             journal_key: JournalKey::new(&key, &origin),
+            control_key: control_journal::key(&key, &origin),
         };
         let sealing = if volatile { Sealing::Volatile } else { Sealing::Batched };
         let writer = SegmentWriter { folder: folder.clone(), origin, key, subject: provider, clock, sealing };
@@ -178,7 +180,7 @@ impl ReceiptBook {
             rows.receipts.retain(|row| !moved.contains(&row.call));
             moved.clear();
             for row in &rows.canaries {
-                if view.get(CANARIES, &row.call)?.is_some() {
+                if view.get(RECORDED, &row.call)?.is_some() {
                     moved.insert(row.call.clone());
                 }
             }
@@ -203,7 +205,12 @@ impl ReceiptBook {
         self.pending.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn subject(&self, agent: Option<&EntityId>) -> EntityId {
+    /// The folder of the receipts.
+    pub(crate) fn folder(&self) -> &std::path::Path {
+        &self.writer.folder
+    }
+
+    pub(crate) fn subject(&self, agent: Option<&EntityId>) -> EntityId {
         agent.unwrap_or(&self.writer.subject).clone()
     }
 
@@ -224,6 +231,11 @@ impl ReceiptBook {
         let subject = self.subject(canary.agent.as_ref());
         let entry = NewEntry { kind: Kind::Canary, subject, body: Canonical::of(&canary)?, weight: None };
         Ok(CanaryRow { entry, call: canary.call.to_string(), canary })
+    }
+
+    /// What people did to this guard and it has not taken up yet.
+    pub fn control_journal(&self) -> ControlJournal {
+        self.source.control_journal()
     }
 
     fn journal_key(&self) -> &JournalKey {
@@ -316,7 +328,7 @@ impl ReceiptBook {
                 }
                 for row in &rows.canaries {
                     tx.append(&row.entry)?;
-                    tx.put(CANARIES, &row.call, "1")?;
+                    tx.put(RECORDED, &row.call, "1")?;
                 }
                 digests.iter().try_for_each(|(call, digests)| tx.put(PARTS, call, digests))
             };
@@ -373,7 +385,7 @@ impl ReceiptBook {
     }
 
     /// A segment, for reading.
-    fn segment(&self, number: u64) -> Result<SegmentLog, Error> {
+    pub(crate) fn segment(&self, number: u64) -> Result<SegmentLog, Error> {
         let current = self.current_log();
         if number == current.number {
             return Ok(current);

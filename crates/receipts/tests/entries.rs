@@ -6,7 +6,7 @@ use credence_protocol::{
     Canonical, Decision, EntityId, Stake, Timestamp, Uuid,
     receipt::{CallOutcome, Exact, Salts, Views, forms_of_result},
 };
-use credence_receipts::{CanaryRecord, Intent, segments::SegmentRecord};
+use credence_receipts::{CanaryRecord, ControlAction, ControlRecord, Intent, Operator, segments::SegmentRecord};
 use credence_testing::assert_vector;
 
 fn at() -> Timestamp {
@@ -54,6 +54,20 @@ fn canaries() {
         caught: true,
     };
     assert_entry(Kind::Canary, Canonical::of(&canary).unwrap());
+}
+
+#[test]
+fn controls() {
+    let control = ControlRecord {
+        action: ControlAction::Off,
+        at: at(),
+        by: Some(Operator { terminal: Some("/dev/pts/3".into()), uid: 1000, user: Some("ada".into()) }),
+        call: None,
+        detail: None,
+        id: Uuid::from_u128(2),
+        tool: None,
+    };
+    assert_entry(Kind::Control, Canonical::of(&control).unwrap());
 }
 
 #[test]

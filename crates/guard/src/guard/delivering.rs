@@ -31,6 +31,8 @@ pub enum Delivery {
     Annotated(String),
     /// Another result, in part or as a whole.
     Changed(String),
+    /// A tool's error that explains, in place of the result.
+    Withheld(String),
     /// This error of the protocol, an object.
     Error(String),
 }
@@ -122,7 +124,7 @@ impl Guard {
                     meta.failed = Some("closed");
                     let why =
                         no_receipt.map_or_else(|| "it asks for input in a way that is not known".to_owned(), why_not);
-                    Delivery::Changed(deliver::refusal(raw.get(), &meta.text(), &refusal_text(tool, &why)))
+                    Delivery::Withheld(deliver::refusal(raw.get(), &meta.text(), &refusal_text(tool, &why)))
                 })
             }
             Answer::NeedsInput(raw) => match vetting::vetted_continuation(raw.get(), false) {
@@ -148,7 +150,7 @@ impl Guard {
             meta.failed = Some(if enforce { "closed" } else { "open" });
         }
         let refused = |meta: &GuardMeta<'_>, why: &str| {
-            Delivery::Changed(deliver::refusal(raw.get(), &meta.text(), &refusal_text(tool, why)))
+            Delivery::Withheld(deliver::refusal(raw.get(), &meta.text(), &refusal_text(tool, why)))
         };
         if let (true, Some(why)) = (enforce, meta.no_receipt) {
             return refused(&meta, &format!("no receipt could be written for it ({why})"));

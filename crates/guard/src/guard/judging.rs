@@ -19,6 +19,7 @@ use crate::{
     answer::{Answer, AnswerParts},
     content, injection,
     pending::{PreparedArguments, StartedCall},
+    quarantine::item::Explained,
 };
 
 /// A check in receipts: the result has members that the protocol does not know.
@@ -56,6 +57,8 @@ pub(super) struct Assessment {
     pub stage: Stage,
     /// Something is wrong with the text beside the structure.
     pub text_in_doubt: bool,
+    /// What the engine says of it, unless it is accepted.
+    pub explained: Explained,
 }
 
 impl Guard {
@@ -122,7 +125,9 @@ impl Guard {
         let forms = match &judged.delivery {
             // `_meta` alone, or nothing at all, was added: the client has what the server gave.
             Delivery::AsItCame | Delivery::Annotated(_) => Vec::new(),
-            Delivery::Changed(text) => Exact::parse(text).map(|exact| forms_of_result(&exact)).unwrap_or_default(),
+            Delivery::Changed(text) | Delivery::Withheld(text) => {
+                Exact::parse(text).map(|exact| forms_of_result(&exact)).unwrap_or_default()
+            }
             Delivery::Error(object) => Exact::parse(object).map(|exact| forms_of_error(&exact)).unwrap_or_default(),
         };
         let delivered = Views::commit(&judged.new.private.salts.result, &forms);
@@ -157,8 +162,12 @@ impl Guard {
             checks: content::fired(&verdict),
             stage: verdict.stage,
             text_in_doubt: false,
+            explained: Explained::default(),
         };
-        if !parts.structured || verdict.decision == Decision::Block {
+        if verdict.decision != Decision::Accept {
+            assessment.explained.add("", verdict);
+        }
+        if !parts.structured || assessment.decision == Decision::Block {
             return Ok(assessment);
         }
         let mut findings: Vec<String> = {
@@ -168,7 +177,7 @@ impl Guard {
         };
         // As the result of a tool without structure would be: under a name of its own, with a memory of its own.
         if let Some(text) = &parts.differing {
-            let name = format!("{} (text)", started.tool);
+            let name = name_of_text(&started.tool);
             let judged = text.value.as_ref().map(|value| {
                 let call = Call::new(&name, value);
                 self.engine.verify(&arguments.as_ref().map_or(call, |arguments| call.args(arguments)))
@@ -178,6 +187,7 @@ impl Guard {
                 Some(Ok(judged)) => {
                     assessment.posterior = assessment.posterior.max(judged.posterior);
                     findings.extend(content::fired(&judged).into_iter().map(|check| format!("text_{check}")));
+                    assessment.explained.add("text_", judged);
                 }
                 _ => findings.push("text_unjudged".to_owned()),
             }
@@ -278,6 +288,11 @@ fn without_commitment() -> PreparedArguments {
     let zero = || "AAAAAAAAAAAAAAAAAAAAAA".parse().expect("22 characters of base64url");
     let salts = Salts { arguments: zero(), result: zero() };
     PreparedArguments { salts, arguments: salts.arguments.commit("unreadable", ""), print: [0; 16] }
+}
+
+/// The name under which the engine knows the text beside a tool's structure.
+pub(super) fn name_of_text(tool: &str) -> String {
+    format!("{tool} (text)")
 }
 
 /// At most so many bytes of a text.

@@ -46,7 +46,7 @@ impl CurrentSegment {
 
 impl ReceiptBook {
     /// The segment for this many more bytes; begins another one when the current is full.
-    pub(super) fn segment_with_room(&self, bytes: u64) -> Result<SegmentLog, Error> {
+    pub(crate) fn segment_with_room(&self, bytes: u64) -> Result<SegmentLog, Error> {
         let mut current = self.current();
         if current.bytes > 0 && current.bytes + bytes > (self.max_bytes / SEGMENTS).max(MIN_SEGMENT_BYTES) {
             current.log.ledger().flush()?;

@@ -1,3 +1,4 @@
+mod review;
 mod schema;
 mod setup;
 mod status;
@@ -13,7 +14,9 @@ use credence_guard::{
     Caller, Guard, GuardMode, Settings,
     courier::CourierSettings,
     http::HttpSettings,
-    isolation, server_name, service,
+    isolation,
+    quarantine::{self, QuarantineSettings},
+    server_name, service,
     settings::{DEFAULT_CANARIES, DEFAULT_MESSAGE_BYTES, DEFAULT_RECEIPT_BYTES},
     stdio::Upstream,
 };
@@ -41,6 +44,16 @@ pub enum Sub {
     Uninstall(setup::UninstallArgs),
     /// What guards have seen: calls and verdicts per tool, control charts
     Status(status::Args),
+    /// Look at results that were flagged or withheld, one by one in a terminal, and answer
+    Review(review::ReviewArgs),
+    /// Say that a result that was flagged or withheld is genuine: the engine learns from it
+    Accept(review::AnswerArgs),
+    /// Say that it is not genuine: the engine learns from it
+    Reject(review::AnswerArgs),
+    /// Write a result that was withheld to standard output or a file
+    Release(review::ReleaseArgs),
+    /// Remove what is kept of a result, or of all
+    Forget(review::ForgetArgs),
     /// Accept an output schema by which a tool would be judged less strictly than before
     AcceptSchema(schema::Args),
     /// The public key that receipts and summaries are signed with, to be registered at an authority
@@ -85,6 +98,15 @@ pub struct RunArgs {
     /// Room for receipts in MiB; the oldest are let go beyond it
     #[arg(long, value_name = "MIB", default_value_t = DEFAULT_RECEIPT_BYTES / MIB, value_parser = clap::value_parser!(u64).range(1..))]
     max_receipts: u64,
+    /// Keep nothing of results that are flagged or withheld: nobody can look at them later
+    #[arg(long, conflicts_with_all = ["max_quarantine", "quarantine_days"])]
+    no_quarantine: bool,
+    /// Room for results that are flagged or withheld in MiB, kept for `credence guard review`; the oldest are let go beyond it
+    #[arg(long, value_name = "MIB", default_value_t = quarantine::DEFAULT_BYTES / MIB, value_parser = clap::value_parser!(u64).range(1..))]
+    max_quarantine: u64,
+    /// Days that they are kept
+    #[arg(long, value_name = "DAYS", default_value_t = quarantine::DEFAULT_DAYS, value_parser = clap::value_parser!(u64).range(1..=3650))]
+    quarantine_days: u64,
     /// The largest message that is passed on, in MiB
     #[arg(long, value_name = "MIB", default_value_t = DEFAULT_MESSAGE_BYTES as u64 / MIB, value_parser = clap::value_parser!(u64).range(1..=4096))]
     max_message: u64,
@@ -194,6 +216,11 @@ pub fn run(out: &Output, args: Args) -> Done {
         Some(Sub::Install(args)) => return setup::install(out, args),
         Some(Sub::Uninstall(args)) => return setup::uninstall(out, args),
         Some(Sub::Status(args)) => return status::run(out, args),
+        Some(Sub::Review(args)) => return review::review(out, &args),
+        Some(Sub::Accept(args)) => return review::answer(out, &args, true),
+        Some(Sub::Reject(args)) => return review::answer(out, &args, false),
+        Some(Sub::Release(args)) => return review::release(out, &args),
+        Some(Sub::Forget(args)) => return review::forget(out, &args),
         Some(Sub::AcceptSchema(args)) => return schema::run(out, &args),
         Some(Sub::Key(args)) => return key(out, &args),
         None => {}
@@ -294,6 +321,13 @@ impl RunArgs {
             state: self.keeping.folder()?,
             max_receipt_bytes: self.max_receipts.saturating_mul(MIB),
             max_message_bytes: usize::try_from(self.max_message * MIB)?,
+            quarantine: match self.no_quarantine {
+                true => QuarantineSettings::off(),
+                false => QuarantineSettings {
+                    max_bytes: self.max_quarantine.saturating_mul(MIB),
+                    keep: Duration::from_secs(self.quarantine_days * 24 * 60 * 60),
+                },
+            },
             explain_refusal: self.explain_refusal,
             vantage: Vantage::SameUser,
         })

@@ -5,7 +5,11 @@ use std::{
 
 use anyhow::bail;
 use credence_charts::{MIN_OBSERVATIONS, Observed};
-use credence_guard::{courier, schemas::Schemas};
+use credence_guard::{
+    courier,
+    quarantine::reviewer::{self, Waiting},
+    schemas::Schemas,
+};
 use credence_protocol::{
     Decision, Timestamp,
     receipt::{CallOutcome, Receipt},
@@ -14,7 +18,7 @@ use credence_receipts::archive::{Archive, Filter, Source};
 use serde::{Serialize, Serializer};
 use serde_json::json;
 
-use super::StateArgs;
+use super::{StateArgs, review};
 use crate::{
     commands::Done,
     output::{self, Output},
@@ -214,6 +218,9 @@ struct GuardLine {
     process: Option<String>,
     /// Made-up results that were judged in shadow, and how many were caught.
     canaries: (u64, u64),
+    /// Results that were flagged or withheld and wait for an answer.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    quarantine: Option<Waiting>,
     #[serde(skip_serializing_if = "Option::is_none")]
     authority: Option<courier::Progress>,
 }
@@ -226,6 +233,7 @@ fn guard(archive: &Archive, source: &Source) -> GuardLine {
         place: source.place,
         process: source.running.clone(),
         canaries: sum,
+        quarantine: reviewer::waiting(source.place_folder()).ok().flatten(),
         authority: courier::progress(source.place_folder()),
     }
 }
@@ -238,6 +246,9 @@ impl GuardLine {
         };
         if self.canaries.0 > 0 {
             text += &format!("; {} of {} canaries caught", self.canaries.1, self.canaries.0);
+        }
+        if let Some(quarantine) = &self.quarantine {
+            text += &review::waiting_text(quarantine);
         }
         if let Some(progress) = &self.authority {
             text += &match (&progress.error, &progress.sent_at) {

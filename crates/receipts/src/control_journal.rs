@@ -1,0 +1,209 @@
+//! The journal of controls: what a person did to a guard, on its way into the guard's own ledger.
+//!
+//! A command (`credence guard accept CALL`, …) appends a line to the file `controls` in the guard's place. The guard, which may be
+//! running or start later, takes the lines up: it learns from them, writes each as an entry ([`crate::control`]) into its ledger, and
+//! empties the file once both are kept.
+//!
+//! ```text
+//! MAC {"action":"accept","at":"…","by":{"terminal":"/dev/pts/3","uid":1000,"user":"ann"},"call":"…","id":"…"}
+//! ```
+//!
+//! The MAC is HMAC-SHA256 under a key made of the guard's private key, the log's name and a word of its own: a line that somebody
+//! without that key has planted, or copied from another guard or from the journal of receipts, is not believed. Writers and the
+//! guard lock the file, so that no line is lost while it is emptied.
+
+use std::{
+    fs::{File, OpenOptions},
+    io::{self, Read, Write},
+    os::unix::fs::OpenOptionsExt,
+    path::{Path, PathBuf},
+};
+
+use credence_protocol::SecretKey;
+
+use crate::{ControlRecord, Error, journal::JournalKey};
+
+/// The file's name, in the guard's place.
+const FILE: &str = "controls";
+/// Bytes of it beyond which nothing more is taken until the guard has taken up what is there: some ten thousand controls.
+const MAX_BYTES: u64 = 4 * 1024 * 1024;
+
+/// The file of controls of one guard.
+pub struct ControlJournal {
+    path: PathBuf,
+    key: JournalKey,
+}
+
+/// What is in the file.
+#[derive(Debug, Default)]
+pub struct WaitingControls {
+    /// In the order they were written.
+    pub controls: Vec<ControlRecord>,
+    /// Lines whose MAC is missing or does not fit, or that say nothing known: they count for nothing.
+    pub refused: usize,
+    /// Bytes up to the last whole line.
+    bytes: u64,
+}
+
+impl WaitingControls {
+    /// What is wrong with the file, in words.
+    pub fn trouble(&self) -> Option<String> {
+        let refused = self.refused;
+        (refused > 0).then(|| {
+            format!("{refused} lines in '{FILE}' were not written by this guard's commands, or were changed: they count for nothing")
+        })
+    }
+}
+
+/// The key of the MACs in the file of the log `name`.
+pub(crate) fn key(key: &SecretKey, name: &str) -> JournalKey {
+    JournalKey::new(key, &format!("{name}/{FILE}"))
+}
+
+impl ControlJournal {
+    pub(crate) fn new(place: &Path, key: JournalKey) -> Self {
+        Self { path: place.join(FILE), key }
+    }
+
+    fn io(&self, error: io::Error) -> Error {
+        Error::Io(self.path.clone(), error)
+    }
+
+    fn open_locked(&self) -> Result<File, Error> {
+        let opened = OpenOptions::new().create(true).read(true).append(true).mode(0o600).open(&self.path);
+        let file = opened.map_err(|e| self.io(e))?;
+        file.lock().map_err(|e| self.io(e))?;
+        Ok(file)
+    }
+
+    /// Adds controls. When it returns the disk has them; where it fails, none is there.
+    pub fn append(&self, controls: &[ControlRecord]) -> Result<(), Error> {
+        let mut lines = Vec::new();
+        for control in controls {
+            self.key.push(&mut lines, &[&serde_json::to_vec(control)?]);
+        }
+        let mut file = self.open_locked()?;
+        let before = file.metadata().map_err(|e| self.io(e))?.len();
+        if before + lines.len() as u64 > MAX_BYTES {
+            return Err(Error::ControlsFull { path: self.path.clone(), most: MAX_BYTES });
+        }
+        let written = file.write_all(&lines).and_then(|()| file.sync_data());
+        written.map_err(|e| {
+            let _ = file.set_len(before);
+            self.io(e)
+        })
+    }
+
+    /// Whether there is nothing in it.
+    pub fn is_empty(&self) -> bool {
+        std::fs::metadata(&self.path).map_or(true, |meta| meta.len() == 0)
+    }
+
+    /// What is in it.
+    pub fn read(&self) -> Result<WaitingControls, Error> {
+        let file = match File::open(&self.path) {
+            Ok(file) => file,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(WaitingControls::default()),
+            Err(error) => return Err(self.io(error)),
+        };
+        file.lock_shared().map_err(|e| self.io(e))?;
+        let mut bytes = Vec::new();
+        (&file).take(MAX_BYTES).read_to_end(&mut bytes).map_err(|e| self.io(e))?;
+        let mut found = WaitingControls::default();
+        for line in bytes.split_inclusive(|byte| *byte == b'\n') {
+            // One without an end was never acknowledged.
+            let Some(line) = line.strip_suffix(b"\n") else { break };
+            found.bytes += line.len() as u64 + 1;
+            let record = self.key.open(line).and_then(|record| serde_json::from_slice(record).ok());
+            match record {
+                Some(control) => found.controls.push(control),
+                None if line.is_empty() => {}
+                None => found.refused += 1,
+            }
+        }
+        Ok(found)
+    }
+
+    /// Empties the file, unless something was added since `taken` was read: then all of it stays, for the next time. Gives whether
+    /// it is empty.
+    pub fn clear(&self, taken: &WaitingControls) -> Result<bool, Error> {
+        let file = self.open_locked()?;
+        let same = file.metadata().map_err(|e| self.io(e))?.len() == taken.bytes;
+        if same {
+            file.set_len(0).map_err(|e| self.io(e))?;
+        }
+        Ok(same)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use credence_protocol::Uuid;
+
+    use super::*;
+    use crate::{ControlAction, Operator};
+
+    fn control(n: u128) -> ControlRecord {
+        ControlRecord {
+            action: ControlAction::Accept,
+            at: crate::now(),
+            by: Some(Operator { terminal: Some("/dev/pts/3".into()), uid: 1000, user: Some("ann".into()) }),
+            call: Some(Uuid::from_u128(n)),
+            detail: None,
+            id: Uuid::from_u128(1000 + n),
+            tool: Some("weather".into()),
+        }
+    }
+
+    fn journal(folder: &Path, name: &str) -> ControlJournal {
+        ControlJournal::new(folder, key(&SecretKey::from_seed(&[7; 32]), name))
+    }
+
+    #[test]
+    fn what_is_written_is_read_once_and_what_comes_later_stays() {
+        let folder = tempfile::tempdir().unwrap();
+        let journal = journal(folder.path(), "guard/fs/1");
+        assert!(journal.is_empty() && journal.read().unwrap().controls.is_empty());
+        journal.append(&[control(1), control(2)]).unwrap();
+        let taken = journal.read().unwrap();
+        let calls: Vec<_> = taken.controls.iter().map(|one| one.call).collect();
+        assert_eq!(calls, [Some(Uuid::from_u128(1)), Some(Uuid::from_u128(2))]);
+        journal.append(&[control(3)]).unwrap();
+        assert!(!journal.clear(&taken).unwrap());
+        let all = journal.read().unwrap();
+        assert_eq!(all.controls.len(), 3, "nothing that was not read is lost");
+        assert!(journal.clear(&all).unwrap() && journal.is_empty());
+    }
+
+    /// Somebody who can write the file and has no key: forged, changed, copied from another guard, cut off.
+    #[test]
+    fn planted_lines_are_not_believed() {
+        let folder = tempfile::tempdir().unwrap();
+        let (ours, other) = (tempfile::tempdir().unwrap(), journal(folder.path(), "guard/other/1"));
+        other.append(&[control(9)]).unwrap();
+        let copied = std::fs::read(folder.path().join(FILE)).unwrap();
+        let journal = journal(ours.path(), "guard/fs/1");
+        journal.append(&[control(1)]).unwrap();
+        let genuine = std::fs::read_to_string(ours.path().join(FILE)).unwrap();
+        let changed = genuine.replace("accept", "reject");
+        let planted = format!("{} {}\n", "A".repeat(43), serde_json::to_string(&control(5)).unwrap());
+        let all =
+            [genuine.as_bytes(), &copied, changed.as_bytes(), planted.as_bytes(), b"\n", genuine[..60].as_bytes()];
+        std::fs::write(ours.path().join(FILE), all.concat()).unwrap();
+        let read = journal.read().unwrap();
+        assert_eq!((read.controls.len(), read.refused), (1, 3));
+        assert_eq!(read.controls[0].call, Some(Uuid::from_u128(1)));
+        assert!(read.trouble().unwrap().contains("3 lines"));
+    }
+
+    #[test]
+    fn a_guard_that_never_comes_back_is_told_of() {
+        let folder = tempfile::tempdir().unwrap();
+        let journal = journal(folder.path(), "guard/fs/1");
+        let many: Vec<ControlRecord> = (0..10_000).map(control).collect();
+        journal.append(&many).unwrap();
+        let error = journal.append(&many).unwrap_err().to_string();
+        assert!(error.contains("start its guard") && error.contains("4194304"), "{error}");
+        assert_eq!(journal.read().unwrap().controls.len(), 10_000, "nothing of what was refused is there");
+    }
+}
