@@ -21,6 +21,20 @@ pub struct Call<'a> {
     pub(crate) agent: Option<&'a str>,
     pub(crate) stake: Option<Stake>,
     pub(crate) learn: bool,
+    pub(crate) is_error: bool,
+    pub(crate) origin: Origin,
+}
+
+/// Who says that this is the tool's result.
+///
+/// It decides how probable a fabrication is before looking, and how soon a lasting change is believed (mode adaptive; docs/adr/0024).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Origin {
+    /// An agent, or a transcript: it may be made up by who reports it.
+    #[default]
+    Reported,
+    /// The tool itself: the caller read it from the server's own answer, as a guard does.
+    Upstream,
 }
 
 impl<'a> Call<'a> {
@@ -53,6 +67,8 @@ impl<'a> Call<'a> {
             agent: None,
             stake: None,
             learn: true,
+            is_error: false,
+            origin: Origin::Reported,
         }
     }
 
@@ -94,5 +110,15 @@ impl<'a> Call<'a> {
     /// Whether the engine learns from it. It does by default, unless it blocks; the verdict is the same either way.
     pub fn learn(self, learn: bool) -> Self {
         Self { learn, ..self }
+    }
+
+    /// The tool itself says that it failed (MCP: `isError`). Errors are judged by earlier errors, not by results.
+    pub fn is_error(self, is_error: bool) -> Self {
+        Self { is_error, ..self }
+    }
+
+    /// Who says that this is the tool's result; an agent by default.
+    pub fn origin(self, origin: Origin) -> Self {
+        Self { origin, ..self }
     }
 }

@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use crate::{
-    Check, Engine, Error, Rule,
+    Check, Engine, Error, Origin, Rule,
     calibration::{DEFAULT_FALSE_BLOCKS, DEFAULT_FLAG},
     engine::{thresholds, within_budget},
     fields::named,
@@ -27,7 +27,7 @@ pub struct Inspection {
     pub numeric_fields: usize,
     /// What results look like, parents before members.
     pub structure: Vec<KnownPath>,
-    /// Whether the tool changed, and what it was before is still known.
+    /// Whether the tool has changed since it is known.
     pub changed: bool,
     /// P(fabricated) before looking.
     pub prior: f64,
@@ -137,7 +137,7 @@ impl Engine {
     pub fn block_threshold(&self, tool: &str) -> Result<f64, Error> {
         let (settings, state) = (self.settings(), self.state());
         let calibration = &settings.of(tool).calibration;
-        let (prior, least) = thresholds(&state.lock(state.ids(tool, None, None)?), calibration);
+        let (prior, least) = thresholds(&state.lock(state.ids(tool, None, None)?), calibration, Origin::Reported);
         Ok(match self.mode() {
             crate::Mode::Adaptive => within_budget(least, prior, calibration),
             crate::Mode::Fixed => least,
@@ -149,7 +149,7 @@ impl Engine {
         let (settings, state) = (self.settings(), self.state());
         let calibration = &settings.of(tool).calibration;
         let locked = state.lock(state.ids(tool, None, None)?);
-        let (prior, least) = thresholds(&locked, calibration);
+        let (prior, least) = thresholds(&locked, calibration, Origin::Reported);
         let Some(known) = locked.tool() else { return Ok(None) };
         let told = known.model.known(Paths::new(state.seed));
         let mut fields: Vec<_> = told
@@ -172,7 +172,7 @@ impl Engine {
             numeric_fields: known.fields.len(),
             fields,
             structure: told.into_iter().map(|(_, path)| path).collect(),
-            changed: known.former.is_some(),
+            changed: known.model.oddities.has_changed(),
             prior,
             flag_threshold: calibration.flag_threshold.unwrap_or(DEFAULT_FLAG),
             block_threshold: match self.mode() {

@@ -31,6 +31,7 @@
 
 mod calibration;
 mod call;
+mod change;
 mod check;
 mod combiner;
 mod consistency;
@@ -56,7 +57,8 @@ mod text;
 mod verdict;
 
 pub use calibration::{Calibration, Calibrations};
-pub use call::Call;
+pub use call::{Call, Origin};
+pub use change::{Change, ChangeStage};
 pub use check::Check;
 pub use combiner::{Evidence, posterior};
 pub use credence_protocol::{Decision, Stake};

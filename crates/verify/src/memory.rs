@@ -25,8 +25,8 @@ const ENTRY: usize = 96;
 impl Weighed for ToolState {
     fn bytes(&self) -> usize {
         let field = size_of::<(crate::fields::PathId, crate::stats::RunningStats)>();
-        let former = self.former.as_ref().map_or(0, |former| size_of_val(&**former) + former.bytes());
-        ENTRY + size_of::<Self>() + self.fields.capacity() * field + self.model.bytes() + former + self.suspects.bytes()
+        let errors = self.errors.as_ref().map_or(0, |errors| size_of_val(&**errors) + errors.bytes());
+        ENTRY + size_of::<Self>() + self.fields.capacity() * field + self.model.bytes() + errors
     }
 }
 

@@ -24,10 +24,7 @@ use crate::{
     Error,
     consistency::Earlier,
     fields::{MAX_DEPTH, PathId},
-    learned::{
-        model::{Last, Model},
-        suspects::Suspects,
-    },
+    learned::model::{Last, Model},
     memory::{Counter, Weighed},
     stats::RunningStats,
 };
@@ -122,30 +119,29 @@ pub(crate) struct ToolState {
     pub(crate) size: RunningStats,
     pub(crate) fields: std::collections::HashMap<PathId, RunningStats, Build>,
     pub(crate) feedback: FeedbackState,
-    /// Mode adaptive: what the tool's results look like, and what was blocked.
+    /// Mode adaptive: what the tool's results look like.
     pub(crate) model: Model,
-    pub(crate) suspects: Suspects,
-    /// What they looked like before the tool changed.
-    pub(crate) former: Option<Box<Model>>,
+    /// And its errors, where it says that they are.
+    pub(crate) errors: Option<Box<Model>>,
 }
 
 impl ToolState {
     /// Counts the memory anew, after it was read back.
     fn recount(&mut self) {
         self.model.recount();
-        self.suspects.recount();
-        if let Some(former) = &mut self.former {
-            former.recount();
+        if let Some(errors) = &mut self.errors {
+            errors.recount();
         }
     }
 
-    /// The tool has changed; its former results are still believed.
-    pub(crate) fn adopt(&mut self, model: Model) {
-        let old = std::mem::replace(&mut self.model, model);
-        // The one that more results stand behind is kept: two changes in a row do not wipe out what was known.
-        if self.former.as_ref().is_none_or(|former| former.results < old.results) {
-            self.former = Some(Box::new(old));
-        }
+    /// What results look like, or errors.
+    pub(crate) fn shape(&self, is_error: bool) -> Option<&Model> {
+        if is_error { self.errors.as_deref() } else { Some(&self.model) }
+    }
+
+    /// The same, made when missing.
+    pub(crate) fn shape_mut(&mut self, is_error: bool) -> &mut Model {
+        if is_error { self.errors.get_or_insert_default() } else { &mut self.model }
     }
 }
 
@@ -218,9 +214,9 @@ impl Ids {
         self.session.map(|id| id as u64)
     }
 
-    /// Who called: the session, or the arguments where there is none.
-    pub(crate) fn caller(&self) -> u64 {
-        self.session.or(self.history).unwrap_or_default() as u64
+    /// Who called: the session and the arguments.
+    pub(crate) fn caller(&self) -> u32 {
+        (self.session.unwrap_or_default() ^ self.history.unwrap_or_default().rotate_left(64)) as u32
     }
 }
 
@@ -376,8 +372,7 @@ impl State {
         }
         let stats = |tool: &ToolState| {
             let stats = tool.fields.values().chain([&tool.latency, &tool.size]).all(RunningStats::is_sound);
-            let models = tool.former.iter().map(|former| &**former).chain([&tool.model]).all(Model::is_sound);
-            stats && models && tool.suspects.is_sound()
+            stats && tool.errors.iter().map(|errors| &**errors).chain([&tool.model]).all(Model::is_sound)
         };
         if !saved.shards.iter().flat_map(|shard| &shard.tools).all(|(_, tool)| stats(tool)) {
             return Err(Error::Snapshot("statistics that cannot be".into()));

@@ -6,7 +6,7 @@ use credence_protocol::{Decision, Stake};
 use serde::{Serialize, Serializer, ser::SerializeMap};
 
 use crate::{
-    Check,
+    Change, Check,
     calibration::{DEFAULT_BLOCK, DEFAULT_FLAG},
     combiner::Evidence,
     engine::Judged,
@@ -86,6 +86,9 @@ pub struct Verdict {
     pub checks: Vec<CheckResult>,
     /// One plain sentence.
     pub explanation: String,
+    /// What the engine has learned to be a change of the tool, or is about to.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub changes: Vec<Change>,
     /// The agent that called, as given.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub agent: Option<String>,

@@ -20,6 +20,7 @@ struct Row {
     kind: Option<String>,
     novel: bool,
     posterior: f64,
+    flagged: bool,
     blocked: bool,
 }
 
@@ -40,6 +41,7 @@ fn judge(stream: &str) -> Option<Vec<Row>> {
                 kind: (label == 1).then(|| row["mutation"].as_str().unwrap().to_owned()),
                 novel: row["novel"].as_bool().unwrap(),
                 posterior: verdict.posterior,
+                flagged: verdict.decision != Decision::Accept,
                 blocked: verdict.decision == Decision::Block,
             });
         }
@@ -52,11 +54,13 @@ struct Score {
     recall: f64,
     error: f64,
     blocked: f64,
+    flagged: f64,
 }
 
 fn score<'a>(rows: impl Iterator<Item = &'a Row> + Clone) -> Score {
     let genuine: Vec<f64> = rows.clone().filter(|row| row.kind.is_none()).map(|row| row.posterior).collect();
     let blocked = rows.clone().filter(|row| row.kind.is_none() && row.blocked).count();
+    let flagged = rows.clone().filter(|row| row.kind.is_none() && row.flagged).count();
     let mut kinds: BTreeMap<&str, Vec<f64>> = BTreeMap::new();
     for row in rows {
         if let Some(kind) = &row.kind {
@@ -74,6 +78,7 @@ fn score<'a>(rows: impl Iterator<Item = &'a Row> + Clone) -> Score {
         recall: mean(&|rows| recall(rows, &genuine, 0.01)),
         error: reliability(honest.chain(made)).1,
         blocked: blocked as f64 / genuine.len() as f64,
+        flagged: flagged as f64 / genuine.len() as f64,
     }
 }
 
@@ -81,8 +86,8 @@ fn check(stream: &str, least_auroc: f64) {
     let Some(rows) = judge(stream) else { return };
     let (all, novel) = (score(rows.iter()), score(rows.iter().filter(|row| row.novel)));
     let figures = format!(
-        "{stream}: AUROC {:.3}, novel {:.3}; blocked {:.4}; recall at 1 % {:.3}; ECE {:.3}",
-        all.auroc, novel.auroc, all.blocked, all.recall, all.error
+        "{stream}: AUROC {:.3}, novel {:.3}; blocked {:.4}; flagged {:.4}; recall at 1 % {:.3}; ECE {:.3}",
+        all.auroc, novel.auroc, all.blocked, all.flagged, all.recall, all.error
     );
     println!("{figures}");
     assert!(all.auroc >= least_auroc, "{figures}");

@@ -1,12 +1,12 @@
 //! How one call is judged: two stages of checks, the combiner, the decision, and learning (seed 2, "Tiered Architecture").
 
-use std::{collections::BTreeMap, sync::atomic::Ordering::Relaxed};
+use std::sync::atomic::Ordering::Relaxed;
 
 use serde_json::Value;
 
 use super::{Engine, Resolved, thresholds, within_budget};
 use crate::{
-    Call, Check, CheckResult, Decision, Stage,
+    Call, Change, ChangeStage, Check, CheckResult, Decision, Origin, Stage,
     calibration::{DEFAULT_BLOCK, DEFAULT_FLAG, DEFAULT_PRIOR},
     combiner::{log_odds, probability},
     consistency::{HISTORY_RESULTS, SESSION_RESULTS},
@@ -15,9 +15,10 @@ use crate::{
     learned::{
         echo::arguments,
         evidence::{Evidence, together},
-        model::{Last, Model},
+        model::Model,
         observation::Observation,
-        observe::{Paths, observe},
+        observe::{Paths, fold, mix, observe},
+        oddities::{MAX_BLOCKED_RUN, Oddities, OddityKey},
         surprise::Surprises,
     },
     state::{History, Ids, Locked, ToolState},
@@ -56,14 +57,13 @@ pub(crate) struct Judged {
     pub(crate) checks: Vec<CheckResult>,
     /// The posterior it would take to block, where only the budget of false blocks kept it from that.
     pub(crate) withheld: Option<f64>,
+    pub(crate) changes: Vec<Change>,
 }
 
 /// What a result was judged by.
 struct Basis<'a> {
     observation: Observation<'a>,
     surprises: Surprises,
-    /// Judged by what the tool was before it changed.
-    former: bool,
 }
 
 impl Engine {
@@ -76,7 +76,7 @@ impl Engine {
         let mut locked = self.state.lock(case.ids);
         evaluation.latency(&locked);
         evaluation.length(case.size);
-        let (prior, block) = thresholds(&locked, &resolved.calibration);
+        let (prior, block) = thresholds(&locked, &resolved.calibration, Origin::Reported);
         let mut posterior = evaluation.posterior(prior);
         let mut stage = Stage::Zero;
         if !(evaluation.any_fired() && posterior >= block) {
@@ -93,20 +93,24 @@ impl Engine {
         if case.call.learn && decision != Decision::Block {
             self.learn(&mut locked, case, |_, _| {});
         }
-        Judged { decision, posterior, prior, stage, checks, withheld: None }
+        Judged { decision, posterior, prior, stage, checks, withheld: None, changes: Vec::new() }
     }
 
     /// The seed's table corrected by the tool's own traffic, and what was learned unaided.
     pub(super) fn adaptive(&self, case: &Case<'_>, resolved: &Resolved) -> Judged {
         let (seed, paths) = (self.state.seed, Paths::new(self.state.seed));
+        let (is_error, origin) = (case.call.is_error, case.call.origin);
         let mut locked = self.state.lock(case.ids);
-        let model = locked.tool().map(|tool| &tool.model);
+        let model = locked.tool().and_then(|tool| tool.shape(is_error));
         let mut evaluation = Evaluation::new(resolved, case, model);
-        evaluation.schema();
-        evaluation.pattern();
-        evaluation.stated_latency();
-        evaluation.length(case.size);
-        let (prior, least_block) = thresholds(&locked, &resolved.calibration);
+        // A profile says what results look like, not errors.
+        if !is_error {
+            evaluation.schema();
+            evaluation.pattern();
+            evaluation.stated_latency();
+            evaluation.length(case.size);
+        }
+        let (prior, least_block) = thresholds(&locked, &resolved.calibration, origin);
         let block = within_budget(least_block, prior, &resolved.calibration);
         let established = model.is_some_and(|model| model.results >= MIN_OBSERVATIONS as f32);
         // Before anything was learned, what a profile states decides as in mode fixed.
@@ -115,53 +119,133 @@ impl Engine {
         let odds = evaluation.results.iter().fold(start, |sum, result| sum + result.evidence().log_ratio());
         let stated = odds - start;
         let mut posterior = probability(odds);
+        // Had nothing odd been seen before.
+        let mut unrelieved = posterior;
+        let mut recurring = false;
         let mut stage = Stage::Zero;
         let mut judged = None;
         if !(evaluation.any_fired() && posterior >= stated_block) {
             stage = Stage::One;
             let stated_checks = evaluation.results.len();
-            evaluation.history(&locked, &case.fields, seed);
-            evaluation.session(&locked, &case.fields, seed);
-            evaluation.spc(&locked, &case.fields, case.size, seed);
-            let table = evaluation.results[stated_checks..].iter().filter(|result| result.fired);
-            let table = table.map(|result| result.evidence().log_ratio()).fold(0.0, f64::max);
-            let mut learned = table;
-            judged = Some(match locked.tool() {
-                Some(tool) => {
+            if !is_error {
+                evaluation.history(&locked, &case.fields, seed);
+                evaluation.session(&locked, &case.fields, seed);
+                evaluation.spc(&locked, &case.fields, case.size, seed);
+            }
+            let table = table_evidence(&evaluation.results[stated_checks..], model, origin);
+            let mut learned = (table.0 * f64::from(1.0 - table.1), table.0);
+            judged = Some(match model {
+                Some(model) => {
                     let last = locked.history().map(|history| &history.last);
                     let by_hand = &resolved.calibration.likelihood_ratios;
-                    let (basis, model, evidence) = compare(tool, last, case, paths, (table, by_hand));
-                    evidence.checks(model, &basis.observation, case.result, &mut evaluation.results);
-                    learned = evidence.log_ratio;
-                    basis
+                    let observation = case.observation(Some(model), paths);
+                    let surprises = model.judge(&observation, last, origin);
+                    let evidence = Evidence::of(surprises, model, table, by_hand);
+                    evidence.checks(model, &observation, case.result, &mut evaluation.results);
+                    learned = (evidence.log_ratio, evidence.unrelieved);
+                    recurring = evidence.recurring;
+                    Basis { observation, surprises }
                 }
-                None => {
-                    Basis { observation: case.observation(None, paths), surprises: Surprises::none(), former: false }
-                }
+                None => Basis { observation: case.observation(None, paths), surprises: Surprises::none() },
             });
-            if learned != 0.0 {
-                posterior = probability(start + together(stated, learned));
+            if learned != (0.0, 0.0) {
+                posterior = probability(start + together(stated, learned.0));
+                unrelieved =
+                    if learned.0 == learned.1 { posterior } else { probability(start + together(stated, learned.1)) };
             }
         }
         let flag = resolved.calibration.flag_threshold.unwrap_or(DEFAULT_FLAG);
         let block = if stage == Stage::Zero { stated_block } else { block };
-        let decision = decide(posterior, evaluation.any_fired(), flag, block);
+        let mut decision = decide(posterior, evaluation.any_fired(), flag, block);
+        let mut unlocked = false;
+        if decision == Decision::Block && stage == Stage::One {
+            // What has come before in the same way is flagged: blocked again and again, a changed tool would be locked out.
+            let locked_out = model.is_some_and(|model| model.oddities.is_locked_out());
+            unlocked = recurring || locked_out;
+            decision = if unlocked { Decision::Flag } else { decision };
+        }
         let checks = evaluation.results;
+        let mut changes = Vec::new();
         if case.call.learn {
             // What is learned depends on the evidence, not on what was set by hand.
-            let doubt = probability(log_odds(DEFAULT_PRIOR) + log_odds(posterior) - start);
-            match judged {
-                Some(basis) if decision != Decision::Block && self.is_admitted(&mut locked, doubt) => {
-                    self.learn_adaptive(&mut locked, case, basis, &checks, doubt < DEFAULT_FLAG);
-                }
-                Some(basis) if self.is_corroborated(&mut locked, case, &basis.observation) => {
-                    self.learn_adaptive(&mut locked, case, basis, &checks, false);
-                }
-                _ => self.suspect(&mut locked, case, paths, &checks),
+            let by_default = |posterior: f64| probability(log_odds(DEFAULT_PRIOR) + log_odds(posterior) - start);
+            let (doubt, plain) = (by_default(posterior), by_default(unrelieved));
+            if let Some(basis) = judged {
+                self.take_in(&mut locked, case, basis, (&checks, decision), (doubt, plain), &mut changes);
             }
         }
         let withheld = (decision == Decision::Flag && posterior >= least_block).then_some(block);
-        Judged { decision, posterior, prior, stage, checks, withheld }
+        Judged { decision, posterior, prior, stage, checks, withheld: withheld.filter(|_| !unlocked), changes }
+    }
+
+    /// Learns a result, or counts what is odd in it. `doubt` is its posterior at the default prior, `plain` what that were had
+    /// nothing odd been seen before.
+    fn take_in(
+        &self,
+        locked: &mut Locked<'_>,
+        case: &Case<'_>,
+        basis: Basis<'_>,
+        (checks, decision): (&[CheckResult], Decision),
+        (doubt, plain): (f64, f64),
+        changes: &mut Vec<Change>,
+    ) {
+        let accepted = doubt < DEFAULT_FLAG;
+        let odd = if accepted && plain < DEFAULT_FLAG {
+            Vec::new()
+        } else {
+            self.odd(locked, case, &basis.observation, checks)
+        };
+        // Equal arguments that were answered before cannot come from another caller: their answer may change by itself.
+        let answered = locked.history().is_some_and(|history| history.last.is_known()) || case.ids.args().is_none();
+        let caller = case.ids.caller();
+        let is_error = case.call.is_error;
+        let oddities = &mut locked.tool_mut().shape_mut(is_error).oddities;
+        oddities.next_call();
+        let (mut announced, mut sightings) = (false, 0);
+        for key in &odd {
+            let sighted = oddities.see(*key, caller, !answered);
+            announced |= sighted.announced;
+            sightings = sightings.max(sighted.count);
+        }
+        let what = || explain_oddity(checks);
+        if announced {
+            changes.push(Change { stage: ChangeStage::Recurring, sightings, what: what() });
+        }
+        if oddities.count_run(decision == Decision::Block, accepted) {
+            changes.push(Change { stage: ChangeStage::LockedOut, sightings: MAX_BLOCKED_RUN, what: what() });
+        }
+        if accepted {
+            if let Some(sightings) = oddities.believe(&odd) {
+                changes.push(Change { stage: ChangeStage::Believed, sightings, what: what() });
+            }
+            oddities.fade(&odd);
+            oddities.earn();
+        }
+        let on_credit = |oddities: &mut Oddities| {
+            let cost = if doubt < DEFAULT_BLOCK { 0.5 } else { 1.0 };
+            decision != Decision::Block && oddities.spend(cost)
+        };
+        let learned = accepted
+            || on_credit(oddities)
+            || case.ids.session().is_some_and(|session| oddities.corroborates(&basis.observation, session));
+        if learned {
+            self.learn_adaptive(locked, case, basis, checks, accepted);
+        }
+    }
+
+    /// Everything odd in a result, by the tool's model and by the table.
+    fn odd(
+        &self,
+        locked: &Locked<'_>,
+        case: &Case<'_>,
+        observation: &Observation<'_>,
+        checks: &[CheckResult],
+    ) -> Vec<OddityKey> {
+        let last = locked.history().map(|history| &history.last);
+        let model = locked.tool().and_then(|tool| tool.shape(case.call.is_error));
+        let mut odd = model.map_or_else(Vec::new, |model| model.odd(observation, last));
+        odd.extend(checks.iter().filter(|result| result.fired).map(|result| table_key(result.check)));
+        odd
     }
 
     fn learn_adaptive(
@@ -173,47 +257,47 @@ impl Engine {
         believed: bool,
     ) {
         let limit = self.state.paths_per_tool();
-        self.learn(locked, case, |tool, history| {
-            let model = match &mut tool.former {
-                Some(former) if basis.former => former,
-                _ => &mut tool.model,
-            };
-            let last = history.map(|history| &mut history.last);
+        let is_error = case.call.is_error;
+        let mut also = |tool: &mut ToolState, history: Option<&mut History>| {
+            let model = tool.shape_mut(is_error);
+            let last = history.filter(|_| !is_error).map(|history| &mut history.last);
             let dropped = model.learn(&mut basis.observation, &basis.surprises, last, believed, limit);
             self.state.counters.fields_dropped.fetch_add(dropped, Relaxed);
-            tool.model.learn_checks(checks);
-            if believed {
-                tool.suspects.refute();
-                tool.suspects.earn();
+            model.learn_checks(checks);
+        };
+        if is_error {
+            // An error is no answer: histories, sessions and charts are of results.
+            also(locked.tool_mut(), None);
+        } else {
+            self.learn(locked, case, also);
+        }
+    }
+
+    /// Learns a result that someone vouches for, or doubts what is odd in it from now on.
+    pub(super) fn judged_by_hand(&self, case: &Case<'_>, resolved: &Resolved, genuine: bool) {
+        let paths = Paths::new(self.state.seed);
+        let mut locked = self.state.lock(case.ids);
+        if self.mode == super::Mode::Fixed {
+            if genuine {
+                self.learn(&mut locked, case, |_, _| {});
             }
-        });
-    }
-
-    /// Whether a result that was not blocked is learned: a doubtful one takes credit, which results beyond doubt earn.
-    fn is_admitted(&self, locked: &mut Locked<'_>, doubt: f64) -> bool {
-        let cost = if doubt < DEFAULT_BLOCK { 0.5 } else { 1.0 };
-        doubt < DEFAULT_FLAG || locked.tool_mut().suspects.spend(cost)
-    }
-
-    /// Whether another session got a blocked result, too.
-    fn is_corroborated(&self, locked: &mut Locked<'_>, case: &Case<'_>, observation: &Observation<'_>) -> bool {
-        case.ids.session().is_some_and(|session| locked.tool_mut().suspects.corroborates(observation, session))
-    }
-
-    /// Keeps a blocked result apart, in case it is the tool that has changed.
-    fn suspect(&self, locked: &mut Locked<'_>, case: &Case<'_>, paths: Paths, checks: &[CheckResult]) {
-        let limit = self.state.paths_per_tool();
-        let tool = locked.tool_mut();
-        let model = tool.suspects.model();
-        let mut observation = case.observation(Some(model), paths);
-        let surprises = model.judge(&observation, None);
-        let odd = surprises.is_structural();
-        model.learn(&mut observation, &surprises, None, true, limit);
-        model.learn_checks(checks);
-        let caller = case.ids.caller();
-        tool.suspects.add(caller, &observation, odd);
-        if let Some(proven) = tool.suspects.proven() {
-            tool.adopt(proven);
+            return;
+        }
+        let is_error = case.call.is_error;
+        let model = locked.tool().and_then(|tool| tool.shape(is_error));
+        let observation = case.observation(model, paths);
+        let mut evaluation = Evaluation::new(resolved, case, model);
+        if !is_error {
+            evaluation.history(&locked, &case.fields, self.state.seed);
+            evaluation.session(&locked, &case.fields, self.state.seed);
+            evaluation.spc(&locked, &case.fields, case.size, self.state.seed);
+        }
+        let checks = evaluation.results;
+        let odd = self.odd(&locked, case, &observation, &checks);
+        locked.tool_mut().shape_mut(is_error).oddities.judged_by_hand(&odd, genuine);
+        if genuine {
+            let surprises = Surprises::none();
+            self.learn_adaptive(&mut locked, case, Basis { observation, surprises }, &checks, true);
         }
     }
 
@@ -245,25 +329,27 @@ impl Engine {
     }
 }
 
-/// Judges a result by the model of its tool, or by the former one where it fits better.
-fn compare<'a, 't>(
-    tool: &'t ToolState,
-    last: Option<&Last>,
-    case: &Case<'a>,
-    paths: Paths,
-    (table, by_hand): (f64, &BTreeMap<Check, f64>),
-) -> (Basis<'a>, &'t Model, Evidence) {
-    let judge = |model: &'t Model, former: bool| {
-        let observation = case.observation(Some(model), paths);
-        let surprises = model.judge(&observation, last);
-        (Basis { observation, surprises, former }, model, Evidence::of(surprises, model, table, by_hand))
-    };
-    let now = judge(&tool.model, false);
-    match &tool.former {
-        Some(former) if now.2.log_ratio > 0.0 => {
-            let before = judge(former, true);
-            if before.2.log_ratio < now.2.log_ratio { before } else { now }
-        }
-        _ => now,
-    }
+/// The evidence of the table's own content checks, in nats, and by what share it weighs less for having been there before.
+fn table_evidence(checks: &[CheckResult], model: Option<&Model>, origin: Origin) -> (f64, f32) {
+    let fired = checks.iter().filter(|result| result.fired).map(|result| {
+        let relief = model.map_or(0.0, |model| model.oddities.relief(table_key(result.check), origin));
+        (result.evidence().log_ratio(), relief)
+    });
+    let left = |(nats, relief): (f64, f32)| nats * f64::from(1.0 - relief);
+    fired.fold((0.0, 0.0), |most, next| if left(next) > left(most) { next } else { most })
+}
+
+/// A check of the table, as an oddity.
+fn table_key(check: Check) -> OddityKey {
+    fold(mix(TABLE, check as u64))
+}
+
+/// Tells checks of the table from paths.
+const TABLE: u64 = 0x7ab1_e0dd;
+
+/// What weighed most, in words.
+fn explain_oddity(checks: &[CheckResult]) -> String {
+    let fired = checks.iter().filter(|result| result.fired && result.detail.is_some());
+    let most = fired.max_by(|a, b| a.evidence().log_ratio().total_cmp(&b.evidence().log_ratio()));
+    most.and_then(|result| result.detail.clone()).unwrap_or_else(|| "results are unlike those before".to_owned())
 }

@@ -24,7 +24,7 @@ pub(crate) use self::{
     settings::{Resolved, thresholds, within_budget},
 };
 use crate::{
-    Calibration, Call, Error, Limits, ToolProfile, Verdict,
+    Calibration, Call, Error, Limits, Origin, ToolProfile, Verdict,
     calibration::DEFAULT_BLOCK,
     call::Json,
     fields::Fields,
@@ -211,6 +211,53 @@ impl Engine {
 
     /// Judges one call; learns from it unless it blocks or was told not to.
     pub fn verify(&self, call: &Call<'_>) -> Result<Verdict, Error> {
+        let judged = self.with_case(call, |case, resolved| match self.mode {
+            Mode::Fixed => self.fixed(case, resolved),
+            Mode::Adaptive => self.adaptive(case, resolved),
+        })?;
+        Ok(Verdict {
+            tool: call.tool.to_owned(),
+            decision: judged.decision,
+            posterior: judged.posterior,
+            prior: judged.prior,
+            stage: judged.stage,
+            explanation: explain(&judged),
+            checks: judged.checks,
+            changes: judged.changes,
+            agent: call.agent.map(str::to_owned),
+            stake: call.stake,
+        })
+    }
+
+    /// Tells the engine that a result was genuine, whatever the verdict on it was: it is learned at once, and results that are
+    /// odd in the same way are believed from now on. The call is given again as it was; thresholds do not move
+    /// ([`record_feedback`](Self::record_feedback) moves them).
+    ///
+    /// ```
+    /// # use credence_verify::{Call, Decision, Engine};
+    /// # use serde_json::json;
+    /// let engine = Engine::builder().build();
+    /// for n in 0..100 {
+    ///     engine.verify(&Call::new("get_order", &json!({"id": n, "status": "paid"})))?;
+    /// }
+    /// let error = json!("Error: no such order");
+    /// assert_ne!(engine.verify(&Call::new("get_order", &error))?.decision, Decision::Accept);
+    /// engine.confirm(&Call::new("get_order", &error))?;
+    /// assert_eq!(engine.verify(&Call::new("get_order", &error))?.decision, Decision::Accept);
+    /// # Ok::<(), credence_verify::Error>(())
+    /// ```
+    pub fn confirm(&self, call: &Call<'_>) -> Result<(), Error> {
+        self.with_case(call, |case, resolved| self.judged_by_hand(case, resolved, true))
+    }
+
+    /// Tells the engine that a result was made up: what is odd in it has to come far more often before it is believed. What was
+    /// learned of it already, because it was accepted, stays.
+    pub fn reject(&self, call: &Call<'_>) -> Result<(), Error> {
+        self.with_case(call, |case, resolved| self.judged_by_hand(case, resolved, false))
+    }
+
+    /// Takes a call apart, and what holds for its tool.
+    fn with_case<T>(&self, call: &Call<'_>, then: impl FnOnce(&Case<'_>, &Resolved) -> T) -> Result<T, Error> {
         check_tool(call.tool)?;
         if let Some(ms) = call.execution_time_ms.filter(|ms| !(*ms >= 0.0 && ms.is_finite())) {
             return Err(Error::ExecutionTime(ms));
@@ -228,21 +275,7 @@ impl Engine {
             result,
             args,
         };
-        let judged = match self.mode {
-            Mode::Fixed => self.fixed(&case, resolved),
-            Mode::Adaptive => self.adaptive(&case, resolved),
-        };
-        Ok(Verdict {
-            tool: call.tool.to_owned(),
-            decision: judged.decision,
-            posterior: judged.posterior,
-            prior: judged.prior,
-            stage: judged.stage,
-            explanation: explain(&judged),
-            checks: judged.checks,
-            agent: call.agent.map(str::to_owned),
-            stake: call.stake,
-        })
+        Ok(then(&case, resolved))
     }
 
     fn parse<'a>(&self, json: Json<'a>, what: &'static str) -> Result<Parsed<'a>, Error> {
@@ -268,10 +301,7 @@ impl Engine {
         let mut locked = self.state.lock(self.state.ids(tool, None, None)?);
         let tool = locked.tool_mut();
         if confidence_score >= DEFAULT_BLOCK {
-            tool.suspects.feedback(!was_hallucination);
-            if let Some(proven) = tool.suspects.proven() {
-                tool.adopt(proven);
-            }
+            tool.model.oddities.feedback(!was_hallucination);
         }
         let feedback = &mut tool.feedback;
         feedback.count += 1;
@@ -285,7 +315,7 @@ impl Engine {
         let settings = self.settings.load();
         let resolved = settings.of(tool);
         let locked = self.state.lock(self.state.ids(tool, None, None)?);
-        let (prior, block_threshold) = thresholds(&locked, &resolved.calibration);
+        let (prior, block_threshold) = thresholds(&locked, &resolved.calibration, Origin::Reported);
         let feedback = locked.tool().map(|tool| tool.feedback).unwrap_or_default();
         let brier = feedback.squared_error / feedback.count.max(1) as f64;
         Ok(Feedback { count: feedback.count, rate: feedback.rate, prior, block_threshold, brier })

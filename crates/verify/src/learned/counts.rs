@@ -107,12 +107,6 @@ impl Categories {
         self.counts.capacity() * size_of::<(u32, f32)>()
     }
 
-    /// The share of the most frequent category.
-    pub(crate) fn share_of_most(&self) -> f32 {
-        let most = self.counts.iter().map(|(_, count)| *count).fold(0.0, f32::max);
-        most / self.total.max(1.0)
-    }
-
     /// How many results were seen, and how many categories.
     pub(crate) fn size(&self) -> (f32, usize) {
         (self.novelty.seen, self.counts.len())

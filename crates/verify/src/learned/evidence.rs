@@ -54,57 +54,48 @@ pub(crate) struct Evidence {
     by_hand: [Option<f64>; ASPECTS],
     /// ln(P(seen | fabricated) / P(seen | genuine)).
     pub(crate) log_ratio: f64,
+    /// The same, had nothing been seen before that is odd.
+    pub(crate) unrelieved: f64,
+    /// Whether what weighs most was odd before in the same way.
+    pub(crate) recurring: bool,
 }
 
 impl Evidence {
-    /// `table` is the evidence of the table's own content checks, in nats.
-    pub(crate) fn of(surprises: Surprises, model: &Model, table: f64, by_hand: &BTreeMap<Check, f64>) -> Self {
+    /// `table` is the evidence of the table's own content checks, in nats, and by what share it weighs less for having been
+    /// there before.
+    pub(crate) fn of(
+        surprises: Surprises,
+        model: &Model,
+        (table, relief): (f64, f32),
+        by_hand: &BTreeMap<Check, f64>,
+    ) -> Self {
         let strength = |aspect: Aspect| {
             let strength = strength_of(&surprises, model, aspect)?;
             // A ratio set by hand is what the check counts with when it fires.
             let ratio = by_hand.get(&check_of(aspect)).filter(|_| strength >= FIRED);
             Some(ratio.map_or(strength, |ratio| (libm::log(*ratio) - offset(aspect)).max(0.0)))
         };
-        let all = ASPECT_LIST.map(strength);
-        let of = |aspect: Aspect| all[aspect as usize];
-        let strongest = |list: &[Aspect]| list.iter().filter_map(|aspect| of(*aspect)).fold(0.0, f64::max);
-        let content = strongest(&[Aspect::Structure, Aspect::Format, Aspect::Value, Aspect::Range]);
-        let mut families = [
-            content.max(table - STRONGEST),
-            strongest(&[Aspect::Echo]),
-            strongest(&[Aspect::Changed, Aspect::Borrowed]),
-        ];
-        if table <= 0.0 {
-            families[0] = content;
-        }
-        families.sort_by(|a, b| b.total_cmp(a));
-        let trust = f64::from(model.results) / (f64::from(model.results) + HALF_TRUST);
-        let quiet = |aspect: Aspect, says: f64| if of(aspect) == Some(0.0) { says } else { 0.0 };
-        let judged =
-            [Aspect::Structure, Aspect::Echo, Aspect::Changed, Aspect::Borrowed].iter().any(|a| of(*a).is_some());
-        let content = if judged {
-            STRONGEST
-                + families[0]
-                + SECOND * families[1]
-                + trust * quiet(Aspect::Structure, SOUND_STRUCTURE)
-                + quiet(Aspect::Echo, SOUND_ECHO)
-                + quiet(Aspect::Changed, SAME_AGAIN)
-                + quiet(Aspect::Borrowed, NOT_BORROWED)
-        } else {
-            table
-        };
-        let log_ratio = match of(Aspect::Latency) {
-            Some(latency) => {
-                let latency = if latency > 0.0 { offset(Aspect::Latency) + latency } else { USUAL_LATENCY };
-                libm::log((1.0 - LATENCY_ONLY) * libm::exp(content) + LATENCY_ONLY * libm::exp(latency))
-            }
-            None => content,
-        };
+        let plain = ASPECT_LIST.map(strength);
         let fired_by_hand = |aspect: Aspect| {
-            let plain = strength_of(&surprises, model, aspect)?;
-            by_hand.get(&check_of(aspect)).copied().filter(|_| plain >= FIRED)
+            let ratio = by_hand.get(&check_of(aspect)).copied()?;
+            strength_of(&surprises, model, aspect).filter(|strength| *strength >= FIRED).map(|_| ratio)
         };
-        Self { surprises, strength: all, by_hand: ASPECT_LIST.map(fired_by_hand), log_ratio }
+        let by_hand = if by_hand.is_empty() { [None; ASPECTS] } else { ASPECT_LIST.map(fired_by_hand) };
+        let trust = f64::from(model.results) / (f64::from(model.results) + HALF_TRUST);
+        let (log_ratio, strongest) = weigh(&plain, table, trust);
+        if !surprises.is_relieved() && relief == 0.0 {
+            return Self { surprises, strength: plain, by_hand, log_ratio, unrelieved: log_ratio, recurring: false };
+        }
+        let strength = ASPECT_LIST.map(|aspect| {
+            let relief = surprises.get(aspect).map_or(0.0, |surprise| f64::from(surprise.relief));
+            Some(plain[aspect as usize]? * (1.0 - relief))
+        });
+        let (relieved, _) = weigh(&strength, table * f64::from(1.0 - relief), trust);
+        let recurring = match strongest {
+            Some(aspect) => surprises.get(aspect).is_some_and(|surprise| surprise.relief > 0.0),
+            None => relief > 0.0,
+        };
+        Self { surprises, strength, by_hand, log_ratio: relieved, unrelieved: log_ratio, recurring }
     }
 
     /// The evidence as checks, those that could be evaluated.
@@ -146,6 +137,44 @@ impl Evidence {
     }
 }
 
+/// ln(P(seen | fabricated) / P(seen | genuine)), and the aspect that weighs most; none where that is the table.
+fn weigh(strength: &[Option<f64>; ASPECTS], table: f64, trust: f64) -> (f64, Option<Aspect>) {
+    let of = |aspect: Aspect| strength[aspect as usize];
+    let strongest = |list: &[Aspect]| {
+        list.iter().filter_map(|aspect| Some((of(*aspect)?, *aspect))).fold((0.0, None), |most, (strength, aspect)| {
+            if strength > most.0 { (strength, Some(aspect)) } else { most }
+        })
+    };
+    let mut content = strongest(&[Aspect::Structure, Aspect::Format, Aspect::Value, Aspect::Range]);
+    if table > 0.0 && table - STRONGEST > content.0 {
+        content = (table - STRONGEST, None);
+    }
+    let mut families = [content, strongest(&[Aspect::Echo]), strongest(&[Aspect::Changed, Aspect::Borrowed])];
+    families.sort_by(|a, b| b.0.total_cmp(&a.0));
+    let quiet = |aspect: Aspect, says: f64| if of(aspect) == Some(0.0) { says } else { 0.0 };
+    let judged = [Aspect::Structure, Aspect::Echo, Aspect::Changed, Aspect::Borrowed].iter().any(|a| of(*a).is_some());
+    let (content, most) = if judged {
+        let sum = STRONGEST
+            + families[0].0
+            + SECOND * families[1].0
+            + trust * quiet(Aspect::Structure, SOUND_STRUCTURE)
+            + quiet(Aspect::Echo, SOUND_ECHO)
+            + quiet(Aspect::Changed, SAME_AGAIN)
+            + quiet(Aspect::Borrowed, NOT_BORROWED);
+        (sum, families[0].1)
+    } else {
+        (table, None)
+    };
+    match of(Aspect::Latency) {
+        Some(latency) => {
+            let fast = if latency > 0.0 { offset(Aspect::Latency) + latency } else { USUAL_LATENCY };
+            let both = libm::log((1.0 - LATENCY_ONLY) * libm::exp(content) + LATENCY_ONLY * libm::exp(fast));
+            (both, if fast > content { Some(Aspect::Latency) } else { most })
+        }
+        None => (content, most),
+    }
+}
+
 /// The check that reports an aspect.
 fn check_of(aspect: Aspect) -> Check {
     match aspect {
@@ -181,7 +210,13 @@ fn strength(surprise: Surprise, alarms: &Alarms, most: f64) -> f64 {
     if nats < NOTICEABLE {
         return 0.0;
     }
-    (-libm::log(alarms.rate(nats))).clamp(0.0, most)
+    // However regular a tool was so far, a surprise is not worth much more than itself.
+    (-libm::log(alarms.rate(nats))).clamp(0.0, most.min(nats + slack()))
+}
+
+fn slack() -> f64 {
+    static SLACK: std::sync::OnceLock<f64> = std::sync::OnceLock::new();
+    *SLACK.get_or_init(|| std::env::var("SLACK").ok().and_then(|v| v.parse().ok()).unwrap_or(1.0))
 }
 
 /// What was surprising, in words.
@@ -236,7 +271,6 @@ fn describe(surprise: Surprise, model: &Model, observation: &Observation<'_>, re
         Cause::Changed => format!("the same arguments gave another result before: {} differs", field()),
         Cause::Borrowed => "this very result was given for other arguments".to_owned(),
         Cause::Fast(ms) => format!("{ms} ms is faster than any answer so far ({:.0} ms)", model.latencies().0),
-        Cause::Slow(ms) => format!("{ms} ms is slower than any answer so far ({:.0} ms)", model.latencies().1),
     }
 }
 

@@ -3,8 +3,8 @@
 //!
 //! [`observe`] lists the values of a result by path, [`model`] knows what each path looked like so far and says how
 //! surprising each aspect of the result is, [`evidence`] turns surprises into likelihood ratios: the denominator is how often
-//! this tool's genuine results surprised as much. [`suspects`] keeps what was not believed, in case it is the tool that has
-//! changed.
+//! this tool's genuine results surprised as much. [`oddities`] counts what was odd and comes again, in case it
+//! is the tool that has changed.
 
 mod counts;
 pub(crate) mod echo;
@@ -13,5 +13,5 @@ mod known;
 pub(crate) mod model;
 pub(crate) mod observation;
 pub(crate) mod observe;
+pub(crate) mod oddities;
 pub(crate) mod surprise;
-pub(crate) mod suspects;

@@ -4,7 +4,7 @@ use std::cell::OnceCell;
 
 use super::{
     echo::Argument,
-    observe::{NONE, ObservedValue, ValueKind, fold, mix},
+    observe::{NONE, ObservedValue},
 };
 
 /// Fields remembered of the last result for the same arguments.
@@ -40,18 +40,6 @@ impl<'a> Observation<'a> {
             });
             fields.truncate(REMEMBERED_FIELDS);
             fields
-        })
-    }
-
-    /// What the result looks like from outside, as a category: its type and its keys.
-    pub(crate) fn outline(&self) -> u32 {
-        let outer = self.seen.iter().take(2).map(|seen| match seen.what {
-            ValueKind::Object { keys, .. } => u64::from(keys) | 1 << 40,
-            other => u64::from(other.kind()),
-        });
-        fold(match self.seen.first().map(|root| root.what) {
-            Some(ValueKind::Array(_)) => outer.fold(0, mix),
-            _ => outer.take(1).fold(0, mix),
         })
     }
 

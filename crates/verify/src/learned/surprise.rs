@@ -1,7 +1,9 @@
 //! How surprising a result is, aspect by aspect.
 
-/// Keys and types rarer than this are unlike what was learned.
-const UNLIKE: f64 = 0.1;
+use super::oddities::OddityKey;
+
+/// What is less rare than this is not odd: it is not looked up among what was odd before.
+pub(super) const ODD: f64 = 0.25;
 
 /// What is judged separately, because each has its own rate of false alarms.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -54,7 +56,30 @@ pub(crate) enum Cause {
     Changed,
     Borrowed,
     Fast(f64),
-    Slow(f64),
+}
+
+impl Cause {
+    /// The cause as a number; `detail` tells causes at one place apart.
+    pub(super) fn code(self) -> u64 {
+        match self {
+            Cause::Nothing => 0,
+            Cause::Kind => 1,
+            Cause::Missing(nth) => 2 | u64::from(nth) << 8,
+            Cause::NewKey => 3,
+            Cause::Keys => 4,
+            Cause::Empty => 5,
+            Cause::Characters => 6,
+            Cause::Shape => 7,
+            Cause::NumberForm => 8,
+            Cause::Value => 9,
+            Cause::Number => 10,
+            Cause::Length => 11,
+            Cause::Echo => 12,
+            Cause::Changed => 13,
+            Cause::Borrowed => 14,
+            Cause::Fast(_) => 15,
+        }
+    }
 }
 
 /// How surprising an aspect of a result is, at its most surprising place.
@@ -65,6 +90,10 @@ pub(crate) struct Surprise {
     /// Where, in the list of observed values.
     pub(crate) place: u32,
     pub(crate) why: Cause,
+    /// By what share it weighs less for having been seen before.
+    pub(crate) relief: f32,
+    /// The rarity with the relief in it: what places are compared by.
+    relieved: f64,
 }
 
 /// The surprises of one result; an aspect that could not be judged has none.
@@ -76,26 +105,62 @@ impl Surprises {
         Self([None; ASPECTS])
     }
 
-    /// Whether keys or types are unlike what was learned.
-    pub(crate) fn is_structural(&self) -> bool {
-        self.get(Aspect::Structure).is_some_and(|surprise| surprise.rarity < UNLIKE)
-    }
-
     pub(crate) fn get(&self, aspect: Aspect) -> Option<Surprise> {
         self.0[aspect as usize]
     }
 
-    pub(super) fn judged(&mut self, aspect: Aspect) {
-        self.0[aspect as usize].get_or_insert(Surprise { rarity: 1.0, place: 0, why: Cause::Nothing });
+    /// Whether anything in it weighs less for having been seen before.
+    pub(crate) fn is_relieved(&self) -> bool {
+        self.0.iter().flatten().any(|surprise| surprise.relief > 0.0)
+    }
+}
+
+/// Takes what a model finds surprising.
+pub(super) trait Sink {
+    /// An aspect could be judged.
+    fn judged(&mut self, aspect: Aspect);
+    /// What the value at `place` has is so rare; `relief` is asked where it is odd.
+    fn add(&mut self, aspect: Aspect, rarity: f64, place: usize, why: Cause, odd: impl FnOnce() -> (OddityKey, f32));
+}
+
+impl Sink for Surprises {
+    fn judged(&mut self, aspect: Aspect) {
+        let none = Surprise { rarity: 1.0, place: 0, why: Cause::Nothing, relief: 0.0, relieved: 1.0 };
+        self.0[aspect as usize].get_or_insert(none);
     }
 
-    pub(super) fn add(&mut self, aspect: Aspect, rarity: f64, place: usize, why: Cause) {
+    fn add(&mut self, aspect: Aspect, rarity: f64, place: usize, why: Cause, odd: impl FnOnce() -> (OddityKey, f32)) {
         let slot = &mut self.0[aspect as usize];
-        if slot.is_none_or(|before| rarity < before.rarity) {
-            *slot = Some(Surprise { rarity, place: place as u32, why });
+        if slot.is_some_and(|before| rarity >= before.relieved) {
+            return;
+        }
+        let relief = if rarity < ODD { odd().1 } else { 0.0 };
+        let relieved = if relief > 0.0 { libm::pow(rarity.max(1e-9), f64::from(1.0 - relief)) } else { rarity };
+        if slot.is_none_or(|before| relieved < before.relieved) {
+            *slot = Some(Surprise { rarity, place: place as u32, why, relief, relieved });
         }
     }
 }
+
+/// Everything odd in one result.
+#[derive(Default)]
+pub(crate) struct Odd(pub(crate) Vec<OddityKey>);
+
+impl Sink for Odd {
+    fn judged(&mut self, _: Aspect) {}
+
+    fn add(&mut self, _: Aspect, rarity: f64, _: usize, _: Cause, odd: impl FnOnce() -> (OddityKey, f32)) {
+        if rarity < ODD {
+            let (key, _) = odd();
+            if !self.0.contains(&key) && self.0.len() < MAX_ODD {
+                self.0.push(key);
+            }
+        }
+    }
+}
+
+/// Oddities of one result that are counted.
+const MAX_ODD: usize = 48;
 
 impl Surprise {
     /// In nats.

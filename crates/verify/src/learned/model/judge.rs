@@ -5,34 +5,55 @@ use super::{LEAST_RESULTS, Last, Model, Node, ObjectNode, latency_scale};
 use crate::learned::{
     observation::Observation,
     observe::{ObservedValue, ValueKind, number_form, scaled},
-    surprise::{Aspect, Cause, Surprises},
+    oddities::OddityKey,
+    surprise::{Aspect, Cause, Odd, Sink, Surprises},
+};
+use crate::{
+    Origin,
+    fields::PathId,
+    learned::observe::{fold, mix},
 };
 
 /// Latencies learned before one is judged by them.
 const LEAST_LATENCIES: f32 = 8.0;
-/// A slow answer is no fabrication: it is at most this surprising, as a probability.
-const SLOW: f64 = 0.1;
 /// What a change between equal calls is worth before any were compared.
 const CHANGES_EXPECTED: f64 = 4.0;
 
 impl Model {
     /// How surprising a result is.
-    pub(crate) fn judge(&self, observation: &Observation<'_>, last: Option<&Last>) -> Surprises {
+    pub(crate) fn judge(&self, observation: &Observation<'_>, last: Option<&Last>, origin: Origin) -> Surprises {
         let mut surprises = Surprises::none();
+        self.compare(observation, last, origin, &mut surprises);
+        surprises
+    }
+
+    /// Everything odd in a result.
+    pub(crate) fn odd(&self, observation: &Observation<'_>, last: Option<&Last>) -> Vec<OddityKey> {
+        let mut odd = Odd::default();
+        self.compare(observation, last, Origin::Reported, &mut odd);
+        odd.0
+    }
+
+    fn compare(&self, observation: &Observation<'_>, last: Option<&Last>, origin: Origin, out: &mut impl Sink) {
         if self.results >= LEAST_RESULTS {
             for aspect in [Aspect::Structure, Aspect::Format, Aspect::Value, Aspect::Range] {
-                surprises.judged(aspect);
+                out.judged(aspect);
             }
             for (place, seen) in observation.seen.iter().enumerate() {
                 // What is new is its parent's news.
                 if let Some(node) = self.node(seen.node) {
-                    self.judge_value(node, seen, place, observation, &mut surprises);
+                    self.judge_value(node, seen, place, (observation, origin), out);
                 }
             }
-            self.judge_repetition(observation, last, &mut surprises);
+            self.judge_repetition(observation, last, origin, out);
         }
-        self.judge_latency(observation, &mut surprises);
-        surprises
+        self.judge_latency(observation, origin, out);
+    }
+
+    /// The key of an oddity, and by what share it weighs less for having been seen before.
+    fn relief(&self, path: PathId, why: Cause, detail: u32, origin: Origin) -> (OddityKey, f32) {
+        let key = fold(mix(path, why.code() | u64::from(detail) << 32));
+        (key, if self.oddities.is_empty() { 0.0 } else { self.oddities.relief(key, origin) })
     }
 
     fn judge_value(
@@ -40,88 +61,141 @@ impl Model {
         node: &Node,
         seen: &ObservedValue<'_>,
         place: usize,
-        observation: &Observation<'_>,
-        out: &mut Surprises,
+        (observation, origin): (&Observation<'_>, Origin),
+        out: &mut impl Sink,
     ) {
-        out.add(Aspect::Structure, node.kinds.rarity(seen.what.kind()), place, Cause::Kind);
+        let kind = seen.what.kind();
+        let odd = |why: Cause, detail: u32| move || self.relief(seen.path, why, detail, origin);
+        out.add(Aspect::Structure, node.kinds.rarity(kind), place, Cause::Kind, odd(Cause::Kind, kind));
         let value = || node.values.rarity(seen.value());
         match seen.what {
             ValueKind::Null => {}
-            ValueKind::Bool => out.add(Aspect::Value, value(), place, Cause::Value),
+            ValueKind::Bool => out.add(Aspect::Value, value(), place, Cause::Value, odd(Cause::Value, 0)),
             ValueKind::Number(number) => {
-                out.add(Aspect::Value, value(), place, Cause::Value);
+                out.add(Aspect::Value, value(), place, Cause::Value, odd(Cause::Value, 0));
                 if let Some(known) = &node.number {
-                    out.add(Aspect::Format, known.forms.rarity(number_form(number)), place, Cause::NumberForm);
-                    out.add(Aspect::Range, known.range.rarity(scaled(number)), place, Cause::Number);
+                    out.add(
+                        Aspect::Format,
+                        known.forms.rarity(number_form(number)),
+                        place,
+                        Cause::NumberForm,
+                        odd(Cause::NumberForm, 0),
+                    );
+                    out.add(
+                        Aspect::Range,
+                        known.range.rarity(scaled(number)),
+                        place,
+                        Cause::Number,
+                        odd(Cause::Number, 0),
+                    );
                 }
             }
             ValueKind::Text { text, form, .. } => {
-                out.add(Aspect::Value, value(), place, Cause::Value);
+                out.add(Aspect::Value, value(), place, Cause::Value, odd(Cause::Value, 0));
                 if let Some(known) = &node.text {
                     if form.classes & !known.known != 0 {
-                        out.add(Aspect::Structure, known.new_classes.probability(), place, Cause::Characters);
+                        out.add(
+                            Aspect::Structure,
+                            known.new_classes.probability(),
+                            place,
+                            Cause::Characters,
+                            odd(Cause::Characters, form.classes & !known.known),
+                        );
                     }
-                    out.add(Aspect::Format, known.classes.rarity(form.classes), place, Cause::Shape);
-                    out.add(Aspect::Format, known.lengths.rarity(form.lengths), place, Cause::Shape);
-                    out.add(Aspect::Format, known.words.rarity(form.words), place, Cause::Shape);
+                    out.add(
+                        Aspect::Format,
+                        known.classes.rarity(form.classes),
+                        place,
+                        Cause::Shape,
+                        odd(Cause::Shape, 0),
+                    );
+                    out.add(
+                        Aspect::Format,
+                        known.lengths.rarity(form.lengths),
+                        place,
+                        Cause::Shape,
+                        odd(Cause::Shape, 0),
+                    );
+                    out.add(Aspect::Format, known.words.rarity(form.words), place, Cause::Shape, odd(Cause::Shape, 0));
                 }
-                out.add(Aspect::Range, node.lengths.rarity(scaled(text.len() as f64)), place, Cause::Length);
+                out.add(
+                    Aspect::Range,
+                    node.lengths.rarity(scaled(text.len() as f64)),
+                    place,
+                    Cause::Length,
+                    odd(Cause::Length, 0),
+                );
             }
             ValueKind::Array(len) => {
-                out.add(Aspect::Value, value(), place, Cause::Empty);
-                out.add(Aspect::Range, node.lengths.rarity(scaled(len as f64)), place, Cause::Length);
+                out.add(Aspect::Value, value(), place, Cause::Empty, odd(Cause::Empty, u32::from(len == 0)));
+                out.add(
+                    Aspect::Range,
+                    node.lengths.rarity(scaled(len as f64)),
+                    place,
+                    Cause::Length,
+                    odd(Cause::Length, 0),
+                );
             }
             ValueKind::Object { keys, map, end, .. } => {
                 if let Some(known) = node.object.as_ref().filter(|_| !map) {
                     let members = &observation.seen[place + 1..(end as usize).max(place + 1)];
-                    self.judge_keys(node, known, keys, place, members, out);
+                    self.judge_keys((node, known), (seen.path, keys), place, (members, origin), out);
                 }
             }
         }
         if !node.echoes.is_empty()
             && let Some(rarity) = node.echoes.rarity(seen, &observation.arguments)
         {
-            out.add(Aspect::Echo, rarity, place, Cause::Echo);
+            out.add(Aspect::Echo, rarity, place, Cause::Echo, odd(Cause::Echo, 0));
         }
     }
 
     fn judge_keys(
         &self,
-        node: &Node,
-        known: &ObjectNode,
-        keys: u32,
+        (node, known): (&Node, &ObjectNode),
+        (path, keys): (PathId, u32),
         place: usize,
-        within: &[ObservedValue<'_>],
-        out: &mut Surprises,
+        (within, origin): (&[ObservedValue<'_>], Origin),
+        out: &mut impl Sink,
     ) {
-        out.add(Aspect::Structure, known.keysets.rarity(keys), place, Cause::Keys);
+        let odd = |why: Cause, path: PathId| move || self.relief(path, why, 0, origin);
+        out.add(Aspect::Structure, known.keysets.rarity(keys), place, Cause::Keys, odd(Cause::Keys, path));
         if known.keysets.knows(keys) {
             return;
         }
         let members = within.iter().filter(|seen| seen.parent == place as u32);
-        let mut members: Vec<u32> = members.map(|member| member.node).collect();
+        let mut members: Vec<(u32, PathId)> = members.map(|member| (member.node, member.path)).collect();
         members.sort_unstable();
-        if members.iter().any(|member| !known.children.iter().any(|(child, _)| child == member)) {
-            out.add(Aspect::Structure, known.new_keys.probability(), place, Cause::NewKey);
+        // Members that are new under other names are other oddities.
+        for (_, new) in members.iter().filter(|(node, _)| !known.children.iter().any(|(child, _)| child == node)) {
+            out.add(Aspect::Structure, known.new_keys.probability(), place, Cause::NewKey, odd(Cause::NewKey, *new));
         }
         for (nth, (child, _)) in known.children.iter().enumerate() {
-            if members.binary_search(child).is_ok() {
+            if members.binary_search_by_key(child, |(node, _)| *node).is_ok() {
                 continue;
             }
             let present = self.node(*child).map_or(0.0, |child| child.occurrences);
             let absent = f64::from(known.objects - present + 0.5) / f64::from(known.objects + 1.0);
             let rarity = absent.max(node.results.floor()).min(1.0);
-            out.add(Aspect::Structure, rarity, place, Cause::Missing(nth as u32));
+            let why = Cause::Missing(nth as u32);
+            out.add(Aspect::Structure, rarity, place, why, odd(why, path));
         }
     }
 
-    fn judge_repetition(&self, observation: &Observation<'_>, last: Option<&Last>, out: &mut Surprises) {
+    fn judge_repetition(
+        &self,
+        observation: &Observation<'_>,
+        last: Option<&Last>,
+        origin: Origin,
+        out: &mut impl Sink,
+    ) {
         let Some(args) = observation.args_id else { return };
         let result = observation.digest;
         let Some(last) = last.filter(|last| last.model == self.id) else {
             out.judged(Aspect::Borrowed);
             if self.known_results.iter().any(|(known, by)| *known == result && *by != args) {
-                out.add(Aspect::Borrowed, self.borrowed.probability(), 0, Cause::Borrowed);
+                let odd = || self.relief(0, Cause::Borrowed, 0, origin);
+                out.add(Aspect::Borrowed, self.borrowed.probability(), 0, Cause::Borrowed, odd);
             }
             return;
         };
@@ -152,17 +226,19 @@ impl Model {
                 changed(*node, *place);
             }
         }
-        out.add(Aspect::Changed, rarest.0, rarest.1, Cause::Changed);
+        let path = observation.seen.get(rarest.1).map_or(0, |seen| seen.path);
+        let odd = || self.relief(path, Cause::Changed, 0, origin);
+        out.add(Aspect::Changed, rarest.0, rarest.1, Cause::Changed, odd);
     }
 
-    fn judge_latency(&self, observation: &Observation<'_>, out: &mut Surprises) {
+    /// Fast answers can be made up; slow ones are no evidence.
+    fn judge_latency(&self, observation: &Observation<'_>, origin: Origin, out: &mut impl Sink) {
         let Some(ms) = observation.latency_ms.filter(|_| self.latency.seen() >= LEAST_LATENCIES) else { return };
         let scaled = latency_scale(ms);
-        let rarity = self.latency.rarity(scaled);
-        if self.latency.is_above(scaled) {
-            out.add(Aspect::Latency, rarity.max(SLOW), 0, Cause::Slow(ms));
-        } else {
-            out.add(Aspect::Latency, rarity, 0, Cause::Fast(ms));
+        out.judged(Aspect::Latency);
+        if !self.latency.is_above(scaled) {
+            let why = Cause::Fast(ms);
+            out.add(Aspect::Latency, self.latency.rarity(scaled), 0, why, || self.relief(0, why, 0, origin));
         }
     }
 }

@@ -41,7 +41,8 @@ impl Model {
         }
         for (aspect, surprise) in surprises.0.iter().enumerate() {
             if let Some(surprise) = surprise {
-                let nats = surprise.nats();
+                // What is odd and comes again is a change, not a false alarm.
+                let nats = surprise.nats() * f64::from(1.0 - surprise.relief);
                 // The same alarm again and again is one change, not many false alarms.
                 if believed || nats < LEVEL_OF_DOUBT || self.is_new_alarm(aspect, surprise, observation) {
                     self.alarms[aspect].learn(nats);

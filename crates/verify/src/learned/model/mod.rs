@@ -12,6 +12,7 @@ use super::{
     counts::{Alarms, Categories, Novelty, Range, Stamp},
     echo::Echoes,
     observe::NONE,
+    oddities::Oddities,
     surprise::ASPECTS,
 };
 use crate::{Check, CheckResult, fields::PathId, state::Folded};
@@ -39,6 +40,11 @@ pub(crate) struct Last {
 }
 
 impl Last {
+    /// Whether a result was believed for the arguments.
+    pub(crate) fn is_known(&self) -> bool {
+        self.model != 0
+    }
+
     /// Bytes of memory beside the struct itself.
     pub(crate) fn bytes(&self) -> usize {
         size_of_val(&*self.fields)
@@ -118,6 +124,8 @@ pub(crate) struct Model {
     latency: Range,
     /// For each of the seed's checks: how often it was evaluated, and how often it fired.
     fired: [(f32, f32); CHECKS],
+    /// What was odd, and comes again or not.
+    pub(crate) oddities: Oddities,
     /// Counted as it grows: walking all paths for each result would cost more than judging it.
     #[serde(skip)]
     memory: Bytes,
@@ -220,7 +228,9 @@ impl Model {
 
     /// Bytes of memory beside the struct itself.
     pub(crate) fn bytes(&self) -> usize {
-        self.memory.0 + (self.known_results.capacity() + self.recent_alarms.capacity()) * size_of::<(u64, u64)>()
+        self.memory.0
+            + (self.known_results.capacity() + self.recent_alarms.capacity()) * size_of::<(u64, u64)>()
+            + self.oddities.bytes()
     }
 
     /// Counts the memory anew, after it was read back.
@@ -235,6 +245,7 @@ impl Model {
         self.paths.len() == nodes
             && self.paths.values().all(|node| (*node as usize) < nodes)
             && self.known_results.len() <= REMEMBERED
+            && self.oddities.is_sound()
     }
 }
 
