@@ -365,6 +365,8 @@ impl Guard {
         self.record_unanswered(tasks.into_values().collect());
         self.take_up_answers_or_warn();
         let saved = self.save();
+        // Those that are kept now leave their journal.
+        self.take_up_answers_or_warn();
         if let Some(quarantine) = &self.quarantine {
             quarantine.finish();
         }

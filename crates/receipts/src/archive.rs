@@ -200,17 +200,21 @@ impl Archive {
         Ok(counts)
     }
 
-    /// What people did to a guard, in order: what is in its ledger, then what its guard has not taken up yet. What cannot be read
-    /// is told to `problem`.
-    pub fn controls(&self, source: &Source, problem: &mut dyn FnMut(String)) -> Result<Vec<ControlRecord>, Error> {
-        let mut found: Vec<ControlRecord> = Vec::new();
+    /// What people did to a guard, in order, and whether it is in its ledger: what is not, the guard has not taken up yet. What
+    /// cannot be read is told to `problem`.
+    pub fn controls(
+        &self,
+        source: &Source,
+        problem: &mut dyn FnMut(String),
+    ) -> Result<Vec<(ControlRecord, bool)>, Error> {
+        let mut found: Vec<(ControlRecord, bool)> = Vec::new();
         // Before the ledger: what moves there in the meantime is met twice rather than missed.
         let waiting = source.control_journal().read()?;
         for (segment, _) in segments(&source.folder)?.into_iter().filter(|(_, there)| *there) {
             let read = source.segment(segment).and_then(|log| {
                 visit(&*log.ledger().view()?, 0, &mut |seq, _, entry| {
                     if entry.kind == Kind::Control {
-                        found.push(entry.record(seq)?);
+                        found.push((entry.record(seq)?, true));
                     }
                     Ok(())
                 })
@@ -222,8 +226,8 @@ impl Archive {
         if let Some(text) = waiting.trouble() {
             problem(format!("{}: {text}", source.name()));
         }
-        let known: HashSet<Uuid> = found.iter().map(|one| one.id).collect();
-        found.extend(waiting.controls.into_iter().filter(|one| !known.contains(&one.id)));
+        let known: HashSet<Uuid> = found.iter().map(|(one, _)| one.id).collect();
+        found.extend(waiting.controls.into_iter().filter(|one| !known.contains(&one.id)).map(|one| (one, false)));
         Ok(found)
     }
 

@@ -13,7 +13,7 @@ use std::{
 
 use credence_protocol::{Uuid, receipt::Exact};
 use credence_receipts::{ControlAction, ControlRecord, folder};
-use credence_verify::Call;
+use credence_verify::{Call, Mode};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
@@ -146,7 +146,7 @@ impl Guard {
     }
 
     fn learn_from_item(&self, item: &KeptItem, genuine: bool) -> Result<(), Error> {
-        let (Some(result), Some(_)) = (&item.result, item.posterior) else {
+        let (Some(result), Some(posterior)) = (&item.result, item.posterior) else {
             return Err(Error::Content("it was not judged".to_owned()));
         };
         let arguments = item.arguments.as_deref().and_then(|raw| Exact::of(raw).ok());
@@ -164,6 +164,11 @@ impl Guard {
         // The text beside a structure has a memory of its own.
         if let Some(text) = parts.differing.filter(|_| parts.structured).and_then(|text| text.value) {
             tell(&name_of_text(&item.tool), &text)?;
+        }
+        // The seed's feedback moves prior and threshold. Only doubtful results are reviewed, so as a rate it would be far off: the
+        // adaptive mode does without it.
+        if self.settings.verify == Mode::Fixed {
+            self.engine.record_feedback(&item.tool, posterior, !genuine)?;
         }
         Ok(())
     }

@@ -53,6 +53,17 @@ pub struct Reviewed {
     pub running: bool,
 }
 
+/// Something that a person did to a guard.
+#[derive(Debug, serde::Serialize)]
+pub struct DoneControl {
+    /// The guard's server and place.
+    pub guard: String,
+    /// What was done.
+    pub control: ControlRecord,
+    /// It is in the guard's ledger.
+    pub taken_up: bool,
+}
+
 /// What is kept, and what cannot be read of it.
 #[derive(Debug, Default)]
 pub struct Review {
@@ -229,13 +240,14 @@ impl Reviewer {
         Ok(removed)
     }
 
-    /// Everything that people did to the guards, with the guard's name.
-    pub fn controls(&self, problem: &mut dyn FnMut(String)) -> Result<Vec<(String, ControlRecord)>, Error> {
+    /// Everything that people did to the guards.
+    pub fn controls(&self, problem: &mut dyn FnMut(String)) -> Result<Vec<DoneControl>, Error> {
         let mut all = Vec::new();
         for source in &self.archive.sources {
-            all.extend(self.archive.controls(source, problem)?.into_iter().map(|one| (source.name(), one)));
+            let done = self.archive.controls(source, problem)?.into_iter();
+            all.extend(done.map(|(control, taken_up)| DoneControl { guard: source.name(), control, taken_up }));
         }
-        all.sort_by_key(|(_, control)| control.at);
+        all.sort_by_key(|done| done.control.at);
         Ok(all)
     }
 

@@ -11,6 +11,7 @@ mod misbehaviour;
 mod modes;
 mod peers;
 mod receipts;
+mod review;
 mod server_escapes;
 mod setup;
 

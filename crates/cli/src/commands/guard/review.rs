@@ -12,10 +12,10 @@ use std::{
 use anyhow::{Context, bail};
 use credence_guard::quarantine::{
     KeptItem, Reviewer,
-    reviewer::{Reviewed, Waiting, name_of},
+    reviewer::{DoneControl, Reviewed, Waiting, name_of},
 };
 use credence_protocol::{Uuid, is_deceptive};
-use credence_receipts::{ControlAction, ControlRecord};
+use credence_receipts::ControlAction;
 use serde_json::{Value, json, value::RawValue};
 
 use super::StateArgs;
@@ -195,7 +195,7 @@ pub fn forget(out: &Output, args: &ForgetArgs) -> Done {
 fn history(out: &Output, reviewer: &Reviewer) -> Done {
     let mut problems = Vec::new();
     let all = reviewer.controls(&mut |problem| problems.push(problem))?;
-    let row = |(guard, one): &(String, ControlRecord)| {
+    let row = |DoneControl { guard, control: one, taken_up }: &DoneControl| {
         vec![
             one.at.to_string(),
             visible(guard),
@@ -204,12 +204,12 @@ fn history(out: &Output, reviewer: &Reviewer) -> Done {
             visible(one.tool.as_deref().unwrap_or_default()),
             visible(&one.by.as_ref().map_or_else(|| "the guard".to_owned(), name_of)),
             visible(one.detail.as_deref().unwrap_or_default()),
+            if *taken_up { "yes" } else { "not yet" }.to_owned(),
         ]
     };
-    let shown: Vec<Value> = all.iter().map(|(guard, one)| json!({ "guard": guard, "control": one })).collect();
-    show(out, &json!({ "controls": shown, "problems": problems }), || {
+    show(out, &json!({ "controls": all, "problems": problems }), || {
         let mut text =
-            output::table(&["time", "guard", "action", "call", "tool", "by", "detail"], &[], all.iter().map(row));
+            output::table(&["time", "guard", "action", "call", "tool", "by", "detail", "in the ledger"], &[], all.iter().map(row));
         text.push('\n');
         problems.iter().for_each(|problem| text += &format!("\n{}\n", visible(problem)));
         text
