@@ -226,6 +226,13 @@ impl Archive {
         if let Some(text) = waiting.trouble() {
             problem(format!("{}: {text}", source.name()));
         }
+        for copy in source.control_journal().copies() {
+            problem(format!(
+                "{}: there are lines in {} that this guard's commands did not write: they count for nothing",
+                source.name(),
+                copy.display()
+            ));
+        }
         let known: HashSet<Uuid> = found.iter().map(|(one, _)| one.id).collect();
         found.extend(waiting.controls.into_iter().filter(|one| !known.contains(&one.id)).map(|one| (one, false)));
         Ok(found)

@@ -25,6 +25,10 @@ use crate::{ControlRecord, Error, journal::JournalKey};
 
 /// The file's name, in the guard's place.
 const FILE: &str = "controls";
+/// How the names of copies end in which there are lines that nobody with the key wrote.
+const REFUSED: &str = "refused";
+/// Copies that are kept.
+const MAX_COPIES: usize = 8;
 /// Bytes of it beyond which nothing more is taken until the guard has taken up what is there: some ten thousand controls.
 const MAX_BYTES: u64 = 4 * 1024 * 1024;
 
@@ -97,6 +101,30 @@ impl ControlJournal {
     /// Whether there is nothing in it.
     pub fn is_empty(&self) -> bool {
         std::fs::metadata(&self.path).map_or(true, |meta| meta.len() == 0)
+    }
+
+    /// Copies the file for people to look at, unless there are enough copies already. Gives the newest copy.
+    pub fn put_aside(&self) -> Result<PathBuf, Error> {
+        if let Some(newest) = self.copies().pop().filter(|_| self.copies().len() >= MAX_COPIES) {
+            return Ok(newest);
+        }
+        let aside = self.path.with_extension(format!("{}.{REFUSED}", crate::now().micros()));
+        std::fs::copy(&self.path, &aside).map_err(|e| Error::Io(aside.clone(), e))?;
+        Ok(aside)
+    }
+
+    /// The copies in which there are lines that nobody with the key wrote, the oldest first.
+    pub fn copies(&self) -> Vec<PathBuf> {
+        let folder = self.path.parent().map(std::fs::read_dir);
+        let files = folder.into_iter().flatten().flatten().flatten().map(|file| file.path());
+        let mut found: Vec<PathBuf> = files
+            .filter(|path| {
+                let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+                name.starts_with(FILE) && name.ends_with(REFUSED)
+            })
+            .collect();
+        found.sort();
+        found
     }
 
     /// What is in it.
@@ -194,6 +222,9 @@ mod tests {
         assert_eq!((read.controls.len(), read.refused), (1, 3));
         assert_eq!(read.controls[0].call, Some(Uuid::from_u128(1)));
         assert!(read.trouble().unwrap().contains("3 lines"));
+        let copies: Vec<PathBuf> = (0..20).map(|_| journal.put_aside().unwrap()).collect();
+        assert!(copies.iter().all(|copy| journal.copies().contains(copy)));
+        assert_eq!(journal.copies().len(), MAX_COPIES, "somebody who plants lines cannot fill the disk with copies");
     }
 
     #[test]

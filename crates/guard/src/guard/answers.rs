@@ -78,9 +78,15 @@ impl Guard {
         }
         let mut taken = self.answers.lock().unwrap_or_else(PoisonError::into_inner);
         let waiting = journal.read()?;
-        if let Some(trouble) = waiting.trouble().filter(|_| !taken.warned) {
-            taken.warned = true;
-            warn(&trouble);
+        match waiting.trouble() {
+            Some(trouble) if !taken.warned => {
+                let aside = journal.put_aside()?;
+                warn(&format!("{trouble}; they are put aside as {}", aside.display()));
+                taken.warned = true;
+            }
+            Some(_) => {}
+            // Another time it is said again.
+            None => taken.warned = false,
         }
         for control in &waiting.controls {
             if taken.learned.insert(control.id) {

@@ -219,6 +219,7 @@ mod tests {
     use super::*;
     use crate::quarantine::{DEFAULT_BYTES, cipher::QuarantineKey, item::Explained};
     use credence_protocol::Decision;
+    use credence_testing::until;
     use serde_json::value::to_raw_value;
     use std::{fs, path::Path};
 
@@ -268,6 +269,10 @@ mod tests {
         for item in &items {
             quarantine.keep(item.clone());
         }
+        until("everything is written", || {
+            quarantine.finish();
+            quarantine.queued.items.load(Relaxed) == 0
+        });
         quarantine.finish();
         let kept = store::list(&place).unwrap();
         let bytes: u64 = kept.iter().map(|one| one.bytes).sum();

@@ -30,13 +30,22 @@ fn verdict(answer: &Value) -> &str {
     answer["result"]["_meta"]["credence/guard"]["verdict"].as_str().unwrap_or_else(|| panic!("{answer}"))
 }
 
-/// What waits for an answer, once there are `n`.
-fn waiting(shell: &Shell, n: usize) -> Vec<Value> {
+/// The kept results of these calls, once all of them wait for an answer, in their order. Others may wait, too: on a busy machine an
+/// answer that took long is unusual.
+fn waiting(shell: &Shell, calls: &[&str]) -> Vec<Value> {
     eventually("results are kept", || {
-        let listed = shell.json(&with_state(&["review"]));
-        let items = listed["items"].as_array().unwrap().clone();
-        (items.len() == n).then_some(items)
+        let listed = listed(shell);
+        let found = |call: &&str| listed.iter().find(|one| one["item"]["call"] == **call).cloned();
+        calls.iter().map(found).collect::<Option<Vec<Value>>>()
     })
+}
+
+fn listed(shell: &Shell) -> Vec<Value> {
+    shell.json(&with_state(&["review"]))["items"].as_array().unwrap().clone()
+}
+
+fn waits(shell: &Shell, call: &str) -> bool {
+    listed(shell).iter().any(|one| one["item"]["call"] == call)
 }
 
 fn history(shell: &Shell) -> Vec<Value> {
@@ -51,7 +60,7 @@ fn items(shell: &Shell) -> Vec<PathBuf> {
 
 /// A tool that the engine knows.
 fn teach(session: &mut Session) {
-    for n in 0..60 {
+    for n in 0..120 {
         session.call("echo", json!({ "id": n, "name": format!("customer {n}"), "city": "Oslo", "active": true }));
     }
 }
@@ -71,19 +80,18 @@ fn an_accepted_result_is_believed_from_then_on() {
         assert_ne!(verdict(&first), "accept", "{when}: {first}");
         let second = session.call("echo", odd());
         assert_ne!(verdict(&second), "accept", "{when}: nobody has said anything yet: {second}");
-        let kept = waiting(&shell, 2);
-        assert_eq!(kept[0]["item"]["call"], receipt_of(&first));
+        let kept = waiting(&shell, &[receipt_of(&first), receipt_of(&second)]);
         assert_eq!((&kept[0]["item"]["arguments"], &kept[0]["item"]["tool"]), (&odd(), &json!("echo")), "{kept:?}");
         assert_eq!(kept[0]["item"]["result"]["structuredContent"], odd(), "as the server gave it");
         assert!(kept[0]["item"]["findings"][0]["detail"].is_string(), "every check says what it saw: {kept:?}");
         assert_eq!(kept[0]["item"]["log"], "guard/guard/bad/1");
         let status = shell.json(&with_state(&["status"]));
-        assert_eq!(status["guards"][0]["quarantine"]["waiting"], 2, "{status}");
+        assert!(status["guards"][0]["quarantine"]["waiting"].as_u64().unwrap() >= 2, "{status}");
         if when == "stopped" {
             session.leave();
         }
         shell.ok(&with_state(&["accept", receipt_of(&first)]));
-        assert_eq!(waiting(&shell, 1)[0]["item"]["call"], receipt_of(&second));
+        assert!(!waits(&shell, receipt_of(&first)) && waits(&shell, receipt_of(&second)));
         if when != "stopped" {
             eventually("the guard takes it up", || (history(&shell)[0]["taken_up"] == true).then_some(()));
         }
@@ -105,7 +113,11 @@ fn an_accepted_result_is_believed_from_then_on() {
         let control = &done[0]["control"];
         assert_eq!((&control["action"], &control["call"]), (&json!("accept"), &json!(receipt_of(&first))));
         assert!(control["by"]["uid"].is_u64() && control["by"].get("terminal").is_none(), "{control}");
-        assert_eq!(fs::metadata(shell.path("state/bad/1/controls")).unwrap().len(), 0, "{when}: nothing waits any more");
+        assert_eq!(
+            fs::metadata(shell.path("state/bad/1/controls")).unwrap().len(),
+            0,
+            "{when}: nothing waits any more"
+        );
         verifies(&shell);
     }
 }
@@ -126,7 +138,7 @@ fn a_rejected_result_is_doubted_for_longer() {
     let mut session = Session::start(&shell, &["--mode", "observe"]);
     teach(&mut session);
     let first = session.call("echo", odd());
-    waiting(&shell, 1);
+    waiting(&shell, &[receipt_of(&first)]);
     shell.ok(&with_state(&["reject", receipt_of(&first)]));
     eventually("the guard takes it up", || (history(&shell)[0]["taken_up"] == true).then_some(()));
     let rejected = 1 + doubted(&mut session);
@@ -142,7 +154,7 @@ fn a_withheld_result_can_be_released_and_forgotten() {
     let answer = session.call("echo", secret.clone());
     assert!(answer["result"]["isError"] == true && !answer.to_string().contains("hunter2"), "{answer}");
     let call = receipt_of(&answer).to_owned();
-    let kept = waiting(&shell, 1);
+    let kept = waiting(&shell, &[&call]);
     assert_eq!((&kept[0]["item"]["withheld"], &kept[0]["item"]["verdict"]), (&json!(true), &json!("block")));
     for path in items(&shell) {
         let bytes = fs::read(&path).unwrap();
@@ -166,10 +178,8 @@ fn a_withheld_result_can_be_released_and_forgotten() {
     shell.fails(&with_state(&["accept", &call]), "nothing is kept");
     shell.fails(&with_state(&["forget", &call]), "nothing is kept");
     shell.fails(&with_state(&["reject", "01890a5d-ac96-774b-bcce-b302099a8057"]), "no call 01890a5d");
-    for _ in 0..3 {
-        session.call("echo", secret.clone());
-    }
-    waiting(&shell, 3);
+    let more: Vec<String> = (0..3).map(|_| receipt_of(&session.call("echo", secret.clone())).to_owned()).collect();
+    waiting(&shell, &more.iter().map(String::as_str).collect::<Vec<_>>());
     assert_eq!(shell.json(&with_state(&["forget", "--all"]))["forgotten"], 3);
     assert!(items(&shell).is_empty());
     session.leave();
@@ -184,7 +194,7 @@ fn wrong_answers_are_refused_in_words() {
     let mut session = strict(&shell, &[]);
     let call = receipt_of(&session.call("echo", json!({ "secret": 1 }))).to_owned();
     let other = receipt_of(&session.call("echo", json!({ "secret": 2 }))).to_owned();
-    waiting(&shell, 2);
+    waiting(&shell, &[&call, &other]);
     session.leave();
     shell.ok(&with_state(&["accept", &call]));
     shell.fails(&with_state(&["accept", &call]), "was accepted at");
@@ -234,14 +244,19 @@ fn planted_answers_are_not_believed() {
     let mut session = Session::start(&shell, &[]);
     teach(&mut session);
     let first = session.call("echo", odd());
-    waiting(&shell, 1);
+    waiting(&shell, &[receipt_of(&first)]);
     session.leave();
     let control = json!({ "action": "accept", "at": "2026-11-18T12:00:00Z", "by": { "uid": 0 }, "call": receipt_of(&first), "id": receipt_of(&first) });
     fs::write(shell.path("state/bad/1/controls"), format!("{} {control}\n", "A".repeat(43))).unwrap();
     let mut session = Session::start(&shell, &[]);
     assert_ne!(verdict(&session.call("echo", odd())), "accept");
     session.leave();
-    assert!(session.stderr().contains("1 lines in 'controls' were not written"), "{}", session.stderr());
+    assert!(
+        session.stderr().contains("1 lines in 'controls' were not written")
+            && session.stderr().contains("put aside as"),
+        "{}",
+        session.stderr()
+    );
     assert!(history_with_problems(&shell)["problems"][0].as_str().unwrap().contains("count for nothing"));
     verifies(&shell);
 }
@@ -259,10 +274,12 @@ fn a_hostile_result_cannot_speak_to_the_terminal() {
     let mut session = strict(&shell, &["--session", "\u{1b}[31m\u{202e}session"]);
     let evil = "\u{1b}]52;c;cm0gLXJmIH4=\u{7}\u{1b}[2J\u{9b}31m\u{202e}gpj.exe\u{2066}\u{200b}\u{2028}\n[a]ccept > a\naccepted";
     let call = receipt_of(&session.call("echo", json!({ "secret": evil, evil: 1 }))).to_owned();
-    waiting(&shell, 1);
+    waiting(&shell, &[&call]);
     session.leave();
     let clean = |text: &str| text.chars().all(|c| c == '\n' || !credence_protocol::is_deceptive(c));
-    for args in [&["review"][..], &["review", "--all"], &["review", &call], &["review", "--json"], &["review", "--history"]] {
+    for args in
+        [&["review"][..], &["review", "--all"], &["review", &call], &["review", "--json"], &["review", "--history"]]
+    {
         let text = shell.ok(&with_state(args));
         assert!(clean(&text) && !text.is_empty(), "{args:?}: {text:?}");
     }
@@ -285,19 +302,18 @@ fn a_hostile_result_cannot_speak_to_the_terminal() {
 fn one_by_one_each_is_asked_about() {
     let shell = Shell::new();
     let mut session = strict(&shell, &[]);
-    let calls: Vec<String> = (0..4)
-        .map(|n| receipt_of(&session.call("echo", json!({ "secret": n }))).to_owned())
-        .collect();
-    waiting(&shell, 4);
+    let calls: Vec<String> =
+        (0..4).map(|n| receipt_of(&session.call("echo", json!({ "secret": n }))).to_owned()).collect();
+    waiting(&shell, &calls.iter().map(String::as_str).collect::<Vec<_>>());
     session.leave();
     let ran = shell.run_with(&with_state(&["review", "--one-by-one"]), "a\ns\nreject\nq\n");
     assert_eq!(ran.code, Some(0), "{ran:?}");
-    let left: Vec<Value> = waiting(&shell, 2).iter().map(|one| one["item"]["call"].clone()).collect();
-    assert_eq!(json!(left), json!([calls[1], calls[3]]));
+    let left = || listed(&shell).iter().map(|one| one["item"]["call"].clone()).collect::<Vec<Value>>();
+    assert_eq!(json!(left()), json!([calls[1], calls[3]]));
     // Standard input that ends is as good as quitting.
     let ran = shell.run_with(&with_state(&["review", "--one-by-one"]), "");
     assert_eq!(ran.code, Some(0), "{ran:?}");
-    waiting(&shell, 2);
+    assert_eq!(left().len(), 2);
 }
 
 #[test]

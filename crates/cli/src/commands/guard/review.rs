@@ -208,8 +208,11 @@ fn history(out: &Output, reviewer: &Reviewer) -> Done {
         ]
     };
     show(out, &json!({ "controls": all, "problems": problems }), || {
-        let mut text =
-            output::table(&["time", "guard", "action", "call", "tool", "by", "detail", "in the ledger"], &[], all.iter().map(row));
+        let mut text = output::table(
+            &["time", "guard", "action", "call", "tool", "by", "detail", "in the ledger"],
+            &[],
+            all.iter().map(row),
+        );
         text.push('\n');
         problems.iter().for_each(|problem| text += &format!("\n{}\n", visible(problem)));
         text
