@@ -154,6 +154,11 @@ impl Guard {
         self.book.as_ref()
     }
 
+    /// Results that were flagged or withheld; `None` where they are not kept.
+    pub fn quarantine(&self) -> Option<&Quarantine> {
+        self.quarantine.as_ref()
+    }
+
     /// Calls so far.
     pub fn calls(&self) -> u64 {
         self.counts.calls.load(Relaxed)

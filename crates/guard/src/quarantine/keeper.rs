@@ -90,6 +90,11 @@ impl Quarantine {
         let _ = self.queue.lock().unwrap_or_else(PoisonError::into_inner).send(Job::Keep(item));
     }
 
+    /// What is kept, the oldest first.
+    pub fn list(&self) -> Result<Vec<Listed>, Error> {
+        self.store.list()
+    }
+
     /// The kept item of a call.
     pub fn read(&self, call: Uuid) -> Result<Option<KeptItem>, Error> {
         self.store.read(call)

@@ -7,7 +7,8 @@
 //!
 //! - [`item`]: what is kept of a call; [`cipher`]: how it is encrypted; [`store`]: the files;
 //! - [`keeper`]: writes them after the client has its answer, and keeps them within their bounds;
-//! - [`reviewer`]: what a person does with them.
+//! - [`reviewer`]: what a person does with them;
+//! - [`reporting`]: what an authority is told of them; [`reviewer_key`]: to whom content is encrypted on that way.
 //!
 //! Each item is a file of its own: it is there as a whole or not at all, one that is damaged hurts no other, and forgetting one
 //! removes its bytes. Items are encrypted under a key that lies in the same state folder, so this protects copies of single
@@ -18,7 +19,9 @@ mod error;
 pub mod item;
 pub mod keeper;
 mod operator;
+pub mod reporting;
 pub mod reviewer;
+pub mod reviewer_key;
 pub mod store;
 
 use std::time::Duration;

@@ -125,6 +125,11 @@ impl Store {
         Ok(on_disk(sealed.len() as u64))
     }
 
+    /// What is kept, the oldest first.
+    pub fn list(&self) -> Result<Vec<Listed>, Error> {
+        list(&self.place)
+    }
+
     /// The item of a call; `None` where there is none.
     pub fn read(&self, call: Uuid) -> Result<Option<KeptItem>, Error> {
         self.read_file(call, ITEM)

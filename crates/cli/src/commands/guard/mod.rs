@@ -1,3 +1,4 @@
+mod remote;
 mod review;
 mod schema;
 mod setup;
@@ -15,7 +16,7 @@ use credence_guard::{
     courier::CourierSettings,
     http::HttpSettings,
     isolation,
-    quarantine::{self, QuarantineSettings},
+    quarantine::{self, QuarantineSettings, reporting::ReviewReporting, reviewer_key::ReviewerPublicKey},
     server_name, service,
     settings::{DEFAULT_CANARIES, DEFAULT_MESSAGE_BYTES, DEFAULT_RECEIPT_BYTES},
     stdio::Upstream,
@@ -54,6 +55,8 @@ pub enum Sub {
     Release(review::ReleaseArgs),
     /// Remove what is kept of a result, or of all
     Forget(review::ForgetArgs),
+    /// Make a key pair for reviewing elsewhere what guards report to an authority
+    ReviewerKey(remote::KeyArgs),
     /// Accept an output schema by which a tool would be judged less strictly than before
     AcceptSchema(schema::Args),
     /// The public key that receipts and summaries are signed with, to be registered at an authority
@@ -144,6 +147,15 @@ pub struct RunArgs {
     /// Send their salts too: whoever has a claim can check it at the authority
     #[arg(long, requires = "send_receipts")]
     send_salts: bool,
+    /// Tell what waits for review too: calls, tools, verdicts and names of members, no arguments or results
+    #[arg(long, requires = "authority", conflicts_with = "no_quarantine")]
+    send_reviews: bool,
+    /// Send arguments and results of what waits for review too, encrypted to --reviewer-key
+    #[arg(long, requires_all = ["send_reviews", "reviewer_key"])]
+    report_content: bool,
+    /// To whom that is encrypted: the public key that `credence guard reviewer-key` printed
+    #[arg(long, value_name = "KEY", requires = "report_content")]
+    reviewer_key: Option<ReviewerPublicKey>,
     /// Seconds between reports
     #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..))]
     report_every: u64,
@@ -221,6 +233,7 @@ pub fn run(out: &Output, args: Args) -> Done {
         Some(Sub::Reject(args)) => return review::answer(out, &args, false),
         Some(Sub::Release(args)) => return review::release(out, &args),
         Some(Sub::Forget(args)) => return review::forget(out, &args),
+        Some(Sub::ReviewerKey(args)) => return remote::make_key(out, &args),
         Some(Sub::AcceptSchema(args)) => return schema::run(out, &args),
         Some(Sub::Key(args)) => return key(out, &args),
         None => {}
@@ -281,6 +294,9 @@ impl RunArgs {
             every: Duration::from_secs(self.report_every),
             receipts: self.send_receipts,
             salts: self.send_salts,
+            reviews: self
+                .send_reviews
+                .then(|| ReviewReporting { content: self.reviewer_key.clone().filter(|_| self.report_content) }),
         }))
     }
 

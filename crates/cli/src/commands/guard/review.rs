@@ -18,7 +18,7 @@ use credence_protocol::{Uuid, is_deceptive};
 use credence_receipts::ControlAction;
 use serde_json::{Value, json, value::RawValue};
 
-use super::StateArgs;
+use super::{StateArgs, remote};
 use crate::{
     commands::Done,
     output::{self, Output},
@@ -50,6 +50,8 @@ pub struct ReviewArgs {
     /// What was answered, released and forgotten so far, by whom and at which terminal
     #[arg(long, conflicts_with_all = ["call", "all", "list", "one_by_one"])]
     history: bool,
+    #[command(flatten)]
+    remote: remote::Args,
 }
 
 #[derive(clap::Args)]
@@ -97,6 +99,9 @@ fn open(keeping: &StateArgs) -> anyhow::Result<Reviewer> {
 }
 
 pub fn review(out: &Output, args: &ReviewArgs) -> Done {
+    if let Some(authority) = &args.remote.authority {
+        return remote::review(out, authority, &args.remote, args.call);
+    }
     let reviewer = open(&args.keeping)?;
     if args.history {
         return history(out, &reviewer);
@@ -170,7 +175,7 @@ pub fn release(out: &Output, args: &ReleaseArgs) -> Done {
     Ok(ExitCode::SUCCESS)
 }
 
-fn write_new(path: &std::path::Path, bytes: &[u8]) -> io::Result<()> {
+pub(super) fn write_new(path: &std::path::Path, bytes: &[u8]) -> io::Result<()> {
     use std::os::unix::fs::OpenOptionsExt;
     let mut file = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
     let written = file.write_all(bytes).and_then(|()| file.sync_all());
@@ -277,7 +282,7 @@ fn answered(reviewed: &Reviewed) -> String {
 }
 
 /// Everything about one.
-fn full(reviewed: &Reviewed) -> String {
+pub(super) fn full(reviewed: &Reviewed) -> String {
     let KeptItem { call, server, tool, started_at, explanation, findings, arguments, result, .. } = &reviewed.item;
     let item = &reviewed.item;
     let mut text = format!("{call}\n{} on {}, {started_at}\n{}\n", visible(tool), visible(server), item.headline());
@@ -329,14 +334,14 @@ fn json_of(reviewed: &Reviewed) -> Value {
 }
 
 /// JSON or text, either without characters that deceive.
-fn show(out: &Output, value: &Value, human: impl FnOnce() -> String) -> anyhow::Result<()> {
+pub(super) fn show(out: &Output, value: &Value, human: impl FnOnce() -> String) -> anyhow::Result<()> {
     let text = if out.json { escaped_json(&serde_json::to_string(value)?) + "\n" } else { human() };
     io::stdout().write_all(text.as_bytes())?;
     Ok(())
 }
 
 /// Text that a terminal shows as it is: what it would obey, hide or turn around is written out.
-fn visible(text: &str) -> String {
+pub(super) fn visible(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
         if is_deceptive(c) || is_joiner(c) { out.extend(c.escape_unicode()) } else { out.push(c) }
@@ -364,7 +369,7 @@ fn is_joiner(c: char) -> bool {
     matches!(c, '\u{200C}' | '\u{200D}' | '\u{FE00}'..='\u{FE0F}' | '\u{E0100}'..='\u{E01EF}')
 }
 
-fn short(text: &str) -> String {
+pub(super) fn short(text: &str) -> String {
     let cut: String = text.chars().take(SHOWN_IN_LIST).collect();
     visible(&cut) + if cut.len() < text.len() { "…" } else { "" }
 }
