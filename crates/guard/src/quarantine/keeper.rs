@@ -9,7 +9,7 @@ use std::{
         atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed},
         mpsc::{self, Receiver, RecvTimeoutError, Sender, SyncSender},
     },
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use credence_protocol::Uuid;
@@ -22,8 +22,8 @@ use crate::warn;
 
 /// Bytes that wait to be written; beyond them results are lost, and counted.
 const MAX_QUEUED: usize = 32 * 1024 * 1024;
-/// Items that wait at most while the disk is asked to keep each of them.
-const MAX_SYNCED: usize = 16;
+/// After this long without a new item the disk is asked to keep those before: asked for each, it would hold up the journal of calls.
+const LULL: Duration = Duration::from_secs(1);
 /// How often old items are looked for.
 const LOOK_EVERY: Duration = Duration::from_secs(60);
 /// When room is needed, this share more than is needed is made: looking for it costs more than the room.
@@ -69,6 +69,8 @@ impl Quarantine {
             queued: Arc::clone(&queued),
             bytes: kept.iter().map(|one| one.bytes).sum(),
             kept,
+            unsynced: Vec::new(),
+            looked: Instant::now(),
             status: status.clone(),
             written: status,
         };
@@ -120,6 +122,10 @@ struct Keeper {
     kept: Vec<Listed>,
     /// Bytes of them.
     bytes: u64,
+    /// Those that the disk was not asked to keep.
+    unsynced: Vec<Uuid>,
+    /// When old ones were looked for last.
+    looked: Instant,
     status: Status,
     /// The status that is on disk.
     written: Status,
@@ -128,18 +134,23 @@ struct Keeper {
 impl Keeper {
     fn run(mut self, jobs: &Receiver<Job>) {
         loop {
-            match jobs.recv_timeout(LOOK_EVERY) {
+            let patience = if self.unsynced.is_empty() { LOOK_EVERY } else { LULL };
+            match jobs.recv_timeout(patience) {
                 Ok(Job::Keep(item)) => {
-                    let waiting = self.queued.items.fetch_sub(1, Relaxed);
                     self.queued.bytes.fetch_sub(item.bytes(), Relaxed);
-                    self.keep(&item, waiting <= MAX_SYNCED);
+                    self.keep(&item);
+                    self.queued.items.fetch_sub(1, Relaxed);
                 }
                 Ok(Job::Reached(done)) => {
+                    self.sync();
                     self.report();
                     let _ = done.send(());
                 }
-                Err(RecvTimeoutError::Timeout) => self.let_old_go(),
+                Err(RecvTimeoutError::Timeout) => self.sync(),
                 Err(RecvTimeoutError::Disconnected) => return,
+            }
+            if self.looked.elapsed() >= LOOK_EVERY {
+                self.let_old_go();
             }
             if self.queued.items.load(Relaxed) == 0 {
                 self.report();
@@ -147,9 +158,19 @@ impl Keeper {
         }
     }
 
-    fn keep(&mut self, item: &KeptItem, sync: bool) {
-        match self.store.write(item, sync) {
+    /// Asks the disk to keep what was written since the last time.
+    fn sync(&mut self) {
+        for call in std::mem::take(&mut self.unsynced) {
+            if let Err(error) = self.store.sync(call) {
+                warn(&format!("the disk does not keep a result for review: {error}"));
+            }
+        }
+    }
+
+    fn keep(&mut self, item: &KeptItem) {
+        match self.store.write(item) {
             Ok(bytes) => {
+                self.unsynced.push(item.call);
                 self.kept.push(Listed { call: item.call, bytes, answered: false });
                 self.bytes += bytes;
                 if self.bytes > self.settings.max_bytes {
@@ -183,6 +204,7 @@ impl Keeper {
     }
 
     fn let_old_go(&mut self) {
+        self.looked = Instant::now();
         self.look();
         let keep = self.settings.keep;
         let young = self.kept.iter().position(|one| !store::is_old(one.call, keep));

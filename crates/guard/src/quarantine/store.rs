@@ -101,10 +101,10 @@ impl Store {
         format!("{}\0{kind}\0{call}", self.name)
     }
 
-    /// Writes an item; gives the bytes that it takes.
-    pub fn write(&self, item: &KeptItem, sync: bool) -> Result<u64, Error> {
+    /// Writes an item; gives the bytes that it takes. [`Self::sync`] asks the disk to keep it.
+    pub fn write(&self, item: &KeptItem) -> Result<u64, Error> {
         let plain = serde_json::to_vec(item).map_err(|e| Error::Io(self.path(item.call, ITEM), e.into()))?;
-        self.write_file(item.call, ITEM, plain, sync)
+        self.write_file(item.call, ITEM, plain, false)
     }
 
     fn write_file(&self, call: Uuid, kind: &str, plain: Vec<u8>, sync: bool) -> Result<u64, Error> {
@@ -123,6 +123,15 @@ impl Store {
         }
         done.map_err(io)?;
         Ok(on_disk(sealed.len() as u64))
+    }
+
+    /// Asks the disk to keep the item of a call, if there still is one.
+    pub fn sync(&self, call: Uuid) -> Result<(), Error> {
+        let path = self.path(call, ITEM);
+        match File::open(&path).and_then(|file| file.sync_data()) {
+            Err(e) if e.kind() != io::ErrorKind::NotFound => Err(Error::Io(path, e)),
+            _ => Ok(()),
+        }
     }
 
     /// What is kept, the oldest first.
@@ -189,12 +198,13 @@ pub fn list(place: &Path) -> Result<Vec<Listed>, Error> {
     Ok(listed.collect())
 }
 
-/// Makes the folder ready; what was being written when a guard was killed is removed.
+/// Makes the folder ready; what was being written when a guard was killed, or the machine lost its power, is removed.
 pub fn prepare(place: &Path) -> Result<(), Error> {
     let folder = place.join(FOLDER);
     folder::create_private(&folder)?;
     for file in fs::read_dir(&folder).map_err(|e| Error::Io(folder.clone(), e))?.flatten() {
-        if file.path().extension().is_some_and(|kind| kind == UNFINISHED) {
+        let empty = file.metadata().is_ok_and(|meta| meta.len() == 0);
+        if empty || file.path().extension().is_some_and(|kind| kind == UNFINISHED) {
             let _ = fs::remove_file(file.path());
         }
     }
