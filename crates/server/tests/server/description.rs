@@ -173,7 +173,7 @@ fn answers_are_as_described() {
         doc.holds("post", path, &service.post_as(token, path, &body));
     }
     let listed = service.get_with("/v1/guard-reviews", &[("authorization", &format!("Bearer {}", service.token))]);
-    assert_eq!(listed.ok()["guards"][0]["reviews"][0]["members"], json!(["items[].price"]));
+    assert_eq!(listed.json()["guards"][0]["reviews"][0]["members"], json!(["items[].price"]));
     doc.holds("get", "/v1/guard-reviews", &listed);
     let profile = service.request("PUT", "/v1/tools/t/profile", &verify, "application/json", "{}");
     doc.holds("put", "/v1/tools/{tool}/profile", &profile);
