@@ -67,8 +67,8 @@ pub enum Kind {
     HeldReceipt,
     /// A made-up result that a guard judged in shadow, in its own ledger.
     Canary,
-    /// What a person did to a guard (answered a verdict, let a result out), in its own ledger.
-    Control,
+    /// What somebody did to a guard, or the guard by itself: switched off or on, began to enforce, answered a verdict. In its own ledger.
+    Operation,
     /// Where a guard's ledger begins, and which one it follows.
     Segment,
 }
@@ -100,7 +100,7 @@ impl Kind {
         Kind::Receipt,
         Kind::HeldReceipt,
         Kind::Canary,
-        Kind::Control,
+        Kind::Operation,
         Kind::Segment,
     ];
 
@@ -131,7 +131,7 @@ impl Kind {
             Kind::Receipt => "receipt",
             Kind::HeldReceipt => "held_receipt",
             Kind::Canary => "canary",
-            Kind::Control => "control",
+            Kind::Operation => "operation",
             Kind::Segment => "segment",
         }
     }

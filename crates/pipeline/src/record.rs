@@ -404,7 +404,7 @@ impl Record {
             Kind::Withdrawal => Record::Withdrawal(entry.record(seq)?),
             Kind::Standing => Record::Standing(entry.record(seq)?),
             // Of ledgers beside the authority's.
-            other @ (Kind::Receipt | Kind::HeldReceipt | Kind::Canary | Kind::Control | Kind::Segment) => {
+            other @ (Kind::Receipt | Kind::HeldReceipt | Kind::Canary | Kind::Operation | Kind::Segment) => {
                 Record::Other(other)
             }
         })

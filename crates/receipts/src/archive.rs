@@ -14,11 +14,11 @@ use credence_ledger::{
 use credence_protocol::{EntityId, PublicKey, SecretKey, Timestamp, Uuid, receipt::Receipt};
 
 use crate::{
-    ControlRecord, Error,
-    control_journal::{self, ControlJournal},
+    Error, OperationRecord,
     export::ExportedReceipt,
     folder,
     journal::{self, JournalContents, JournalKey},
+    operation_journal::{self, OperationJournal},
     records::{CanaryRecord, NewReceipt, PartDigests, Private, unanswered},
     segments::{PARTS, PRIVATE, SegmentLog, SegmentRemains, open_segment, origin, read_remains, segments, visit},
 };
@@ -42,7 +42,7 @@ pub struct Source {
     pub(crate) origin: String,
     pub(crate) key: PublicKey,
     pub(crate) journal_key: JournalKey,
-    pub(crate) control_key: JournalKey,
+    pub(crate) operation_key: JournalKey,
 }
 
 /// Which receipts.
@@ -113,7 +113,7 @@ impl Archive {
             Source {
                 running: folder::running_process(&folder),
                 journal_key: JournalKey::new(key, &origin),
-                control_key: control_journal::key(key, &origin),
+                operation_key: operation_journal::key(key, &origin),
                 origin,
                 folder: folder.join("receipts"),
                 key: key.public(),
@@ -202,18 +202,18 @@ impl Archive {
 
     /// What people did to a guard, in order, and whether it is in its ledger: what is not, the guard has not taken up yet. What
     /// cannot be read is told to `problem`.
-    pub fn controls(
+    pub fn operations(
         &self,
         source: &Source,
         problem: &mut dyn FnMut(String),
-    ) -> Result<Vec<(ControlRecord, bool)>, Error> {
-        let mut found: Vec<(ControlRecord, bool)> = Vec::new();
+    ) -> Result<Vec<(OperationRecord, bool)>, Error> {
+        let mut found: Vec<(OperationRecord, bool)> = Vec::new();
         // Before the ledger: what moves there in the meantime is met twice rather than missed.
-        let waiting = source.control_journal().read()?;
+        let waiting = source.operation_journal().read()?;
         for (segment, _) in segments(&source.folder)?.into_iter().filter(|(_, there)| *there) {
             let read = source.segment(segment).and_then(|log| {
                 visit(&*log.ledger().view()?, 0, &mut |seq, _, entry| {
-                    if entry.kind == Kind::Control {
+                    if entry.kind == Kind::Operation {
                         found.push((entry.record(seq)?, true));
                     }
                     Ok(())
@@ -226,7 +226,7 @@ impl Archive {
         if let Some(text) = waiting.trouble() {
             problem(format!("{}: {text}", source.name()));
         }
-        for copy in source.control_journal().copies() {
+        for copy in source.operation_journal().copies() {
             problem(format!(
                 "{}: there are lines in {} that this guard's commands did not write: they count for nothing",
                 source.name(),
@@ -234,7 +234,7 @@ impl Archive {
             ));
         }
         let known: HashSet<Uuid> = found.iter().map(|(one, _)| one.id).collect();
-        found.extend(waiting.controls.into_iter().filter(|one| !known.contains(&one.id)).map(|one| (one, false)));
+        found.extend(waiting.operations.into_iter().filter(|one| !known.contains(&one.id)).map(|one| (one, false)));
         Ok(found)
     }
 
@@ -387,8 +387,8 @@ impl Source {
     }
 
     /// What people did to this guard and it has not taken up yet.
-    pub fn control_journal(&self) -> ControlJournal {
-        ControlJournal::new(self.place_folder(), self.control_key.clone())
+    pub fn operation_journal(&self) -> OperationJournal {
+        OperationJournal::new(self.place_folder(), self.operation_key.clone())
     }
 
     /// A segment, refused where it does not add up.

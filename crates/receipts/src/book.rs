@@ -22,11 +22,11 @@ use serde::{Deserialize, Serialize};
 use crate::{
     Archive, Clock, Error, FoundReceipt, Warn,
     archive::Source,
-    control_journal::{self, ControlJournal},
     export::ExportedReceipt,
     folder::{self, Place},
     journal::{self, Journal, JournalContents, JournalKey},
     now,
+    operation_journal::{self, OperationJournal},
     records::{CanaryRecord, CountedCall, Intent, NewReceipt, PartDigests, Private, unanswered},
     segments::{PARTS, PRIVATE, RECORDED, SegmentLog, SegmentWriter, origin, segments, visit},
 };
@@ -135,7 +135,7 @@ impl ReceiptBook {
             origin: origin.clone(),
             key: key.public(),
             journal_key: JournalKey::new(&key, &origin),
-            control_key: control_journal::key(&key, &origin),
+            operation_key: operation_journal::key(&key, &origin),
         };
         let sealing = if volatile { Sealing::Volatile } else { Sealing::Batched };
         let writer = SegmentWriter { folder: folder.clone(), origin, key, subject: provider, clock, sealing };
@@ -234,8 +234,8 @@ impl ReceiptBook {
     }
 
     /// What people did to this guard and it has not taken up yet.
-    pub fn control_journal(&self) -> ControlJournal {
-        self.source.control_journal()
+    pub fn operation_journal(&self) -> OperationJournal {
+        self.source.operation_journal()
     }
 
     fn journal_key(&self) -> &JournalKey {

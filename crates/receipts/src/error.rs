@@ -38,7 +38,7 @@ pub enum Error {
     Busy,
     /// More waits for a guard than it may: start the guard.
     #[error("{path} holds {most} bytes of answers that the guard has not taken up: start its guard, then try again", path = .path.display())]
-    ControlsFull {
+    OperationsFull {
         /// The file.
         path: PathBuf,
         /// The limit.

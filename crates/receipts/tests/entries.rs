@@ -6,7 +6,7 @@ use credence_protocol::{
     Canonical, Decision, EntityId, Stake, Timestamp, Uuid,
     receipt::{CallOutcome, Exact, Salts, Views, forms_of_result},
 };
-use credence_receipts::{CanaryRecord, ControlAction, ControlRecord, Intent, Operator, segments::SegmentRecord};
+use credence_receipts::{CanaryRecord, Intent, OperationAction, OperationRecord, Operator, segments::SegmentRecord};
 use credence_testing::assert_vector;
 
 fn at() -> Timestamp {
@@ -57,9 +57,9 @@ fn canaries() {
 }
 
 #[test]
-fn controls() {
-    let control = ControlRecord {
-        action: ControlAction::Off,
+fn operations() {
+    let operation = OperationRecord {
+        action: OperationAction::Off,
         at: at(),
         by: Some(Operator { terminal: Some("/dev/pts/3".into()), uid: 1000, user: Some("ada".into()) }),
         call: None,
@@ -67,7 +67,7 @@ fn controls() {
         id: Uuid::from_u128(2),
         tool: None,
     };
-    assert_entry(Kind::Control, Canonical::of(&control).unwrap());
+    assert_entry(Kind::Operation, Canonical::of(&operation).unwrap());
 }
 
 #[test]

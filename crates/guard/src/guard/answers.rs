@@ -1,6 +1,6 @@
 //! What people answered about kept results, taken up by the guard: the engine learns from it, the ledger records it.
 //!
-//! An answer waits in the journal of controls until both the ledger's entry and the engine's state that has learned from it are on
+//! An answer waits in the journal of operations until both the ledger's entry and the engine's state that has learned from it are on
 //! disk. The engine must learn from it once, also where the guard is killed in between. So beside the engine's state lies a file that
 //! says, for a state with this SHA-256, which of the waiting answers it has learned from. It is written before the state is, with
 //! the line of the former state kept: whichever of the two states is there after a crash, its line is.
@@ -12,7 +12,7 @@ use std::{
 };
 
 use credence_protocol::{Uuid, receipt::Exact};
-use credence_receipts::{ControlAction, ControlRecord, folder};
+use credence_receipts::{OperationAction, OperationRecord, folder};
 use credence_verify::{Call, Mode};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -30,7 +30,7 @@ use crate::{
 /// Which answers the engine's state has learned from.
 const ANSWERS_FILE: &str = "answers.json";
 
-/// Answers that are in the journal of controls and that the engine has learned from.
+/// Answers that are in the journal of operations and that the engine has learned from.
 #[derive(Default)]
 pub(super) struct TakenAnswers {
     learned: BTreeSet<Uuid>,
@@ -72,7 +72,7 @@ impl Guard {
     /// Takes up what people answered meanwhile.
     fn take_up_answers(&self) -> Result<(), Error> {
         let Some(book) = &self.book else { return Ok(()) };
-        let journal = book.control_journal();
+        let journal = book.operation_journal();
         if journal.is_empty() {
             return Ok(());
         }
@@ -88,20 +88,20 @@ impl Guard {
             // Another time it is said again.
             None => taken.warned = false,
         }
-        for control in &waiting.controls {
-            if taken.learned.insert(control.id) {
-                self.learn_from(control);
+        for operation in &waiting.operations {
+            if taken.learned.insert(operation.id) {
+                self.learn_from(operation);
                 self.counts.since_saved.fetch_add(1, Relaxed);
             }
         }
-        let unrecorded: Vec<ControlRecord> =
-            waiting.controls.iter().filter(|one| !taken.recorded.contains(&one.id)).cloned().collect();
+        let unrecorded: Vec<OperationRecord> =
+            waiting.operations.iter().filter(|one| !taken.recorded.contains(&one.id)).cloned().collect();
         if !unrecorded.is_empty() {
-            book.record_controls(&unrecorded)?;
+            book.record_operations(&unrecorded)?;
             taken.recorded.extend(unrecorded.iter().map(|one| one.id));
         }
         // In the ledger and in the state on disk: nobody needs the lines any more.
-        if waiting.controls.iter().all(|one| taken.saved.contains(&one.id)) && journal.clear(&waiting)? {
+        if waiting.operations.iter().all(|one| taken.saved.contains(&one.id)) && journal.clear(&waiting)? {
             taken.learned.clear();
             taken.recorded.clear();
         }
@@ -133,13 +133,13 @@ impl Guard {
     }
 
     /// Tells the engine what a person said of a result.
-    fn learn_from(&self, control: &ControlRecord) {
-        let genuine = match control.action {
-            ControlAction::Accept => true,
-            ControlAction::Reject => false,
+    fn learn_from(&self, operation: &OperationRecord) {
+        let genuine = match operation.action {
+            OperationAction::Accept => true,
+            OperationAction::Reject => false,
             _ => return,
         };
-        let Some(call) = control.call else { return };
+        let Some(call) = operation.call else { return };
         let item = self.quarantine.as_ref().map_or(Ok(None), |quarantine| quarantine.read(call));
         let learned = match item {
             Ok(Some(item)) => self.learn_from_item(&item, genuine),

@@ -1,6 +1,6 @@
 //! What a person does with kept results: look at them, say what they are, take one out, remove them.
 //!
-//! Each of these is written into the guard's journal of controls ([`credence_receipts::control_journal`]) before it takes effect, with
+//! Each of these is written into the guard's journal of operations ([`credence_receipts::operation_journal`]) before it takes effect, with
 //! the user and the terminal. The guard takes it up from there: within a second or so where it runs, when it starts where it does not.
 
 use std::{
@@ -11,7 +11,9 @@ use std::{
 };
 
 use credence_protocol::{EntityId, SecretKey, Uuid};
-use credence_receipts::{Archive, ControlAction, ControlRecord, Operator, control_journal::ControlJournal, now};
+use credence_receipts::{
+    Archive, OperationAction, OperationRecord, Operator, now, operation_journal::OperationJournal,
+};
 
 use super::{
     KeptItem, QuarantineError as Error,
@@ -36,10 +38,10 @@ struct Guarded {
     name: String,
     place: PathBuf,
     store: Option<Store>,
-    journal: ControlJournal,
+    journal: OperationJournal,
     running: bool,
     /// What is in the journal, read once.
-    on_its_way: OnceLock<Vec<ControlRecord>>,
+    on_its_way: OnceLock<Vec<OperationRecord>>,
 }
 
 /// A kept result and what was said of it.
@@ -55,11 +57,11 @@ pub struct Reviewed {
 
 /// Something that a person did to a guard.
 #[derive(Debug, serde::Serialize)]
-pub struct DoneControl {
+pub struct DoneOperation {
     /// The guard's server and place.
     pub guard: String,
     /// What was done.
-    pub control: ControlRecord,
+    pub operation: OperationRecord,
     /// It is in the guard's ledger.
     pub taken_up: bool,
 }
@@ -125,7 +127,7 @@ impl Reviewer {
             let (place, name) = (source.place_folder().to_owned(), source.name());
             Guarded {
                 store: quarantine_key.as_ref().map(|key| Store::new(&place, &name, Arc::clone(key))),
-                journal: source.control_journal(),
+                journal: source.operation_journal(),
                 running: source.running.is_some(),
                 on_its_way: OnceLock::new(),
                 server: source.server.clone(),
@@ -191,14 +193,14 @@ impl Reviewer {
     /// Says that a result is genuine, or that it is not. `change` says it although something else was said before.
     pub fn answer(&self, call: Uuid, genuine: bool, change: bool) -> Result<Reviewed, Error> {
         let (guard, mut reviewed) = self.found(call)?;
-        let action = if genuine { ControlAction::Accept } else { ControlAction::Reject };
+        let action = if genuine { OperationAction::Accept } else { OperationAction::Reject };
         if let Some(former) = reviewed.answer.as_ref().filter(|former| !change || former.action == action) {
-            let answer = if former.action == ControlAction::Accept { "accepted" } else { "rejected" };
+            let answer = if former.action == OperationAction::Accept { "accepted" } else { "rejected" };
             return Err(Error::Answered { call, answer, at: former.at, by: name_of(&former.by) });
         }
-        let control = self.control(action, Some(call), Some(&reviewed.item.tool), None);
-        guard.journal.append(std::slice::from_ref(&control))?;
-        let answer = Answer { action, at: control.at, by: self.operator.clone() };
+        let operation = self.operation(action, Some(call), Some(&reviewed.item.tool), None);
+        guard.journal.append(std::slice::from_ref(&operation))?;
+        let answer = Answer { action, at: operation.at, by: self.operator.clone() };
         if let Some(store) = &guard.store {
             store.write_answer(call, &answer)?;
         }
@@ -212,14 +214,19 @@ impl Reviewer {
         if reviewed.item.result.is_none() {
             return Err(Error::NoContent { call, why: reviewed.item.why_no_content() });
         }
-        guard.journal.append(&[self.control(ControlAction::Release, Some(call), Some(&reviewed.item.tool), None)])?;
+        guard.journal.append(&[self.operation(
+            OperationAction::Release,
+            Some(call),
+            Some(&reviewed.item.tool),
+            None,
+        )])?;
         Ok(reviewed)
     }
 
     /// Removes what is kept of a call, readable or not.
     pub fn forget(&self, call: Uuid) -> Result<(), Error> {
         let guard = self.guard_of(call)?;
-        guard.journal.append(&[self.control(ControlAction::Forget, Some(call), None, None)])?;
+        guard.journal.append(&[self.operation(OperationAction::Forget, Some(call), None, None)])?;
         store::remove(&guard.place, call).map(drop)
     }
 
@@ -232,7 +239,7 @@ impl Reviewer {
                 continue;
             }
             let detail = format!("all {} kept results", kept.len());
-            guard.journal.append(&[self.control(ControlAction::Forget, None, None, Some(detail))])?;
+            guard.journal.append(&[self.operation(OperationAction::Forget, None, None, Some(detail))])?;
             for one in kept {
                 removed += usize::from(store::remove(&guard.place, one.call)?);
             }
@@ -241,25 +248,25 @@ impl Reviewer {
     }
 
     /// Everything that people did to the guards.
-    pub fn controls(&self, problem: &mut dyn FnMut(String)) -> Result<Vec<DoneControl>, Error> {
+    pub fn operations(&self, problem: &mut dyn FnMut(String)) -> Result<Vec<DoneOperation>, Error> {
         let mut all = Vec::new();
         for source in &self.archive.sources {
-            let done = self.archive.controls(source, problem)?.into_iter();
-            all.extend(done.map(|(control, taken_up)| DoneControl { guard: source.name(), control, taken_up }));
+            let done = self.archive.operations(source, problem)?.into_iter();
+            all.extend(done.map(|(operation, taken_up)| DoneOperation { guard: source.name(), operation, taken_up }));
         }
-        all.sort_by_key(|done| done.control.at);
+        all.sort_by_key(|done| done.operation.at);
         Ok(all)
     }
 
-    fn control(
+    fn operation(
         &self,
-        action: ControlAction,
+        action: OperationAction,
         call: Option<Uuid>,
         tool: Option<&str>,
         detail: Option<String>,
-    ) -> ControlRecord {
+    ) -> OperationRecord {
         let said: Vec<String> = detail.into_iter().chain(self.detail.clone()).collect();
-        ControlRecord {
+        OperationRecord {
             action,
             at: now(),
             by: Some(self.operator.clone()),
@@ -288,9 +295,9 @@ impl Guarded {
 
     /// An answer that is in the journal and not beside the item: a command was killed in between.
     fn answer_on_its_way(&self, call: Uuid) -> Result<Option<Answer>, Error> {
-        let is_answer = |one: &ControlRecord| matches!(one.action, ControlAction::Accept | ControlAction::Reject);
+        let is_answer = |one: &OperationRecord| matches!(one.action, OperationAction::Accept | OperationAction::Reject);
         if self.on_its_way.get().is_none() {
-            let _ = self.on_its_way.set(self.journal.read()?.controls);
+            let _ = self.on_its_way.set(self.journal.read()?.operations);
         }
         let waiting = self.on_its_way.get().map(Vec::as_slice).unwrap_or_default();
         let last = waiting.iter().rev().find(|one| one.call == Some(call) && is_answer(one));

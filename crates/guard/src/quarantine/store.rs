@@ -19,7 +19,7 @@ use std::{
 };
 
 use credence_protocol::{Timestamp, Uuid};
-use credence_receipts::{ControlAction, Operator, folder, now};
+use credence_receipts::{OperationAction, Operator, folder, now};
 use serde::{Deserialize, Serialize};
 
 use super::{KeptItem, QuarantineError as Error, QuarantineSettings, cipher::QuarantineKey};
@@ -42,7 +42,7 @@ const BLOCK: u64 = 4096;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Answer {
     /// Accept or reject.
-    pub action: ControlAction,
+    pub action: OperationAction,
     /// When.
     pub at: Timestamp,
     /// Who.

@@ -49,7 +49,7 @@ fn waits(shell: &Shell, call: &str) -> bool {
 }
 
 fn history(shell: &Shell) -> Vec<Value> {
-    shell.json(&with_state(&["review", "--history"]))["controls"].as_array().unwrap().clone()
+    shell.json(&with_state(&["review", "--history"]))["operations"].as_array().unwrap().clone()
 }
 
 fn items(shell: &Shell) -> Vec<PathBuf> {
@@ -109,11 +109,11 @@ fn an_accepted_result_is_believed_from_then_on() {
         session.leave();
         let done = history(&shell);
         assert_eq!(done.len(), 1, "{when}: recorded once: {done:?}");
-        let control = &done[0]["control"];
-        assert_eq!((&control["action"], &control["call"]), (&json!("accept"), &json!(receipt_of(&first))));
-        assert!(control["by"]["uid"].is_u64() && control["by"].get("terminal").is_none(), "{control}");
+        let operation = &done[0]["operation"];
+        assert_eq!((&operation["action"], &operation["call"]), (&json!("accept"), &json!(receipt_of(&first))));
+        assert!(operation["by"]["uid"].is_u64() && operation["by"].get("terminal").is_none(), "{operation}");
         assert_eq!(
-            fs::metadata(shell.path("state/bad/1/controls")).unwrap().len(),
+            fs::metadata(shell.path("state/bad/1/operations")).unwrap().len(),
             0,
             "{when}: nothing waits any more"
         );
@@ -182,7 +182,7 @@ fn a_withheld_result_can_be_released_and_forgotten() {
     assert_eq!(shell.json(&with_state(&["forget", "--all"]))["forgotten"], 3);
     assert!(items(&shell).is_empty());
     session.leave();
-    let actions: Vec<Value> = history(&shell).iter().map(|one| one["control"]["action"].clone()).collect();
+    let actions: Vec<Value> = history(&shell).iter().map(|one| one["operation"]["action"].clone()).collect();
     assert_eq!(json!(actions), json!(["release", "release", "forget", "forget"]));
     verifies(&shell);
 }
@@ -245,13 +245,13 @@ fn planted_answers_are_not_believed() {
     let first = session.call("echo", odd());
     waiting(&shell, &[receipt_of(&first)]);
     session.leave();
-    let control = json!({ "action": "accept", "at": "2026-11-18T12:00:00Z", "by": { "uid": 0 }, "call": receipt_of(&first), "id": receipt_of(&first) });
-    fs::write(shell.path("state/bad/1/controls"), format!("{} {control}\n", "A".repeat(43))).unwrap();
+    let operation = json!({ "action": "accept", "at": "2026-11-18T12:00:00Z", "by": { "uid": 0 }, "call": receipt_of(&first), "id": receipt_of(&first) });
+    fs::write(shell.path("state/bad/1/operations"), format!("{} {operation}\n", "A".repeat(43))).unwrap();
     let mut session = Session::start(&shell, &[]);
     assert_ne!(verdict(&session.call("echo", odd())), "accept");
     session.leave();
     assert!(
-        session.stderr().contains("1 lines in 'controls' were not written")
+        session.stderr().contains("1 lines in 'operations' were not written")
             && session.stderr().contains("put aside as"),
         "{}",
         session.stderr()
@@ -292,7 +292,7 @@ fn a_hostile_result_cannot_speak_to_the_terminal() {
     let shown = shell.json(&with_state(&["review", &call]));
     assert_eq!(shown["answer"]["action"], "reject");
     assert_eq!(shown["item"]["result"]["structuredContent"]["secret"], evil, "for programs it is what it was");
-    let actions: Vec<Value> = history(&shell).iter().map(|one| one["control"]["action"].clone()).collect();
+    let actions: Vec<Value> = history(&shell).iter().map(|one| one["operation"]["action"].clone()).collect();
     assert_eq!(json!(actions), json!(["release", "reject"]));
 }
 

@@ -245,7 +245,7 @@ fn the_bytes_of_every_kind_are_as_kept() {
 #[test]
 fn every_kind_has_a_vector() {
     let here: Vec<Kind> = entries().into_keys().collect();
-    let of_a_guard = [Kind::Receipt, Kind::Canary, Kind::Control, Kind::Segment];
+    let of_a_guard = [Kind::Receipt, Kind::Canary, Kind::Operation, Kind::Segment];
     for kind in Kind::ALL {
         assert!(here.contains(&kind) != of_a_guard.contains(&kind), "{}", kind.key());
         let path = credence_testing::project_root().join(format!("testdata/entries/{}.json", kind.key()));

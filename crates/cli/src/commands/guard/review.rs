@@ -12,10 +12,10 @@ use std::{
 use anyhow::{Context, bail};
 use credence_guard::quarantine::{
     KeptItem, Reviewer,
-    reviewer::{DoneControl, Reviewed, Waiting, name_of},
+    reviewer::{DoneOperation, Reviewed, Waiting, name_of},
 };
 use credence_protocol::{Uuid, is_deceptive};
-use credence_receipts::ControlAction;
+use credence_receipts::OperationAction;
 use serde_json::{Value, json, value::RawValue};
 
 use super::{StateArgs, remote};
@@ -199,8 +199,8 @@ pub fn forget(out: &Output, args: &ForgetArgs) -> Done {
 
 fn history(out: &Output, reviewer: &Reviewer) -> Done {
     let mut problems = Vec::new();
-    let all = reviewer.controls(&mut |problem| problems.push(problem))?;
-    let row = |DoneControl { guard, control: one, taken_up }: &DoneControl| {
+    let all = reviewer.operations(&mut |problem| problems.push(problem))?;
+    let row = |DoneOperation { guard, operation: one, taken_up }: &DoneOperation| {
         vec![
             one.at.to_string(),
             visible(guard),
@@ -212,7 +212,7 @@ fn history(out: &Output, reviewer: &Reviewer) -> Done {
             if *taken_up { "yes" } else { "not yet" }.to_owned(),
         ]
     };
-    show(out, &json!({ "controls": all, "problems": problems }), || {
+    show(out, &json!({ "operations": all, "problems": problems }), || {
         let mut text = output::table(
             &["time", "guard", "action", "call", "tool", "by", "detail", "in the ledger"],
             &[],
@@ -271,7 +271,7 @@ fn one_by_one(reviewer: &Reviewer, items: &[Reviewed], problems: &[String]) -> D
 }
 
 fn answered(reviewed: &Reviewed) -> String {
-    let genuine = reviewed.answer.as_ref().is_some_and(|answer| answer.action == ControlAction::Accept);
+    let genuine = reviewed.answer.as_ref().is_some_and(|answer| answer.action == OperationAction::Accept);
     let when = if reviewed.running { "within a few seconds" } else { "when its guard starts" };
     let what = if genuine {
         "accepted: results like it will be believed more"

@@ -1,4 +1,4 @@
-//! Control entries: what somebody did to a guard, or what the guard did by itself, in the guard's own ledger beside the receipts.
+//! Operation entries: what somebody did to a guard, or what the guard did by itself, in the guard's own ledger beside the receipts.
 //!
 //! ```text
 //! {"action":"off","at":"…Z","by":{"terminal":"/dev/pts/3","uid":1000,"user":"ada"},"id":"0192…"}
@@ -21,7 +21,7 @@ use crate::{
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
-pub enum ControlAction {
+pub enum OperationAction {
     /// The guard was switched off: results pass unjudged.
     Off,
     /// It was switched on again.
@@ -42,7 +42,7 @@ pub enum ControlAction {
     Forget,
 }
 
-impl ControlAction {
+impl OperationAction {
     /// As in JSON.
     pub fn name(self) -> &'static str {
         match self {
@@ -73,12 +73,12 @@ pub struct Operator {
     pub user: Option<String>,
 }
 
-/// The body of a control entry.
+/// The body of a operation entry.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct ControlRecord {
+pub struct OperationRecord {
     /// What was done.
-    pub action: ControlAction,
+    pub action: OperationAction,
     /// When.
     pub at: Timestamp,
     /// Who did it; absent where the guard did it by itself.
@@ -97,29 +97,33 @@ pub struct ControlRecord {
     pub tool: Option<String>,
 }
 
-impl ControlRecord {
+impl OperationRecord {
     /// Done by the guard itself, now.
-    pub fn by_guard(action: ControlAction, detail: Option<String>) -> Self {
+    pub fn by_guard(action: OperationAction, detail: Option<String>) -> Self {
         Self { action, at: crate::now(), by: None, call: None, detail, id: Uuid::now_v7(), tool: None }
     }
 }
 
 impl ReceiptBook {
-    /// Appends a control entry. When it returns, the entry is in the ledger.
-    pub fn record_control(&self, control: &ControlRecord) -> Result<(), Error> {
-        let entry =
-            NewEntry { kind: Kind::Control, subject: self.subject(None), body: Canonical::of(control)?, weight: None };
+    /// Appends a operation entry. When it returns, the entry is in the ledger.
+    pub fn record_operation(&self, operation: &OperationRecord) -> Result<(), Error> {
+        let entry = NewEntry {
+            kind: Kind::Operation,
+            subject: self.subject(None),
+            body: Canonical::of(operation)?,
+            weight: None,
+        };
         let segment = self.segment_with_room(entry.body.as_bytes().len() as u64)?;
         Ok(credence_ledger::write(segment.ledger(), move |tx| tx.append(&entry).map(drop))?)
     }
 
-    /// Appends controls that waited in their journal ([`crate::control_journal`]), except those that are there already: a guard
+    /// Appends operations that waited in their journal ([`crate::operation_journal`]), except those that are there already: a guard
     /// that was killed finds them in the journal again.
-    pub fn record_controls(&self, controls: &[ControlRecord]) -> Result<(), Error> {
-        let mut rows = Vec::with_capacity(controls.len());
-        for control in controls {
-            let (kind, subject, body) = (Kind::Control, self.subject(None), Canonical::of(control)?);
-            rows.push((control.id.to_string(), NewEntry { kind, subject, body, weight: None }));
+    pub fn record_operations(&self, operations: &[OperationRecord]) -> Result<(), Error> {
+        let mut rows = Vec::with_capacity(operations.len());
+        for operation in operations {
+            let (kind, subject, body) = (Kind::Operation, self.subject(None), Canonical::of(operation)?);
+            rows.push((operation.id.to_string(), NewEntry { kind, subject, body, weight: None }));
         }
         let bytes = rows.iter().map(|(_, entry)| 2 * entry.body.as_bytes().len() as u64).sum();
         let segment = self.segment_with_room(bytes)?;
@@ -134,8 +138,8 @@ impl ReceiptBook {
         })?)
     }
 
-    /// Every control entry after `from`, oldest first, as far as segments can be read. Reads the whole ledger from there on.
-    pub fn controls(&self, from: Position) -> Result<Vec<ControlRecord>, Error> {
+    /// Every operation entry after `from`, oldest first, as far as segments can be read. Reads the whole ledger from there on.
+    pub fn operations(&self, from: Position) -> Result<Vec<OperationRecord>, Error> {
         let mut found = Vec::new();
         for (number, there) in segments(self.folder())? {
             if !there || number < from.0 {
@@ -144,7 +148,7 @@ impl ReceiptBook {
             let Ok(segment) = self.segment(number) else { continue };
             let first = if number == from.0 { from.1 } else { 0 };
             visit(&*segment.ledger().view()?, first, &mut |seq, _, entry| {
-                if entry.kind == Kind::Control {
+                if entry.kind == Kind::Operation {
                     found.push(entry.record(seq)?);
                 }
                 Ok(())

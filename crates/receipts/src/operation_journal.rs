@@ -1,7 +1,7 @@
-//! The journal of controls: what a person did to a guard, on its way into the guard's own ledger.
+//! The journal of operations: what a person did to a guard, on its way into the guard's own ledger.
 //!
-//! A command (`credence guard accept CALL`, …) appends a line to the file `controls` in the guard's place. The guard, which may be
-//! running or start later, takes the lines up: it learns from them, writes each as an entry ([`crate::control`]) into its ledger, and
+//! A command (`credence guard accept CALL`, …) appends a line to the file `operations` in the guard's place. The guard, which may be
+//! running or start later, takes the lines up: it learns from them, writes each as an entry ([`crate::operation`]) into its ledger, and
 //! empties the file once both are kept.
 //!
 //! ```text
@@ -21,35 +21,35 @@ use std::{
 
 use credence_protocol::SecretKey;
 
-use crate::{ControlRecord, Error, journal::JournalKey};
+use crate::{Error, OperationRecord, journal::JournalKey};
 
 /// The file's name, in the guard's place.
-const FILE: &str = "controls";
+const FILE: &str = "operations";
 /// How the names of copies end in which there are lines that nobody with the key wrote.
 const REFUSED: &str = "refused";
 /// Copies that are kept.
 const MAX_COPIES: usize = 8;
-/// Bytes of it beyond which nothing more is taken until the guard has taken up what is there: some ten thousand controls.
+/// Bytes of it beyond which nothing more is taken until the guard has taken up what is there: some ten thousand operations.
 const MAX_BYTES: u64 = 4 * 1024 * 1024;
 
-/// The file of controls of one guard.
-pub struct ControlJournal {
+/// The file of operations of one guard.
+pub struct OperationJournal {
     path: PathBuf,
     key: JournalKey,
 }
 
 /// What is in the file.
 #[derive(Debug, Default)]
-pub struct WaitingControls {
+pub struct WaitingOperations {
     /// In the order they were written.
-    pub controls: Vec<ControlRecord>,
+    pub operations: Vec<OperationRecord>,
     /// Lines whose MAC is missing or does not fit, or that say nothing known: they count for nothing.
     pub refused: usize,
     /// Bytes up to the last whole line.
     bytes: u64,
 }
 
-impl WaitingControls {
+impl WaitingOperations {
     /// What is wrong with the file, in words.
     pub fn trouble(&self) -> Option<String> {
         let refused = self.refused;
@@ -64,7 +64,7 @@ pub(crate) fn key(key: &SecretKey, name: &str) -> JournalKey {
     JournalKey::new(key, &format!("{name}/{FILE}"))
 }
 
-impl ControlJournal {
+impl OperationJournal {
     pub(crate) fn new(place: &Path, key: JournalKey) -> Self {
         Self { path: place.join(FILE), key }
     }
@@ -80,16 +80,16 @@ impl ControlJournal {
         Ok(file)
     }
 
-    /// Adds controls. When it returns the disk has them; where it fails, none is there.
-    pub fn append(&self, controls: &[ControlRecord]) -> Result<(), Error> {
+    /// Adds operations. When it returns the disk has them; where it fails, none is there.
+    pub fn append(&self, operations: &[OperationRecord]) -> Result<(), Error> {
         let mut lines = Vec::new();
-        for control in controls {
-            self.key.push(&mut lines, &[&serde_json::to_vec(control)?]);
+        for operation in operations {
+            self.key.push(&mut lines, &[&serde_json::to_vec(operation)?]);
         }
         let mut file = self.open_locked()?;
         let before = file.metadata().map_err(|e| self.io(e))?.len();
         if before + lines.len() as u64 > MAX_BYTES {
-            return Err(Error::ControlsFull { path: self.path.clone(), most: MAX_BYTES });
+            return Err(Error::OperationsFull { path: self.path.clone(), most: MAX_BYTES });
         }
         let written = file.write_all(&lines).and_then(|()| file.sync_data());
         written.map_err(|e| {
@@ -128,23 +128,23 @@ impl ControlJournal {
     }
 
     /// What is in it.
-    pub fn read(&self) -> Result<WaitingControls, Error> {
+    pub fn read(&self) -> Result<WaitingOperations, Error> {
         let file = match File::open(&self.path) {
             Ok(file) => file,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(WaitingControls::default()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(WaitingOperations::default()),
             Err(error) => return Err(self.io(error)),
         };
         file.lock_shared().map_err(|e| self.io(e))?;
         let mut bytes = Vec::new();
         (&file).take(MAX_BYTES).read_to_end(&mut bytes).map_err(|e| self.io(e))?;
-        let mut found = WaitingControls::default();
+        let mut found = WaitingOperations::default();
         for line in bytes.split_inclusive(|byte| *byte == b'\n') {
             // One without an end was never acknowledged.
             let Some(line) = line.strip_suffix(b"\n") else { break };
             found.bytes += line.len() as u64 + 1;
             let record = self.key.open(line).and_then(|record| serde_json::from_slice(record).ok());
             match record {
-                Some(control) => found.controls.push(control),
+                Some(operation) => found.operations.push(operation),
                 None if line.is_empty() => {}
                 None => found.refused += 1,
             }
@@ -154,7 +154,7 @@ impl ControlJournal {
 
     /// Empties the file, unless something was added since `taken` was read: then all of it stays, for the next time. Gives whether
     /// it is empty.
-    pub fn clear(&self, taken: &WaitingControls) -> Result<bool, Error> {
+    pub fn clear(&self, taken: &WaitingOperations) -> Result<bool, Error> {
         let file = self.open_locked()?;
         let same = file.metadata().map_err(|e| self.io(e))?.len() == taken.bytes;
         if same {
@@ -169,11 +169,11 @@ mod tests {
     use credence_protocol::Uuid;
 
     use super::*;
-    use crate::{ControlAction, Operator};
+    use crate::{OperationAction, Operator};
 
-    fn control(n: u128) -> ControlRecord {
-        ControlRecord {
-            action: ControlAction::Accept,
+    fn operation(n: u128) -> OperationRecord {
+        OperationRecord {
+            action: OperationAction::Accept,
             at: crate::now(),
             by: Some(Operator { terminal: Some("/dev/pts/3".into()), uid: 1000, user: Some("ann".into()) }),
             call: Some(Uuid::from_u128(n)),
@@ -183,23 +183,23 @@ mod tests {
         }
     }
 
-    fn journal(folder: &Path, name: &str) -> ControlJournal {
-        ControlJournal::new(folder, key(&SecretKey::from_seed(&[7; 32]), name))
+    fn journal(folder: &Path, name: &str) -> OperationJournal {
+        OperationJournal::new(folder, key(&SecretKey::from_seed(&[7; 32]), name))
     }
 
     #[test]
     fn what_is_written_is_read_once_and_what_comes_later_stays() {
         let folder = tempfile::tempdir().unwrap();
         let journal = journal(folder.path(), "guard/fs/1");
-        assert!(journal.is_empty() && journal.read().unwrap().controls.is_empty());
-        journal.append(&[control(1), control(2)]).unwrap();
+        assert!(journal.is_empty() && journal.read().unwrap().operations.is_empty());
+        journal.append(&[operation(1), operation(2)]).unwrap();
         let taken = journal.read().unwrap();
-        let calls: Vec<_> = taken.controls.iter().map(|one| one.call).collect();
+        let calls: Vec<_> = taken.operations.iter().map(|one| one.call).collect();
         assert_eq!(calls, [Some(Uuid::from_u128(1)), Some(Uuid::from_u128(2))]);
-        journal.append(&[control(3)]).unwrap();
+        journal.append(&[operation(3)]).unwrap();
         assert!(!journal.clear(&taken).unwrap());
         let all = journal.read().unwrap();
-        assert_eq!(all.controls.len(), 3, "nothing that was not read is lost");
+        assert_eq!(all.operations.len(), 3, "nothing that was not read is lost");
         assert!(journal.clear(&all).unwrap() && journal.is_empty());
     }
 
@@ -208,19 +208,19 @@ mod tests {
     fn planted_lines_are_not_believed() {
         let folder = tempfile::tempdir().unwrap();
         let (ours, other) = (tempfile::tempdir().unwrap(), journal(folder.path(), "guard/other/1"));
-        other.append(&[control(9)]).unwrap();
+        other.append(&[operation(9)]).unwrap();
         let copied = std::fs::read(folder.path().join(FILE)).unwrap();
         let journal = journal(ours.path(), "guard/fs/1");
-        journal.append(&[control(1)]).unwrap();
+        journal.append(&[operation(1)]).unwrap();
         let genuine = std::fs::read_to_string(ours.path().join(FILE)).unwrap();
         let changed = genuine.replace("accept", "reject");
-        let planted = format!("{} {}\n", "A".repeat(43), serde_json::to_string(&control(5)).unwrap());
+        let planted = format!("{} {}\n", "A".repeat(43), serde_json::to_string(&operation(5)).unwrap());
         let all =
             [genuine.as_bytes(), &copied, changed.as_bytes(), planted.as_bytes(), b"\n", genuine[..60].as_bytes()];
         std::fs::write(ours.path().join(FILE), all.concat()).unwrap();
         let read = journal.read().unwrap();
-        assert_eq!((read.controls.len(), read.refused), (1, 3));
-        assert_eq!(read.controls[0].call, Some(Uuid::from_u128(1)));
+        assert_eq!((read.operations.len(), read.refused), (1, 3));
+        assert_eq!(read.operations[0].call, Some(Uuid::from_u128(1)));
         assert!(read.trouble().unwrap().contains("3 lines"));
         let copies: Vec<PathBuf> = (0..20).map(|_| journal.put_aside().unwrap()).collect();
         assert!(copies.iter().all(|copy| journal.copies().contains(copy)));
@@ -231,10 +231,10 @@ mod tests {
     fn a_guard_that_never_comes_back_is_told_of() {
         let folder = tempfile::tempdir().unwrap();
         let journal = journal(folder.path(), "guard/fs/1");
-        let many: Vec<ControlRecord> = (0..10_000).map(control).collect();
+        let many: Vec<OperationRecord> = (0..10_000).map(operation).collect();
         journal.append(&many).unwrap();
         let error = journal.append(&many).unwrap_err().to_string();
         assert!(error.contains("start its guard") && error.contains("4194304"), "{error}");
-        assert_eq!(journal.read().unwrap().controls.len(), 10_000, "nothing of what was refused is there");
+        assert_eq!(journal.read().unwrap().operations.len(), 10_000, "nothing of what was refused is there");
     }
 }
