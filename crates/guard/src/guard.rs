@@ -1,6 +1,7 @@
 //! The guard: has the answer to a call judged (`judging`), writes the receipt, and keeps what was learned and counted.
 
 mod answers;
+mod controls;
 mod delivering;
 mod judging;
 mod keeping;
@@ -37,6 +38,7 @@ use crate::{
     warn,
 };
 use answers::TakenAnswers;
+use controls::Controls;
 pub use delivering::Delivery;
 pub use judging::JudgedCall;
 
@@ -70,6 +72,8 @@ pub struct Guard {
     quarantine: Option<Quarantine>,
     /// What people answered.
     answers: Mutex<TakenAnswers>,
+    /// Results that were accepted and will be judged again as controls.
+    controls: Mutex<Controls>,
     /// Calls that go on as tasks: whichever connection asks for their results.
     tasks: Mutex<HashMap<String, StartedCall>>,
     counts: Counts,
@@ -132,6 +136,7 @@ impl Guard {
             canaries_owed: Mutex::new(0.0),
             quarantine,
             answers: Mutex::new(answers),
+            controls: Mutex::default(),
             tasks: Mutex::default(),
             counts: Counts::default(),
             key,
@@ -294,22 +299,29 @@ impl Guard {
         Some(why)
     }
 
-    /// What is left to do once the client has its answer: results kept for review, digests of parts, and canaries.
+    /// What is left to do once the client has its answer: results kept for review, digests of parts, canaries and controls.
     pub fn after_delivery(&self, judged: &[(JudgedCall, Answer<'_>)]) {
         for (judged, answer) in judged {
             self.keep_for_review(judged, *answer, None);
         }
-        let mut canaries = Vec::new();
+        let (mut canaries, mut controls) = (Vec::new(), Vec::new());
         for (judged, _) in judged.iter().filter(|(judged, _)| judged.is_accepted()) {
+            if !self.owes_shadow() {
+                continue;
+            }
             match self.canary(judged) {
                 Ok(canary) => canaries.extend(canary),
                 Err(error) => warn(&format!("a canary could not be judged: {error}")),
             }
+            match self.control(judged) {
+                Ok(control) => controls.extend(control),
+                Err(error) => warn(&format!("a control could not be judged: {error}")),
+            }
         }
-        if let Some(book) = self.book.as_ref().filter(|_| !canaries.is_empty())
-            && let Err(error) = book.record_canaries(&canaries)
+        if let Some(book) = self.book.as_ref().filter(|_| !canaries.is_empty() || !controls.is_empty())
+            && let Err(error) = book.record_shadow(&canaries, &controls)
         {
-            warn(&format!("a canary could not be written: {error}"));
+            warn(&format!("what was judged in shadow could not be written: {error}"));
         }
         let mut digests = self.part_digests.lock().unwrap_or_else(PoisonError::into_inner);
         digests.extend(judged.iter().map(|(judged, _)| (judged.new.receipt.call, judged.part_digests())));
@@ -338,6 +350,7 @@ impl Guard {
         let flushed = book.flush_journal(digests)?;
         flushed.calls.into_iter().for_each(|counted| tally.add(counted));
         flushed.canaries.iter().for_each(|canary| tally.add_canary(canary, now()));
+        flushed.controls.iter().for_each(|control| tally.add_control(control, now()));
         Ok(())
     }
 

@@ -67,6 +67,8 @@ pub enum Kind {
     HeldReceipt,
     /// A made-up result that a guard judged in shadow, in its own ledger.
     Canary,
+    /// A result known to be genuine that a guard judged in shadow, in its own ledger.
+    Control,
     /// What somebody did to a guard, or the guard by itself: switched off or on, began to enforce, answered a verdict. In its own ledger.
     Operation,
     /// Where a guard's ledger begins, and which one it follows.
@@ -75,7 +77,7 @@ pub enum Kind {
 
 impl Kind {
     /// All of them.
-    pub const ALL: [Kind; 26] = [
+    pub const ALL: [Kind; 27] = [
         Kind::Key,
         Kind::Source,
         Kind::Agent,
@@ -100,6 +102,7 @@ impl Kind {
         Kind::Receipt,
         Kind::HeldReceipt,
         Kind::Canary,
+        Kind::Control,
         Kind::Operation,
         Kind::Segment,
     ];
@@ -131,6 +134,7 @@ impl Kind {
             Kind::Receipt => "receipt",
             Kind::HeldReceipt => "held_receipt",
             Kind::Canary => "canary",
+            Kind::Control => "control",
             Kind::Operation => "operation",
             Kind::Segment => "segment",
         }

@@ -25,6 +25,7 @@ pub mod archive;
 pub mod audit;
 pub mod book;
 pub mod claims;
+mod digest_rows;
 mod error;
 pub mod export;
 pub mod folder;
@@ -47,7 +48,7 @@ pub use book::{BookSettings, ReceiptBook};
 pub use error::Error;
 pub use folder::Place;
 pub use operation::{OperationAction, OperationRecord, Operator};
-pub use records::{CanaryRecord, CountedCall, Intent, NewReceipt, PartDigests, Private};
+pub use records::{CanaryRecord, ControlRecord, CountedCall, Intent, NewReceipt, PartDigests, Private};
 
 use credence_protocol::Timestamp;
 

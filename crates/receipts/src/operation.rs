@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     Error, ReceiptBook,
     book::Position,
-    segments::{RECORDED, segments, visit},
+    segments::{CANARIES, segments, visit},
 };
 
 /// What was done.
@@ -123,15 +123,15 @@ impl ReceiptBook {
         let mut rows = Vec::with_capacity(operations.len());
         for operation in operations {
             let (kind, subject, body) = (Kind::Operation, self.subject(None), Canonical::of(operation)?);
-            rows.push((operation.id.to_string(), NewEntry { kind, subject, body, weight: None }));
+            rows.push((format!("operation/{}", operation.id), NewEntry { kind, subject, body, weight: None }));
         }
         let bytes = rows.iter().map(|(_, entry)| 2 * entry.body.as_bytes().len() as u64).sum();
         let segment = self.segment_with_room(bytes)?;
         Ok(credence_ledger::write(segment.ledger(), move |tx| {
             for (id, entry) in &rows {
-                if tx.get(RECORDED, id)?.is_none() {
+                if tx.get(CANARIES, id)?.is_none() {
                     tx.append(entry)?;
-                    tx.put(RECORDED, id, "1")?;
+                    tx.put(CANARIES, id, "1")?;
                 }
             }
             Ok::<(), credence_ledger::Error>(())

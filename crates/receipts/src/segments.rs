@@ -21,8 +21,9 @@ use crate::{Clock, Error, folder, now};
 pub const PRIVATE: Table = Table("private");
 /// Digests of values' parts by call.
 pub const PARTS: Table = Table("parts");
-/// Calls that have a canary, and ids of controls: tells whether one that is in a journal is in the ledger, too.
-pub const RECORDED: Table = Table("canaries");
+/// Calls that have a canary, under `control/` those that have a control, and under `operation/` ids of operations: tells whether one that is in the journal is in the
+/// ledger, too.
+pub const CANARIES: Table = Table("canaries");
 
 /// Where a segment begins.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -236,7 +237,7 @@ fn options(folder: &Path, number: u64, sealing: Sealing) -> Options {
     let folder = segment_folder(folder, number);
     Options {
         path: folder.join("ledger.db"),
-        tables: &[PRIVATE, PARTS, RECORDED],
+        tables: &[PRIVATE, PARTS, CANARIES],
         outside: OutsideCheckpoint::at(folder.join("checkpoint")),
         sealing,
     }

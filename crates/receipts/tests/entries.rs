@@ -6,7 +6,9 @@ use credence_protocol::{
     Canonical, Decision, EntityId, Stake, Timestamp, Uuid,
     receipt::{CallOutcome, Exact, Salts, Views, forms_of_result},
 };
-use credence_receipts::{CanaryRecord, Intent, OperationAction, OperationRecord, Operator, segments::SegmentRecord};
+use credence_receipts::{
+    CanaryRecord, ControlRecord, Intent, OperationAction, OperationRecord, Operator, segments::SegmentRecord,
+};
 use credence_testing::assert_vector;
 
 fn at() -> Timestamp {
@@ -54,6 +56,8 @@ fn canaries() {
         caught: true,
     };
     assert_entry(Kind::Canary, Canonical::of(&canary).unwrap());
+    let control = ControlRecord { call: canary.call, agent: canary.agent, rejected: false };
+    assert_entry(Kind::Control, Canonical::of(&control).unwrap());
 }
 
 #[test]

@@ -41,7 +41,6 @@ mod tail;
 pub mod telemetry;
 pub mod tokens;
 mod turns;
-mod unique;
 mod waiting_reviews;
 
 pub use app::{App, BLOCKING_THREADS, Setup, StartError};

@@ -49,6 +49,7 @@ fn concerns(kind: Kind) -> Concerns {
         | Kind::Receipt
         | Kind::HeldReceipt
         | Kind::Canary
+        | Kind::Control
         | Kind::Operation
         | Kind::Segment
         | Kind::Checkpoint => Concerns::Nobody,

@@ -6,13 +6,13 @@ use credence_protocol::receipt::{
     CallOutcome, Commitment, Exact, Salts, Views, cut_name, forms_of_error, forms_of_result,
 };
 use credence_receipts::{
-    CanaryRecord, Intent, NewReceipt, PartDigests, Private,
+    CanaryRecord, ControlRecord, Intent, NewReceipt, PartDigests, Private,
     parts::{digest, digests, fingerprint},
 };
 use credence_verify::{Call, Decision, Stage};
 use serde_json::{Value, value::RawValue};
 
-use super::{Guard, delivering::Delivery};
+use super::{Guard, controls::HeldResult, delivering::Delivery};
 use crate::{
     Error,
     agreement::TEXT_DIFFERS,
@@ -225,16 +225,39 @@ impl Guard {
         judged.delivery = self.deliver(judged, answer, Some(why));
     }
 
-    /// A made-up variant of the result, judged in shadow, if it is this one's turn.
-    pub(super) fn canary(&self, judged: &JudgedCall) -> Result<Option<CanaryRecord>, Error> {
-        {
-            let mut owed = self.canaries_owed.lock().unwrap_or_else(PoisonError::into_inner);
-            *owed += self.settings.canaries;
-            if *owed < 1.0 {
-                return Ok(None);
-            }
+    /// Whether it is this accepted result's turn to be put to the test.
+    pub(super) fn owes_shadow(&self) -> bool {
+        let mut owed = self.canaries_owed.lock().unwrap_or_else(PoisonError::into_inner);
+        *owed += self.settings.canaries;
+        let due = *owed >= 1.0;
+        if due {
             *owed -= 1.0;
         }
+        due
+    }
+
+    /// An earlier result of the same tool that was accepted, judged again in shadow; this one takes its place.
+    pub(super) fn control(&self, judged: &JudgedCall) -> Result<Option<ControlRecord>, Error> {
+        let Some(value) = &judged.value else { return Ok(None) };
+        let held = HeldResult {
+            call: judged.new.receipt.call,
+            agent: judged.new.receipt.agent.clone(),
+            value: value.clone(),
+            arguments: judged.started.arguments.clone(),
+            execution_ms: judged.new.receipt.execution_ms,
+        };
+        let former = {
+            let mut controls = self.controls.lock().unwrap_or_else(PoisonError::into_inner);
+            controls.exchange(&judged.started.tool, held)
+        };
+        let Some(former) = former else { return Ok(None) };
+        let verdict = self.engine.verify(&former.call(&judged.started.tool).learn(false))?;
+        let rejected = verdict.decision != Decision::Accept;
+        Ok(Some(ControlRecord { call: former.call, agent: former.agent, rejected }))
+    }
+
+    /// A made-up variant of the result, judged in shadow.
+    pub(super) fn canary(&self, judged: &JudgedCall) -> Result<Option<CanaryRecord>, Error> {
         let Some(value) = &judged.value else { return Ok(None) };
         let receipt = &judged.new.receipt;
         let mut call = Call::new(&judged.started.tool, value);

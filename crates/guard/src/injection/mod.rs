@@ -1,4 +1,4 @@
-//! The signal `content_injection`: does the text of a tool's result try to instruct the model that reads it?
+//! The check `content_injection`: does the text of a tool's result try to instruct the model that reads it?
 //!
 //! The text is folded (case, look-alike letters, invisible characters, white space), then patterns ([`cues`]) are looked for
 //! in windows around a few telling words. Each pattern belongs to a kind and has a weight; the score of a window is

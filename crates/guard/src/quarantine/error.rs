@@ -75,7 +75,7 @@ pub enum QuarantineError {
         /// Why.
         why: String,
     },
-    /// The controls, or the receipts.
+    /// The journal of operations, or the receipts.
     #[error(transparent)]
     Receipts(#[from] credence_receipts::Error),
 }

@@ -14,6 +14,7 @@ mod receipts;
 mod review;
 mod server_escapes;
 mod setup;
+mod transcripts;
 
 use std::{
     collections::HashMap,

@@ -4,11 +4,7 @@ use std::collections::BTreeMap;
 
 use credence_engine::{hcs25::output_verification::Window, tiers::Tier, universal::Outcome};
 use credence_ledger::View;
-use credence_pipeline::{
-    credentials,
-    query::{self, Explanation},
-    summaries::{self, Stats},
-};
+use credence_pipeline::query::{self, Explanation, Stats};
 use credence_protocol::{EntityId, TagRegistry, Timestamp};
 use serde_json::Value;
 
@@ -207,7 +203,7 @@ pub(super) struct Provider {
 }
 
 pub(super) fn verification(view: &dyn View, agent: &EntityId, now: Timestamp) -> Result<Verification, Problem> {
-    let stats: Stats = summaries::stats(view, agent, Window::Week, now)?;
+    let stats: Stats = query::stats(view, agent, Window::Week, now)?;
     let number = |value: Option<f64>| value.map_or("–".to_owned(), one);
     let providers = stats.summaries.iter().map(|reported| {
         let outcome = stats.signal.providers.iter().find(|one| one.id == reported.provider);
@@ -367,10 +363,10 @@ pub(super) struct Credential {
 
 pub(super) fn issued(view: &dyn View, agent: &EntityId, now: Timestamp) -> Result<Vec<Credential>, Problem> {
     let mut listed = Vec::new();
-    for (id, row) in credentials::of_agent(view, agent, CREDENTIALS)? {
+    for (id, row) in query::credentials_of(view, agent, CREDENTIALS)? {
         let standing = if row.revoked.is_some() {
             "revoked"
-        } else if credentials::is_suspended(view, &row)? {
+        } else if query::is_suspended(view, &row)? {
             "suspended"
         } else if row.valid_until < now {
             "past"
@@ -387,7 +383,7 @@ pub(super) fn issued(view: &dyn View, agent: &EntityId, now: Timestamp) -> Resul
     Ok(listed)
 }
 
-/// The probability of each band.
+/// The share of the curve in each band.
 pub(super) fn distribution(explained: &Explanation) -> String {
     let Outcome::Rated(score) = explained.score.outcome else { return String::new() };
     let shares: Vec<credence_charts::Share<'_>> = crate::score_charts::bands()
@@ -395,6 +391,6 @@ pub(super) fn distribution(explained: &Explanation) -> String {
         .zip(Tier::ALL)
         .map(|(band, tier)| credence_charts::Share { band, share: score.tier_distribution.of_tier(tier) })
         .collect();
-    credence_charts::distribution("The score as a distribution", score.mean, score.stddev, score.score, &shares)
+    credence_charts::distribution("Mean and spread of the signals", score.mean, score.stddev, score.score, &shares)
         .inline()
 }
