@@ -21,7 +21,6 @@ use credence_receipts::{
     folder,
     handover::{Disclosure, Known},
     now,
-    segments::origin,
 };
 use reqwest::{StatusCode, blocking::Client};
 use serde::{Deserialize, Serialize};
@@ -290,9 +289,7 @@ impl Round {
         let (Some(reporting), Some(quarantine)) = (&self.settings.reviews, self.guard.quarantine()) else {
             return Ok(());
         };
-        let Guard { settings, place, .. } = &*self.guard;
-        let log = origin(&settings.provider, &settings.name, place.number);
-        let report = quarantine.report(log, reporting).map_err(|e| e.to_string())?;
+        let report = quarantine.report(self.guard.log_name(), reporting).map_err(|e| e.to_string())?;
         let body = serde_json::to_vec(&report).map_err(|e| e.to_string())?;
         let (status, taken) = self.post(reporting::PATH, body)?;
         if status.is_success() { Ok(()) } else { Err(refusal(status, &taken)) }

@@ -84,6 +84,18 @@ pub struct ReceiptBook {
     current: Mutex<CurrentSegment>,
     pending: Mutex<PendingRows>,
     warn: Warn,
+    recovered: Recovered,
+}
+
+/// Lines of the journal that could not be taken over when the book was opened. They are put aside and not signed.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Recovered {
+    /// Lines that cannot be read.
+    pub unreadable: usize,
+    /// Lines that this guard did not write, or that were changed.
+    pub forged: usize,
+    /// A segment that could not be used, so that another was begun.
+    pub unusable_segment: Option<u64>,
 }
 
 /// How far receipts reach: a segment, and how many entries of it. JSON: `[segment, entries]`.
@@ -145,14 +157,21 @@ impl ReceiptBook {
         let sealing = if volatile { Sealing::Volatile } else { Sealing::Batched };
         let writer = SegmentWriter { folder: folder.clone(), origin, key, subject: provider, clock, sealing };
         let pending = PendingRows::new(Journal::open(&folder)?);
-        let current = Mutex::new(CurrentSegment::open(&writer, &warn)?);
-        let book = Self { writer, source, max_bytes, current, pending: Mutex::new(pending), warn };
-        book.recover()?;
+        let (current, unusable_segment) = CurrentSegment::open(&writer, &warn)?;
+        let recovered = Recovered { unusable_segment, ..Recovered::default() };
+        let (current, pending) = (Mutex::new(current), Mutex::new(pending));
+        let mut book = Self { writer, source, max_bytes, current, pending, warn, recovered };
+        (book.recovered.unreadable, book.recovered.forged) = book.recover()?;
         Ok(book)
     }
 
-    /// Takes what a guard that was killed has left in the journal.
-    fn recover(&self) -> Result<(), Error> {
+    /// What could not be taken over when the book was opened.
+    pub fn recovered(&self) -> Recovered {
+        self.recovered
+    }
+
+    /// Takes what a guard that was killed has left in the journal. Gives how many lines are unreadable, and how many forged.
+    fn recover(&self) -> Result<(usize, usize), Error> {
         let JournalContents { intents, mut receipts, canaries, controls, unreadable, forged } =
             journal::read(&self.writer.folder, self.journal_key())?;
         if unreadable + forged > 0 {
@@ -198,7 +217,7 @@ impl ReceiptBook {
         if let Err(error) = self.flush_journal(Vec::new()) {
             self.warn(&format!("{} receipts stay in the journal: {error}", self.in_journal()));
         }
-        Ok(())
+        Ok((unreadable, forged))
     }
 
     fn warn(&self, text: &str) {

@@ -11,6 +11,8 @@ pub enum ChangeStage {
     /// The same oddity has come several times. It will be believed if it goes on: look at it now. A lie told again and again
     /// looks the same.
     Recurring,
+    /// A doubtful result was learned, on credit or because two sessions agree: the next one like it may be believed.
+    Learned,
     /// It has come so often that it is believed from now on.
     Believed,
     /// Every result for a while was blocked. From now on they are flagged, so that a changed tool is not locked out.

@@ -37,6 +37,17 @@ fn judge(stream: &str) -> Option<Vec<Row>> {
         }
         let verdict = engine.verify(&call).unwrap();
         if let Some(label) = row["label"].as_u64() {
+            if let Ok(dir) = std::env::var("DUMP") {
+                use std::io::Write;
+                let mut f =
+                    std::fs::OpenOptions::new().create(true).append(true).open(format!("{dir}/{stream}.dump")).unwrap();
+                writeln!(
+                    f,
+                    "{}\t{}\t{}\t{:.4}\t{}\t{}",
+                    row["id"], label, row["mutation"], verdict.posterior, row["tool"], verdict.explanation
+                )
+                .unwrap();
+            }
             rows.push(Row {
                 kind: (label == 1).then(|| row["mutation"].as_str().unwrap().to_owned()),
                 novel: row["novel"].as_bool().unwrap(),

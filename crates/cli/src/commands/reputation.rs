@@ -36,7 +36,7 @@ pub fn run(home: &Home, out: &Output, args: Args) -> Done {
         return Ok(ExitCode::SUCCESS);
     };
     let needed = model::parameters().established_events;
-    let Reputation { row, established, lapsed } = &reputation;
+    let Reputation { row, established, lapsed, .. } = &reputation;
     let events: Vec<Value> = rows.iter().take(limit).map(|row| json!(row)).collect();
     let shown = json!({
         "agent": agent, "reputation": reputation.published(&agent), "standing": reputation.standing(),

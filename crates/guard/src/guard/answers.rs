@@ -12,13 +12,16 @@ use std::{
 };
 
 use credence_protocol::{Uuid, receipt::Exact};
-use credence_receipts::{OperationAction, OperationRecord, folder};
+use credence_receipts::{
+    OperationAction, OperationRecord,
+    folder::{self, Place},
+};
 use credence_verify::{Call, Mode};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
-use super::{ENGINE_FILE, Guard, judging::name_of_text};
+use super::{Guard, judging::name_of_text, model::engine_file};
 use crate::{
     Error,
     answer::{Answer, AnswerParts},
@@ -54,10 +57,10 @@ struct Line {
 
 impl TakenAnswers {
     /// As far as the state in the place has them.
-    pub fn open(place: &Path) -> Self {
-        let Ok(state) = std::fs::read(place.join(ENGINE_FILE)) else { return Self::default() };
+    pub fn open(place: &Place, suffix: &str) -> Self {
+        let Ok(state) = std::fs::read(engine_file(place, suffix)) else { return Self::default() };
         let state = digest(&state);
-        let lines = std::fs::read(place.join(ANSWERS_FILE)).ok();
+        let lines = std::fs::read(place.folder.join(ANSWERS_FILE)).ok();
         let lines: Vec<Line> = lines.and_then(|bytes| serde_json::from_slice(&bytes).ok()).unwrap_or_default();
         let learned = lines.into_iter().find(|line| line.state == state).map(|line| line.answers).unwrap_or_default();
         Self { saved: learned.clone(), learned, state: Some(state), ..Self::default() }
@@ -116,9 +119,9 @@ impl Guard {
     }
 
     /// Keeps what the engine has learned.
-    pub(super) fn save_engine(&self) -> Result<(), Error> {
+    pub(super) fn save_engine(&self, file: &Path) -> Result<(), Error> {
         let mut taken = self.answers.lock().unwrap_or_else(PoisonError::into_inner);
-        let snapshot = self.engine.snapshot()?;
+        let snapshot = self.engine.load().snapshot()?;
         let (path, state) = (self.place.folder.join(ANSWERS_FILE), digest(&snapshot));
         if !taken.learned.is_empty() || !taken.saved.is_empty() {
             let former = taken.state.clone().map(|state| Line { state, answers: taken.saved.clone() });
@@ -127,7 +130,7 @@ impl Guard {
             let text = serde_json::to_vec(&lines).map_err(|e| Error::Content(e.to_string()))?;
             folder::replace_file(&path, &text)?;
         }
-        folder::replace_file(&self.place.folder.join(ENGINE_FILE), &snapshot)?;
+        folder::replace_file(file, &snapshot)?;
         (taken.saved, taken.state) = (taken.learned.clone(), Some(state));
         Ok(())
     }
@@ -159,12 +162,13 @@ impl Guard {
         let parts = AnswerParts::parse(Answer::Result(result), arguments.as_ref(), &mut None);
         let value = parts.value.ok_or_else(|| Error::Content("there is nothing in it to judge".to_owned()))?;
         let arguments = arguments.as_ref().and_then(|exact| content::value(exact).ok());
+        let engine = self.engine.load();
         let tell = |tool: &str, value: &Value| {
             let mut call = Call::new(tool, value);
             if let Some(arguments) = &arguments {
                 call = call.args(arguments);
             }
-            if genuine { self.engine.confirm(&call) } else { self.engine.reject(&call) }
+            if genuine { engine.confirm(&call) } else { engine.reject(&call) }
         };
         tell(&item.tool, &value)?;
         // The text beside a structure has a memory of its own.
@@ -174,7 +178,7 @@ impl Guard {
         // The seed's feedback moves prior and threshold. Only doubtful results are reviewed, so as a rate it would be far off: the
         // adaptive mode does without it.
         if self.settings.verify == Mode::Fixed {
-            self.engine.record_feedback(&item.tool, posterior, !genuine)?;
+            engine.record_feedback(&item.tool, posterior, !genuine)?;
         }
         Ok(())
     }

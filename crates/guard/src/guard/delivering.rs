@@ -7,6 +7,8 @@
 //! | blocked, unjudged | the same | and with a note, if blocked | an error in its place |
 //! | the tool's own error, the protocol's | as it came | as it came | with a note that it is not verified |
 //! | unreadable | an error in its place | the same | the same |
+//!
+//! A guard that is switched off delivers everything that is readable as it came.
 
 use credence_protocol::{
     Decision, Uuid,
@@ -20,7 +22,7 @@ use super::{
     Guard,
     judging::{Assessment, JudgedCall},
 };
-use crate::{answer::Answer, content, deliver, settings::GuardMode, vetting};
+use crate::{answer::Answer, config::FlagAction, content, deliver, settings::GuardMode, vetting, warn};
 
 /// What the client gets in place of the server's answer.
 #[derive(Debug, PartialEq)]
@@ -31,7 +33,7 @@ pub enum Delivery {
     Annotated(String),
     /// Another result, in part or as a whole.
     Changed(String),
-    /// A tool's error that explains, in place of the result.
+    /// The result is withheld: this one, an error, says why.
     Withheld(String),
     /// This error of the protocol, an object.
     Error(String),
@@ -98,8 +100,8 @@ impl Guard {
     pub(super) fn deliver(&self, judged: &JudgedCall, answer: Answer<'_>, no_receipt: Option<&str>) -> Delivery {
         let receipt = &judged.new.receipt;
         let tool = &judged.started.tool;
-        let enforce = self.settings.mode == GuardMode::Enforce;
-        let mut meta = GuardMeta::of(receipt, self.settings.mode, no_receipt);
+        let enforce = judged.mode == GuardMode::Enforce;
+        let mut meta = GuardMeta::of(receipt, judged.mode, no_receipt);
         let why_not = |why: &str| format!("no receipt could be written for it ({why})");
         match answer {
             Answer::Nothing => Delivery::AsItCame,
@@ -107,6 +109,7 @@ impl Guard {
                 let why = receipt.unjudged.as_deref().unwrap_or_default();
                 Delivery::Error(deliver::error_object(&refusal_text(tool, &format!("it cannot be verified: {why}"))))
             }
+            _ if judged.off => Delivery::AsItCame,
             Answer::Error(_) if !enforce => Delivery::AsItCame,
             Answer::Error(raw) => {
                 let noted = deliver::noted_error(raw.get(), &meta.text(), &error_note("server", receipt));
@@ -141,7 +144,7 @@ impl Guard {
     }
 
     fn deliver_result(&self, judged: &JudgedCall, raw: &RawValue, mut meta: GuardMeta<'_>) -> Delivery {
-        let (receipt, tool, mode) = (&judged.new.receipt, &judged.started.tool, self.settings.mode);
+        let (receipt, tool, mode) = (&judged.new.receipt, &judged.started.tool, judged.mode);
         let enforce = mode == GuardMode::Enforce;
         let assessment = judged.assessment.as_ref().filter(|_| meta.no_receipt.is_none());
         // What a tool calls an error needs no verdict: there is nothing in it to be believed.
@@ -206,13 +209,20 @@ impl Guard {
 
     /// What the model is told.
     fn note(&self, judged: &JudgedCall, assessment: Option<&Assessment>, replaced: bool) -> Option<String> {
-        let (receipt, mode) = (&judged.new.receipt, self.settings.mode);
+        let (receipt, mode) = (&judged.new.receipt, judged.mode);
         if mode == GuardMode::Observe {
             return None;
         }
         let mut notes: Vec<String> = Vec::new();
         if let Some(one) = assessment.filter(|one| one.decision != Decision::Accept) {
-            notes.push(flag_text(one, receipt, judged.empty));
+            match judged.flags {
+                FlagAction::Note => notes.push(flag_text(one, receipt, judged.empty)),
+                FlagAction::Silent => {}
+                FlagAction::Log => {
+                    let tool: String = receipt.tool.chars().filter(|c| !c.is_control()).collect();
+                    warn(&format!("{} of {tool} (receipt {}): {}", one.decision, receipt.call, one.checks.join(", ")));
+                }
+            }
         }
         if replaced {
             let text = "[credence] The text of this result is not what its structured content says, and was left out.";

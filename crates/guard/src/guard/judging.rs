@@ -17,9 +17,13 @@ use crate::{
     Error,
     agreement::TEXT_DIFFERS,
     answer::{Answer, AnswerParts},
+    config::FlagAction,
     content, injection,
+    oversight::EndedCall,
     pending::{PreparedArguments, StartedCall},
     quarantine::item::Explained,
+    settings::GuardMode,
+    switch::SWITCHED_OFF,
 };
 
 /// A check in receipts: the result has members that the protocol does not know.
@@ -45,6 +49,14 @@ pub struct JudgedCall {
     pub(super) empty: bool,
     /// Some of its members are not the protocol's.
     pub(super) foreign: bool,
+    /// What is done about a result that is not believed, as it was when this one was judged.
+    pub(super) mode: GuardMode,
+    /// The guard is switched off.
+    pub(super) off: bool,
+    /// What is done about a flag.
+    pub(super) flags: FlagAction,
+    /// The share of accepted results of which a made-up variant is judged.
+    canaries: f64,
 }
 
 /// What was found out about a result.
@@ -76,7 +88,9 @@ impl Guard {
 
     /// Judges an answer. Nothing is written yet.
     pub fn judge(&self, started: StartedCall, answer: Answer<'_>, execution_ms: f64) -> JudgedCall {
-        let mut unjudged: Option<String> = None;
+        let policy = self.oversight.policy(&started.tool);
+        let (mode, off) = (self.oversight.mode_of(&policy), self.oversight.is_off());
+        let mut unjudged: Option<String> = off.then(|| SWITCHED_OFF.to_owned());
         let prepared = started.prepared.or_else(|| self.prepare(started.arguments.as_deref()));
         let prepared = prepared.unwrap_or_else(|| {
             unjudged = Some("the system gives no randomness".to_owned());
@@ -87,6 +101,7 @@ impl Guard {
         let parts = AnswerParts::parse(answer, parsed_arguments.as_ref(), &mut unjudged);
         let mut assessment = None;
         if parts.outcome == CallOutcome::Result && unjudged.is_none() {
+            self.calibrate(&started.tool, &policy);
             match self.assess(&started, &parts, parsed_arguments.as_ref(), execution_ms) {
                 Ok(assessed) => assessment = Some(assessed),
                 Err(error) => unjudged = Some(cut(&error.to_string(), MAX_REASON)),
@@ -94,7 +109,7 @@ impl Guard {
         } else if unjudged.is_none() {
             unjudged = Some(parts.why_unjudged().to_owned());
         }
-        let scan = self.settings.content_injection && !parts.texts.is_empty();
+        let scan = policy.content_injection && !off && !parts.texts.is_empty();
         let injection = scan.then(|| injection::scan(parts.texts.iter().map(String::as_str)));
         let result = Views::commit(&salts.result, &parts.forms);
         let private = Private { salts, print: prepared.print_text() };
@@ -120,6 +135,10 @@ impl Guard {
             new: NewReceipt { receipt, private },
             started,
             delivery: Delivery::AsItCame,
+            mode,
+            off,
+            flags: policy.flags,
+            canaries: policy.canaries,
         };
         judged.delivery = self.deliver(&judged, answer, None);
         let forms = match &judged.delivery {
@@ -155,7 +174,9 @@ impl Guard {
         if let Some(session) = session {
             call = call.session(session);
         }
-        let verdict = self.engine.verify(&call)?;
+        let engine = self.engine.load();
+        let verdict = engine.verify(&call)?;
+        self.oversight.changed(started.call, &started.tool, &verdict);
         let mut assessment = Assessment {
             decision: verdict.decision,
             posterior: verdict.posterior,
@@ -180,8 +201,11 @@ impl Guard {
             let name = name_of_text(&started.tool);
             let judged = text.value.as_ref().map(|value| {
                 let call = Call::new(&name, value);
-                self.engine.verify(&arguments.as_ref().map_or(call, |arguments| call.args(arguments)))
+                engine.verify(&arguments.as_ref().map_or(call, |arguments| call.args(arguments)))
             });
+            if let Some(Ok(judged)) = &judged {
+                self.oversight.changed(started.call, &started.tool, judged);
+            }
             match judged {
                 Some(Ok(judged)) if judged.decision == Decision::Accept => {}
                 Some(Ok(judged)) => {
@@ -226,9 +250,9 @@ impl Guard {
     }
 
     /// Whether it is this accepted result's turn to be put to the test.
-    pub(super) fn owes_shadow(&self) -> bool {
+    pub(super) fn owes_shadow(&self, judged: &JudgedCall) -> bool {
         let mut owed = self.canaries_owed.lock().unwrap_or_else(PoisonError::into_inner);
-        *owed += self.settings.canaries;
+        *owed += judged.canaries;
         let due = *owed >= 1.0;
         if due {
             *owed -= 1.0;
@@ -251,7 +275,7 @@ impl Guard {
             controls.exchange(&judged.started.tool, held)
         };
         let Some(former) = former else { return Ok(None) };
-        let verdict = self.engine.verify(&former.call(&judged.started.tool).learn(false))?;
+        let verdict = self.engine.load().verify(&former.call(&judged.started.tool).learn(false))?;
         let rejected = verdict.decision != Decision::Accept;
         Ok(Some(ControlRecord { call: former.call, agent: former.agent, rejected }))
     }
@@ -267,7 +291,7 @@ impl Guard {
         if let Some(arguments) = &judged.started.arguments {
             call = call.args_from_bytes(arguments.get().as_bytes());
         }
-        let Some(made) = self.engine.canary(&call)? else { return Ok(None) };
+        let Some(made) = self.engine.load().canary(&call)? else { return Ok(None) };
         let canary = CanaryRecord {
             call: receipt.call,
             agent: receipt.agent.clone(),
@@ -282,6 +306,23 @@ impl JudgedCall {
     /// What the client gets.
     pub fn delivery(&self) -> &Delivery {
         &self.delivery
+    }
+
+    /// Whether the client did not get the result.
+    pub fn is_withheld(&self) -> bool {
+        matches!(self.delivery, Delivery::Withheld(_))
+            || matches!(self.delivery, Delivery::Error(_)) && self.new.receipt.outcome != CallOutcome::ProtocolError
+    }
+
+    /// What an operator sees of it. `session` stands for callers that name none.
+    pub(super) fn ended(&self, session: &str) -> EndedCall<'_> {
+        EndedCall {
+            receipt: &self.new.receipt,
+            withheld: self.is_withheld(),
+            mode: self.mode,
+            traceparent: self.started.traceparent.as_deref(),
+            session: self.started.caller.session.as_deref().filter(|named| *named != session),
+        }
     }
 
     /// Whether its result was accepted.

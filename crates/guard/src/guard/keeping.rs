@@ -1,6 +1,6 @@
 //! Which results are kept for review, and what of them.
 
-use std::sync::Arc;
+use std::{path::Path, sync::Arc};
 
 use credence_protocol::Decision;
 use credence_receipts::{folder::Place, segments::origin};
@@ -30,7 +30,7 @@ pub(super) fn open(settings: &Settings, place: &Place) -> Option<Quarantine> {
         return None;
     }
     let opened = QuarantineKey::read_or_create(&settings.state).and_then(|key| {
-        let name = format!("{}/{}", settings.name, place.number);
+        let name = format!("{}/{}", folder_name(place), place.number);
         let store = Store::new(&place.folder, &name, Arc::new(key));
         Quarantine::open(settings.quarantine, place.folder.clone(), store)
     });
@@ -42,7 +42,18 @@ pub(super) fn open(settings: &Settings, place: &Place) -> Option<Quarantine> {
     opened.map_err(failed).ok()
 }
 
+/// The name of the server's folder, which can be another than the server's label.
+fn folder_name(place: &Place) -> String {
+    let name = place.folder.parent().and_then(Path::file_name);
+    name.map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
+}
+
 impl Guard {
+    /// The name of the guard's log, without the segment.
+    pub(crate) fn log_name(&self) -> String {
+        origin(&self.settings.provider, &folder_name(&self.place), self.place.number)
+    }
+
     /// Keeps a result that was flagged or withheld.
     pub(super) fn keep_for_review(&self, judged: &JudgedCall, answer: Answer<'_>, no_receipt: Option<&str>) {
         let Some(quarantine) = &self.quarantine else { return };
@@ -67,14 +78,14 @@ impl Guard {
         };
         quarantine.keep(KeptItem {
             call: receipt.call,
-            log: no_receipt.is_none().then(|| origin(&self.settings.provider, &self.settings.name, self.place.number)),
+            log: no_receipt.is_none().then(|| self.log_name()),
             server: self.settings.name.clone(),
             tool: judged.started.tool.clone(),
             agent: receipt.agent.clone(),
             session: receipt.session.clone(),
             started_at: receipt.started_at,
             execution_ms: receipt.execution_ms,
-            mode: self.settings.mode.name().to_owned(),
+            mode: judged.mode.name().to_owned(),
             withheld,
             verdict: receipt.verdict,
             posterior: receipt.posterior,

@@ -462,7 +462,14 @@ fn text_forms(text: &str) -> Vec<Form> {
 
 /// Every run of white space as one space, none at the ends.
 fn collapsed(text: &str) -> String {
-    text.split_whitespace().collect::<Vec<_>>().join(" ")
+    let mut out = String::with_capacity(text.len());
+    for word in text.split_whitespace() {
+        if !out.is_empty() {
+            out.push(' ');
+        }
+        out.push_str(word);
+    }
+    out
 }
 
 fn structured(text: &str) -> Option<Form> {

@@ -18,13 +18,18 @@ use crate::{
         model::Model,
         observation::Observation,
         observe::{Paths, fold, mix, observe},
-        oddities::{MAX_BLOCKED_RUN, Oddities, OddityKey},
+        oddities::{ANNOUNCED, MAX_BLOCKED_RUN, Oddities, OddityKey},
         surprise::Surprises,
     },
     state::{History, Ids, Locked, ToolState},
     stats::MIN_OBSERVATIONS,
     verdict::decide,
 };
+
+/// More doubt than this, and a result is not learned on credit.
+const MOST_DOUBT: f64 = 0.87;
+/// Results from which on a tool is well known.
+const WELL_KNOWN: f32 = 256.0;
 
 /// One call, taken apart.
 pub(crate) struct Case<'a> {
@@ -64,6 +69,10 @@ pub(crate) struct Judged {
 struct Basis<'a> {
     observation: Observation<'a>,
     surprises: Surprises,
+    /// What weighs most in it.
+    strongest: Option<OddityKey>,
+    /// It was odd before in the same way, or nearly.
+    recurring: bool,
 }
 
 impl Engine {
@@ -122,6 +131,7 @@ impl Engine {
         // Had nothing odd been seen before.
         let mut unrelieved = posterior;
         let mut recurring = false;
+        let mut strongest = None;
         let mut stage = Stage::Zero;
         let mut judged = None;
         if !(evaluation.any_fired() && posterior >= stated_block) {
@@ -144,9 +154,15 @@ impl Engine {
                     evidence.checks(model, &observation, case.result, &mut evaluation.results);
                     learned = (evidence.log_ratio, evidence.unrelieved);
                     recurring = evidence.recurring;
-                    Basis { observation, surprises }
+                    strongest = evidence.strongest;
+                    Basis { observation, surprises, strongest, recurring }
                 }
-                None => Basis { observation: case.observation(None, paths), surprises: Surprises::none() },
+                None => Basis {
+                    observation: case.observation(None, paths),
+                    surprises: Surprises::none(),
+                    strongest,
+                    recurring,
+                },
             });
             if learned != (0.0, 0.0) {
                 posterior = probability(start + together(stated, learned.0));
@@ -199,16 +215,12 @@ impl Engine {
         let answered = locked.history().is_some_and(|history| history.last.is_known()) || case.ids.args().is_none();
         let caller = case.ids.caller();
         let is_error = case.call.is_error;
-        let oddities = &mut locked.tool_mut().shape_mut(is_error).oddities;
+        let model = locked.tool_mut().shape_mut(is_error);
+        let known = model.results;
+        let oddities = &mut model.oddities;
         oddities.next_call();
-        let (mut announced, mut sightings) = (false, 0);
-        for key in &odd {
-            let sighted = oddities.see(*key, caller, !answered);
-            announced |= sighted.announced;
-            sightings = sightings.max(sighted.count);
-        }
         let what = || explain_oddity(checks);
-        if announced {
+        if let Some(sightings) = oddities.see_all(&odd, basis.strongest, caller, !answered) {
             changes.push(Change { stage: ChangeStage::Recurring, sightings, what: what() });
         }
         if oddities.count_run(decision == Decision::Block, accepted) {
@@ -222,13 +234,18 @@ impl Engine {
             oddities.earn();
         }
         let on_credit = |oddities: &mut Oddities| {
+            // What is odd in a tool well known is not learned before it was announced.
+            let seen = || basis.recurring || basis.strongest.is_some_and(|key| oddities.sightings(key) >= ANNOUNCED);
             let cost = if doubt < DEFAULT_BLOCK { 0.5 } else { 1.0 };
-            decision != Decision::Block && oddities.spend(cost)
+            decision != Decision::Block && doubt < MOST_DOUBT && (known < WELL_KNOWN || seen()) && oddities.spend(cost)
         };
         let learned = accepted
             || on_credit(oddities)
             || case.ids.session().is_some_and(|session| oddities.corroborates(&basis.observation, session));
         if learned {
+            if !accepted {
+                changes.push(Change { stage: ChangeStage::Learned, sightings: 1, what: explain_oddity(checks) });
+            }
             self.learn_adaptive(locked, case, basis, checks, accepted);
         }
     }
@@ -297,7 +314,13 @@ impl Engine {
         locked.tool_mut().shape_mut(is_error).oddities.judged_by_hand(&odd, genuine);
         if genuine {
             let surprises = Surprises::none();
-            self.learn_adaptive(&mut locked, case, Basis { observation, surprises }, &checks, true);
+            self.learn_adaptive(
+                &mut locked,
+                case,
+                Basis { observation, surprises, strongest: None, recurring: false },
+                &checks,
+                true,
+            );
         }
     }
 

@@ -8,6 +8,8 @@ use serde::{Deserialize, Serialize};
 const RECENT: f32 = 64.0;
 /// Categories told apart; further ones are novel each time.
 const MAX_CATEGORIES: usize = 32;
+/// How many observations it takes to trust the share of a category since it first came.
+const FROM_BIRTH: f32 = 16.0;
 /// The least spread of a range, on the logarithmic scale it is kept in.
 const LEAST_SPREAD: f64 = 0.05;
 /// However far outside, a value is not more than this factor less likely than one just outside; little seen allows less.
@@ -61,40 +63,58 @@ impl Novelty {
     }
 }
 
+/// One category.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+struct Counted {
+    category: u32,
+    count: f32,
+    /// How many of any category there were when it came first.
+    born: f32,
+}
+
 /// Which categories were seen, how often.
+///
+/// ```text
+/// P(at least as rare) = max(share of all that are as rare, count / (total − born + FROM_BIRTH)) + P(new)
+/// ```
+///
+/// The second is the share that a category has had since it first came: a tool that began to give empty lists gives them from
+/// then on as often as it does, whatever came before.
 #[derive(Debug, Default, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Categories {
-    counts: Vec<(u32, f32)>,
+    counts: Vec<Counted>,
     total: f32,
     novelty: Novelty,
 }
 
 impl Categories {
     pub(crate) fn knows(&self, category: u32) -> bool {
-        self.counts.iter().any(|(known, _)| *known == category)
+        self.counts.iter().any(|known| known.category == category)
     }
 
     /// P(something at least as rare as `category`).
     pub(crate) fn rarity(&self, category: u32) -> f64 {
         let novel = self.novelty.probability();
-        let Some((_, count)) = self.counts.iter().find(|(known, _)| *known == category) else { return novel };
-        if *count * 2.0 >= self.total {
+        let Some(known) = self.counts.iter().find(|known| known.category == category) else { return novel };
+        if known.count * 2.0 >= self.total {
             return 1.0;
         }
-        let rarer: f32 = self.counts.iter().map(|(_, other)| if other <= count { *other } else { 0.0 }).sum();
-        (f64::from(rarer / self.total) + novel).min(1.0)
+        let rarer: f32 =
+            self.counts.iter().map(|other| if other.count <= known.count { other.count } else { 0.0 }).sum();
+        let since = known.count / (self.total - known.born + FROM_BIRTH);
+        (f64::from((rarer / self.total).max(since)) + novel).min(1.0)
     }
 
     /// Learns one; gives the bytes of memory that it took.
     pub(crate) fn learn(&mut self, category: u32, stamp: Stamp) -> usize {
         self.total += 1.0;
-        let known = self.counts.iter().position(|(known, _)| *known == category);
+        let known = self.counts.iter().position(|known| known.category == category);
         self.novelty.learn(known.is_none(), stamp);
         match known {
-            Some(known) => self.counts[known].1 += 1.0,
+            Some(known) => self.counts[known].count += 1.0,
             None if self.counts.len() < MAX_CATEGORIES => {
                 let before = self.bytes();
-                self.counts.push((category, 1.0));
+                self.counts.push(Counted { category, count: 1.0, born: self.total - 1.0 });
                 return self.bytes() - before;
             }
             None => {}
@@ -104,7 +124,7 @@ impl Categories {
 
     /// Bytes outside the struct itself.
     pub(crate) fn bytes(&self) -> usize {
-        self.counts.capacity() * size_of::<(u32, f32)>()
+        self.counts.capacity() * size_of::<Counted>()
     }
 
     /// How many results were seen, and how many categories.
@@ -115,7 +135,10 @@ impl Categories {
     pub(crate) fn age(&mut self, keep: f32) {
         self.total *= keep;
         self.novelty.age(keep);
-        self.counts.iter_mut().for_each(|(_, count)| *count *= keep);
+        for known in &mut self.counts {
+            known.count *= keep;
+            known.born *= keep;
+        }
     }
 }
 

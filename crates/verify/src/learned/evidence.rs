@@ -15,6 +15,7 @@ use super::{
     model::Model,
     observation::Observation,
     observe::{ValueKind, name},
+    oddities::OddityKey,
     surprise::{ASPECT_LIST, ASPECTS, Aspect, Cause, Surprise, Surprises},
 };
 use crate::{Check, CheckResult};
@@ -26,9 +27,15 @@ const FIRED: f64 = 1.5;
 /// No single aspect is worth more, in nats: what never happened yet can still happen, and the world that a tool reports on
 /// changes more readily than the tool.
 const MOST: f64 = 7.0;
-const MOST_OF_THE_WORLD: f64 = 5.0;
+const MOST_OF_THE_WORLD: f64 = 4.5;
+/// However quiet a tool was so far, a surprise is worth at most so much more than itself, in nats; nothing more up to
+/// [`RATE_IS_KNOWN`], twice of which it takes for all of it. Rates of what is common are known well, those of what never happened are guesses.
+const MOST_OVER: f64 = 1.2;
+const RATE_IS_KNOWN: f64 = 1.5;
 /// P(the strongest surprise is so strong | fabricated), over the number of aspects that had a chance to be it.
-const STRONGEST: f64 = -1.6;
+const STRONGEST: f64 = -1.8;
+/// The table's ratios are those of any tool: they count for less where the tool's own are known, in nats.
+const OF_ANY_TOOL: f64 = 0.2;
 /// The part of the second family's evidence that counts.
 const SECOND: f64 = 0.3;
 /// What it says that nothing was surprising, in nats: the keys and types, the echoes, the same result again, a result that
@@ -58,6 +65,8 @@ pub(crate) struct Evidence {
     pub(crate) unrelieved: f64,
     /// Whether what weighs most was odd before in the same way.
     pub(crate) recurring: bool,
+    /// What weighs most; none where that is a check of the table.
+    pub(crate) strongest: Option<OddityKey>,
 }
 
 impl Evidence {
@@ -83,8 +92,17 @@ impl Evidence {
         let by_hand = if by_hand.is_empty() { [None; ASPECTS] } else { ASPECT_LIST.map(fired_by_hand) };
         let trust = f64::from(model.results) / (f64::from(model.results) + HALF_TRUST);
         let (log_ratio, strongest) = weigh(&plain, table, trust);
+        let key = strongest.and_then(|aspect| surprises.get(aspect)).map(|surprise| surprise.key);
         if !surprises.is_relieved() && relief == 0.0 {
-            return Self { surprises, strength: plain, by_hand, log_ratio, unrelieved: log_ratio, recurring: false };
+            return Self {
+                surprises,
+                strength: plain,
+                by_hand,
+                log_ratio,
+                unrelieved: log_ratio,
+                recurring: false,
+                strongest: key,
+            };
         }
         let strength = ASPECT_LIST.map(|aspect| {
             let relief = surprises.get(aspect).map_or(0.0, |surprise| f64::from(surprise.relief));
@@ -95,7 +113,7 @@ impl Evidence {
             Some(aspect) => surprises.get(aspect).is_some_and(|surprise| surprise.relief > 0.0),
             None => relief > 0.0,
         };
-        Self { surprises, strength, by_hand, log_ratio: relieved, unrelieved: log_ratio, recurring }
+        Self { surprises, strength, by_hand, log_ratio: relieved, unrelieved: log_ratio, recurring, strongest: key }
     }
 
     /// The evidence as checks, those that could be evaluated.
@@ -145,9 +163,11 @@ fn weigh(strength: &[Option<f64>; ASPECTS], table: f64, trust: f64) -> (f64, Opt
             if strength > most.0 { (strength, Some(aspect)) } else { most }
         })
     };
+    let (fired, unjudged) = (table > 0.0, table);
     let mut content = strongest(&[Aspect::Structure, Aspect::Format, Aspect::Value, Aspect::Range]);
-    if table > 0.0 && table - STRONGEST > content.0 {
-        content = (table - STRONGEST, None);
+    let table = table - STRONGEST - OF_ANY_TOOL;
+    if table > content.0 && fired {
+        content = (table, None);
     }
     let mut families = [content, strongest(&[Aspect::Echo]), strongest(&[Aspect::Changed, Aspect::Borrowed])];
     families.sort_by(|a, b| b.0.total_cmp(&a.0));
@@ -163,7 +183,7 @@ fn weigh(strength: &[Option<f64>; ASPECTS], table: f64, trust: f64) -> (f64, Opt
             + quiet(Aspect::Borrowed, NOT_BORROWED);
         (sum, families[0].1)
     } else {
-        (table, None)
+        (unjudged, None)
     };
     match of(Aspect::Latency) {
         Some(latency) => {
@@ -211,12 +231,8 @@ fn strength(surprise: Surprise, alarms: &Alarms, most: f64) -> f64 {
         return 0.0;
     }
     // However regular a tool was so far, a surprise is not worth much more than itself.
-    (-libm::log(alarms.rate(nats))).clamp(0.0, most.min(nats + slack()))
-}
-
-fn slack() -> f64 {
-    static SLACK: std::sync::OnceLock<f64> = std::sync::OnceLock::new();
-    *SLACK.get_or_init(|| std::env::var("SLACK").ok().and_then(|v| v.parse().ok()).unwrap_or(1.0))
+    (-libm::log(alarms.rate(nats)))
+        .clamp(0.0, most.min(nats + MOST_OVER * ((nats - RATE_IS_KNOWN) / RATE_IS_KNOWN).clamp(0.0, 1.0)))
 }
 
 /// What was surprising, in words.

@@ -9,7 +9,7 @@
 //!
 //! where `rate` is the share of the results since its first sighting that showed it. Made-up results are odd in one way and then
 //! in another; a new version of a tool is odd in the same way in every result. Nothing is relieved before its second sighting,
-//! and that one is announced ([`Announced`]).
+//! and that one is announced ([`ANNOUNCED`]).
 
 use std::collections::VecDeque;
 
@@ -28,11 +28,16 @@ const MAX_CALLERS: usize = 8;
 /// Sightings until an oddity says nothing any more, by who reports it.
 const NEEDED: f32 = 10.0;
 const NEEDED_UPSTREAM: f32 = 6.0;
+/// Of a tool hardly known, fewer: one for each so many calls, but not less than [`NEEDED_YOUNG`].
+const YOUNG: f32 = 15.0;
+const NEEDED_YOUNG: f32 = 4.0;
 /// From this share of the results on a sighting counts in full; below, in proportion, but not less than [`LEAST_PACE`].
 const FULL_RATE: f32 = 0.2;
 const LEAST_PACE: f32 = 0.3;
 /// The sighting at which an oddity is announced, and from which on it is relieved and no longer blocks.
 pub(crate) const ANNOUNCED: f32 = 2.0;
+/// Calls within which what is announced, or believed, is one change.
+const TOGETHER: u32 = 8;
 /// What a sighting counts by a caller that showed it before.
 const SAME_CALLER: f32 = 1.0 / 3.0;
 /// What a word from outside counts.
@@ -70,6 +75,7 @@ struct Oddity {
     first: u32,
     last: u32,
     callers: Vec<u32>,
+    announced: bool,
     believed: bool,
 }
 
@@ -91,21 +97,15 @@ impl Sighting {
     }
 }
 
-/// What a sighting made of an oddity.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct Sighted {
-    /// It was seen often enough to be told of, just now.
-    pub(crate) announced: bool,
-    /// How many results showed it.
-    pub(crate) count: u32,
-}
-
 /// The oddities of one model.
 #[derive(Debug, Default, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Oddities {
     list: Vec<Oddity>,
     /// Calls that could be learned.
     calls: u32,
+    /// The calls at which something was announced, and believed, last.
+    announced_at: u32,
+    believed_at: u32,
     blocked_run: u32,
     /// Changes that were believed.
     changes: u32,
@@ -126,7 +126,7 @@ impl Oddities {
             return 0.0;
         }
         let needed = match origin {
-            Origin::Reported => NEEDED,
+            Origin::Reported => (self.calls as f32 / YOUNG).clamp(NEEDED_YOUNG, NEEDED),
             Origin::Upstream => NEEDED_UPSTREAM,
         };
         let pace = if oddity.believed {
@@ -136,6 +136,11 @@ impl Oddities {
             (rate / FULL_RATE).clamp(LEAST_PACE, 1.0)
         };
         (oddity.sightings * pace / needed).min(1.0)
+    }
+
+    /// How often an oddity was seen.
+    pub(crate) fn sightings(&self, key: OddityKey) -> f32 {
+        self.list.iter().find(|oddity| oddity.key == key).map_or(0.0, |oddity| oddity.sightings)
     }
 
     /// One more call that could be learned.
@@ -148,7 +153,7 @@ impl Oddities {
     }
 
     /// A result showed an oddity. `by` is who called; `alone` that the same caller cannot confirm itself.
-    pub(crate) fn see(&mut self, key: OddityKey, by: u32, alone: bool) -> Sighted {
+    fn see(&mut self, key: OddityKey, by: u32, alone: bool) {
         let calls = self.calls;
         let at = match self.list.iter().position(|oddity| oddity.key == key) {
             Some(at) => at,
@@ -165,13 +170,13 @@ impl Oddities {
                     first: calls,
                     last: calls,
                     callers: Vec::new(),
+                    announced: false,
                     believed: false,
                 });
                 self.list.len() - 1
             }
         };
         let oddity = &mut self.list[at];
-        let before = oddity.sightings;
         let known = oddity.callers.contains(&by);
         oddity.sightings += if known && alone { SAME_CALLER } else { 1.0 };
         oddity.sightings = oddity.sightings.min(2.0 * NEEDED);
@@ -180,10 +185,33 @@ impl Oddities {
         if !known && oddity.callers.len() < MAX_CALLERS {
             oddity.callers.push(by);
         }
-        Sighted { announced: before < ANNOUNCED && oddity.sightings >= ANNOUNCED, count: oddity.count }
     }
 
-    /// A result with these oddities is believed; says of how many sightings one is that was not believed before.
+    /// A result showed these oddities, of which `strongest` weighs most; says how many showed one that is announced now. One
+    /// change of a tool is odd in many places: others within [`TOGETHER`] calls of an announcement wait for the next sighting.
+    pub(crate) fn see_all(
+        &mut self,
+        keys: &[OddityKey],
+        strongest: Option<OddityKey>,
+        by: u32,
+        alone: bool,
+    ) -> Option<u32> {
+        keys.iter().for_each(|key| self.see(*key, by, alone));
+        let soon = self.calls.wrapping_sub(self.announced_at) < TOGETHER && self.announced_at != 0;
+        let mut most = None;
+        for oddity in self.list.iter_mut().filter(|oddity| keys.contains(&oddity.key)) {
+            if (!soon || Some(oddity.key) == strongest) && !oddity.announced && oddity.sightings >= ANNOUNCED {
+                oddity.announced = true;
+                most = most.max(Some(oddity.count));
+            }
+        }
+        if most.is_some() {
+            self.announced_at = self.calls;
+        }
+        most
+    }
+
+    /// A result with these oddities is believed; says how many results showed one that was not believed before.
     pub(crate) fn believe(&mut self, keys: &[OddityKey]) -> Option<u32> {
         let mut most = None;
         for oddity in self.list.iter_mut().filter(|oddity| keys.contains(&oddity.key)) {
@@ -192,7 +220,11 @@ impl Oddities {
                 most = most.max(Some(oddity.count));
             }
         }
-        self.changes = self.changes.saturating_add(u32::from(most.is_some()));
+        if most.is_none() || (self.believed_at != 0 && self.calls.wrapping_sub(self.believed_at) < TOGETHER) {
+            return None;
+        }
+        self.believed_at = self.calls;
+        self.changes = self.changes.saturating_add(1);
         most
     }
 

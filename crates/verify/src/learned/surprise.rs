@@ -92,6 +92,8 @@ pub(crate) struct Surprise {
     pub(crate) why: Cause,
     /// By what share it weighs less for having been seen before.
     pub(crate) relief: f32,
+    /// What it is known by when it comes again; 0 where it is not odd.
+    pub(crate) key: OddityKey,
     /// The rarity with the relief in it: what places are compared by.
     relieved: f64,
 }
@@ -125,7 +127,7 @@ pub(super) trait Sink {
 
 impl Sink for Surprises {
     fn judged(&mut self, aspect: Aspect) {
-        let none = Surprise { rarity: 1.0, place: 0, why: Cause::Nothing, relief: 0.0, relieved: 1.0 };
+        let none = Surprise { rarity: 1.0, place: 0, why: Cause::Nothing, relief: 0.0, key: 0, relieved: 1.0 };
         self.0[aspect as usize].get_or_insert(none);
     }
 
@@ -134,10 +136,10 @@ impl Sink for Surprises {
         if slot.is_some_and(|before| rarity >= before.relieved) {
             return;
         }
-        let relief = if rarity < ODD { odd().1 } else { 0.0 };
+        let (key, relief) = if rarity < ODD { odd() } else { (0, 0.0) };
         let relieved = if relief > 0.0 { libm::pow(rarity.max(1e-9), f64::from(1.0 - relief)) } else { rarity };
         if slot.is_none_or(|before| relieved < before.relieved) {
-            *slot = Some(Surprise { rarity, place: place as u32, why, relief, relieved });
+            *slot = Some(Surprise { rarity, place: place as u32, why, relief, key, relieved });
         }
     }
 }

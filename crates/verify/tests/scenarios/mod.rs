@@ -4,7 +4,7 @@
 //! scenarios are replayed against the engine (`tests/changes.rs`) and can be replayed through a guard.
 
 mod changes;
-mod tools;
+pub mod tools;
 
 use fastrand::Rng;
 use serde_json::Value;

@@ -1,10 +1,13 @@
+mod config;
 mod remote;
 mod review;
 mod schema;
 mod setup;
 mod status;
+mod switch;
+mod watch;
 
-use std::{os::fd::AsFd, path::PathBuf, process::ExitCode, time::Duration};
+use std::{os::fd::AsFd, path::PathBuf, process::ExitCode, sync::Arc, time::Duration};
 
 use anyhow::{Context, bail, ensure};
 use clap::{
@@ -13,12 +16,15 @@ use clap::{
 };
 use credence_guard::{
     Caller, Guard, GuardMode, Settings,
+    config::{GuardConfig, effective::Flags},
     courier::CourierSettings,
     http::HttpSettings,
+    identity::Launch,
     isolation,
-    quarantine::{self, QuarantineSettings, reporting::ReviewReporting, reviewer_key::ReviewerPublicKey},
+    oversight::Rules,
+    quarantine::{QuarantineSettings, reporting::ReviewReporting, reviewer_key::ReviewerPublicKey},
     server_name, service,
-    settings::{DEFAULT_CANARIES, DEFAULT_MESSAGE_BYTES, DEFAULT_RECEIPT_BYTES},
+    settings::{DEFAULT_MESSAGE_BYTES, DEFAULT_RECEIPT_BYTES},
     stdio::Upstream,
 };
 use credence_protocol::{EntityId, SecretKey, receipt::Vantage};
@@ -57,6 +63,13 @@ pub enum Sub {
     Forget(review::ForgetArgs),
     /// Make a key pair for reviewing elsewhere what guards report to an authority
     ReviewerKey(remote::KeyArgs),
+    /// Check guard.toml, or show what holds for a server or a tool
+    #[command(subcommand)]
+    Config(config::Command),
+    /// Switch the guards of a server off: results pass unjudged, receipts go on
+    Off(switch::Args),
+    /// Switch them on again
+    On(switch::Args),
     /// Accept an output schema by which a tool would be judged less strictly than before
     AcceptSchema(schema::Args),
     /// The public key that receipts and summaries are signed with, to be registered at an authority
@@ -68,9 +81,12 @@ pub struct RunArgs {
     /// The server's name, by which its receipts are found [default: from the command]
     #[arg(long)]
     name: Option<String>,
-    /// What is done about a result that is not believed
-    #[arg(long, value_enum, default_value_t = ModeArg::Flag)]
-    mode: ModeArg,
+    /// The guard's configuration; it must be yours and not writable by others [default: guard.toml in ~/.config/credence]
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// What is done about a result that is not believed [default: what guard.toml says, else flag]
+    #[arg(long, value_enum)]
+    mode: Option<ModeArg>,
     /// The agent that calls; without it the request's _meta (credence/agent) or headers (Credence-Agent) may say
     #[arg(long, env = "CREDENCE_GUARD_AGENT")]
     agent: Option<EntityId>,
@@ -94,8 +110,9 @@ pub struct RunArgs {
     #[arg(long)]
     content_injection: bool,
     /// Share of accepted results of which a made-up variant is judged in shadow
-    #[arg(long, value_name = "SHARE", value_parser = share, default_value_t = DEFAULT_CANARIES)]
-    canaries: f64,
+    /// [default: what guard.toml says, else 0.02]
+    #[arg(long, value_name = "SHARE", value_parser = share)]
+    canaries: Option<f64>,
     #[command(flatten)]
     keeping: StateArgs,
     /// Room for receipts in MiB; the oldest are let go beyond it
@@ -105,11 +122,12 @@ pub struct RunArgs {
     #[arg(long, conflicts_with_all = ["max_quarantine", "quarantine_days"])]
     no_quarantine: bool,
     /// Room for results that are flagged or withheld in MiB, kept for `credence guard review`; the oldest are let go beyond it
-    #[arg(long, value_name = "MIB", default_value_t = quarantine::DEFAULT_BYTES / MIB, value_parser = clap::value_parser!(u64).range(1..))]
-    max_quarantine: u64,
-    /// Days that they are kept
-    #[arg(long, value_name = "DAYS", default_value_t = quarantine::DEFAULT_DAYS, value_parser = clap::value_parser!(u64).range(1..=3650))]
-    quarantine_days: u64,
+    /// [default: guard.toml, else 64]
+    #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u64).range(1..=1024 * 1024))]
+    max_quarantine: Option<u64>,
+    /// Days that they are kept [default: guard.toml, else 7]
+    #[arg(long, value_name = "DAYS", value_parser = clap::value_parser!(u64).range(1..=3650))]
+    quarantine_days: Option<u64>,
     /// The largest message that is passed on, in MiB
     #[arg(long, value_name = "MIB", default_value_t = DEFAULT_MESSAGE_BYTES as u64 / MIB, value_parser = clap::value_parser!(u64).range(1..=4096))]
     max_message: u64,
@@ -234,6 +252,9 @@ pub fn run(out: &Output, args: Args) -> Done {
         Some(Sub::Release(args)) => return review::release(out, &args),
         Some(Sub::Forget(args)) => return review::forget(out, &args),
         Some(Sub::ReviewerKey(args)) => return remote::make_key(out, &args),
+        Some(Sub::Config(command)) => return config::run(out, command),
+        Some(Sub::Off(args)) => return switch::run(out, &args, true),
+        Some(Sub::On(args)) => return switch::run(out, &args, false),
         Some(Sub::AcceptSchema(args)) => return schema::run(out, &args),
         Some(Sub::Key(args)) => return key(out, &args),
         None => {}
@@ -300,6 +321,25 @@ impl RunArgs {
         }))
     }
 
+    /// What guard.toml and the flags say, and which server it is.
+    fn rules(&self) -> anyhow::Result<Rules> {
+        let flags = Flags {
+            mode: self.mode.map(|mode| match mode {
+                ModeArg::Observe => GuardMode::Observe,
+                ModeArg::Flag => GuardMode::Flag,
+                ModeArg::Enforce => GuardMode::Enforce,
+            }),
+            content_injection: self.content_injection.then_some(true),
+            canaries: self.canaries,
+        };
+        let launch = match (&self.upstream, &self.connect) {
+            (Some(url), _) => Launch::Url(url.clone()),
+            (None, Some(socket)) => Launch::Socket(socket.clone()),
+            (None, None) => Launch::Command(self.command.clone()),
+        };
+        Ok(Rules { config: Arc::new(GuardConfig::load(self.config.as_deref())?), flags, launch: Some(launch) })
+    }
+
     fn settings(&self) -> anyhow::Result<Settings> {
         let name = match &self.name {
             Some(name) => name.clone(),
@@ -319,31 +359,30 @@ impl RunArgs {
         let of_tools = calibrations.tools.into_iter().map(|(tool, one)| (Some(tool), one));
         let session = self.session.clone().unwrap_or_else(|| credence_protocol::Uuid::now_v7().to_string());
         ensure!(!session.is_empty() && session.len() <= 256, "a session's name has 1 to 256 bytes");
+        let rules = self.rules()?;
+        // Flags override the file.
+        let file = rules.config.quarantine;
+        let asked = self.max_quarantine.is_some() || self.quarantine_days.is_some();
+        let quarantine = match !self.no_quarantine && (file.enabled || asked) {
+            true => QuarantineSettings {
+                max_bytes: self.max_quarantine.unwrap_or(file.max_mib).saturating_mul(MIB),
+                keep: Duration::from_secs(self.quarantine_days.unwrap_or(file.days) * 24 * 60 * 60),
+            },
+            false => QuarantineSettings::off(),
+        };
         Ok(Settings {
             name,
             provider: self.keeping.provider.clone(),
-            mode: match self.mode {
-                ModeArg::Observe => GuardMode::Observe,
-                ModeArg::Flag => GuardMode::Flag,
-                ModeArg::Enforce => GuardMode::Enforce,
-            },
+            rules,
             caller: Caller { agent: self.agent.clone(), session: self.session.clone(), stake: self.stake },
             session,
             verify: self.verify.of_engine(),
             profiles: self.profiles.as_deref().map(traces::profiles).transpose()?.unwrap_or_default(),
             calibrations: std::iter::once((None, calibrations.all)).chain(of_tools).collect(),
-            content_injection: self.content_injection,
-            canaries: self.canaries,
             state: self.keeping.folder()?,
             max_receipt_bytes: self.max_receipts.saturating_mul(MIB),
             max_message_bytes: usize::try_from(self.max_message * MIB)?,
-            quarantine: match self.no_quarantine {
-                true => QuarantineSettings::off(),
-                false => QuarantineSettings {
-                    max_bytes: self.max_quarantine.saturating_mul(MIB),
-                    keep: Duration::from_secs(self.quarantine_days * 24 * 60 * 60),
-                },
-            },
+            quarantine,
             explain_refusal: self.explain_refusal,
             vantage: Vantage::SameUser,
         })

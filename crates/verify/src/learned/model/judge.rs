@@ -19,6 +19,9 @@ const LEAST_LATENCIES: f32 = 8.0;
 /// What a change between equal calls is worth before any were compared.
 const CHANGES_EXPECTED: f64 = 4.0;
 
+/// The part of an object's relief for changing members that a member counts with that is new now.
+const ANOTHER_MEMBER: f32 = 0.6;
+
 impl Model {
     /// How surprising a result is.
     pub(crate) fn judge(&self, observation: &Observation<'_>, last: Option<&Last>, origin: Origin) -> Surprises {
@@ -168,7 +171,12 @@ impl Model {
         members.sort_unstable();
         // Members that are new under other names are other oddities.
         for (_, new) in members.iter().filter(|(node, _)| !known.children.iter().any(|(child, _)| child == node)) {
-            out.add(Aspect::Structure, known.new_keys.probability(), place, Cause::NewKey, odd(Cause::NewKey, *new));
+            let odd = || {
+                let (key, relief) = self.relief(*new, Cause::NewKey, 0, origin);
+                let (_, others) = self.relief(path, Cause::Keys, 0, origin);
+                (key, relief.max(ANOTHER_MEMBER * others))
+            };
+            out.add(Aspect::Structure, known.new_keys.probability(), place, Cause::NewKey, odd);
         }
         for (nth, (child, _)) in known.children.iter().enumerate() {
             if members.binary_search_by_key(child, |(node, _)| *node).is_ok() {

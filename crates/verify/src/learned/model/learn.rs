@@ -7,7 +7,7 @@ use crate::learned::{
     counts::Stamp,
     observation::Observation,
     observe::{NONE, ObservedValue, ValueKind, fold, mix, number_form, scaled},
-    surprise::{Surprise, Surprises},
+    surprise::{Aspect, Surprise, Surprises},
 };
 
 /// Results after which everything counts half: a tool's past weighs less the longer ago it was.
@@ -53,7 +53,9 @@ impl Model {
         if self.results > MEMORY {
             self.age(0.5);
         }
-        if let Some(ms) = observation.latency_ms {
+        // One answer that came too fast to be believed does not make the next one usual.
+        let fast = surprises.get(Aspect::Latency).is_some_and(|surprise| surprise.nats() >= LEVEL_OF_DOUBT);
+        if let Some(ms) = observation.latency_ms.filter(|_| believed || !fast) {
             self.latency.learn(latency_scale(ms), stamp);
         }
         let mut dropped = 0;
