@@ -3,6 +3,7 @@
 mod answers;
 mod controls;
 mod delivering;
+mod instructions;
 mod judging;
 mod keeping;
 mod model;
@@ -44,6 +45,7 @@ use crate::{
 use answers::TakenAnswers;
 use controls::Controls;
 pub use delivering::Delivery;
+use instructions::Instructions;
 pub use judging::JudgedCall;
 
 /// Tasks under way that are remembered.
@@ -70,6 +72,8 @@ pub struct Guard {
     schemas: Mutex<SchemaBook>,
     /// What the texts of each tool usually do.
     habits: Mutex<Habits>,
+    /// Text that instructs the model.
+    instructions: Instructions,
     /// Digests of parts that go into the ledger with the next flush of the journal.
     part_digests: Mutex<Vec<(Uuid, PartDigests)>>,
     canaries_owed: Mutex<f64>,
@@ -144,6 +148,7 @@ impl Guard {
             opened => opened?,
         };
         let habits = model::habits(&place, &suffix);
+        let instructions = Instructions::open(&server, &place, &suffix);
         let quarantine = keeping::open(&settings, &place);
         let answers = TakenAnswers::open(&place, &suffix);
         let guard = Arc::new(Self {
@@ -157,6 +162,7 @@ impl Guard {
             tally: Mutex::new(tally),
             schemas: Mutex::new(schemas),
             habits: Mutex::new(habits),
+            instructions,
             part_digests: Mutex::default(),
             canaries_owed: Mutex::new(0.0),
             quarantine,
@@ -198,6 +204,7 @@ impl Guard {
     /// accepts it.
     pub fn learn_tools(&self, result: &RawValue) {
         let declared = content::output_schemas(result).into_iter().filter(|(tool, schema)| {
+            self.instructions.learn_tool(tool);
             let large = is_too_large(tool, schema.map_or("", RawValue::get));
             if large {
                 warn("a tool's output schema, or its name, is too large to be used");

@@ -8,7 +8,7 @@
 //! something to write is searched for (strides that double up to a week, then halving), and the job waits for that hour. An agent
 //! whose signals keep coming is never searched for.
 
-use std::ops::Range;
+use std::{ops::Range, sync::OnceLock};
 
 use credence_engine::{
     assessment::{Action, Rules},
@@ -68,18 +68,24 @@ pub(crate) fn is_due(
     Ok(base.has_moved(&then.assured))
 }
 
+/// What each context asks for, read once.
+fn rules() -> Result<&'static Rules> {
+    static STANDARD: OnceLock<std::result::Result<Rules, credence_engine::Error>> = OnceLock::new();
+    Ok(STANDARD.get_or_init(Rules::standard).as_ref().map_err(Clone::clone)?)
+}
+
 /// The score that a change by age is measured from.
 struct Base<'a> {
     assured: &'a Assured,
     model: &'a Model,
-    rules: Rules,
+    rules: &'static Rules,
     sources: usize,
     actions: Vec<Action>,
 }
 
 impl<'a> Base<'a> {
     fn new(assured: &'a Assured, sources: usize, model: &'a Model) -> Result<Self> {
-        let rules = Rules::standard()?;
+        let rules = rules()?;
         let actions = rules.actions(&model.facts(assured), sources);
         Ok(Self { assured, model, rules, sources, actions })
     }

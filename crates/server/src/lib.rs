@@ -27,6 +27,7 @@ mod metrics;
 mod namespace;
 mod origin;
 mod pace;
+mod peers;
 mod pool;
 mod problem;
 mod recent;

@@ -58,6 +58,9 @@ struct GuardMeta<'a> {
     no_receipt: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     content_injection: Option<f64>,
+    /// What reads like instructions, where, and why that is unusual there.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    content_injection_why: Option<String>,
     /// Whether a result that could not be judged or recorded was let through.
     #[serde(skip_serializing_if = "Option::is_none")]
     failed: Option<&'static str>,
@@ -83,6 +86,7 @@ impl<'a> GuardMeta<'a> {
             unjudged: receipt.unjudged.as_deref(),
             no_receipt,
             content_injection: receipt.content_injection,
+            content_injection_why: None,
             failed: None,
             passed: None,
             removed: None,
@@ -102,6 +106,8 @@ impl Guard {
         let tool = &judged.started.tool;
         let enforce = judged.mode == GuardMode::Enforce;
         let mut meta = GuardMeta::of(receipt, judged.mode, no_receipt);
+        meta.content_injection_why =
+            judged.injection.as_ref().filter(|finding| finding.fired).map(|finding| finding.reasons());
         let why_not = |why: &str| format!("no receipt could be written for it ({why})");
         match answer {
             Answer::Nothing => Delivery::AsItCame,

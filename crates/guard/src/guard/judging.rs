@@ -109,8 +109,9 @@ impl Guard {
         } else if unjudged.is_none() {
             unjudged = Some(parts.why_unjudged().to_owned());
         }
-        let scan = policy.content_injection && !off && !parts.texts.is_empty();
-        let injection = scan.then(|| injection::scan(parts.texts.iter().map(String::as_str)));
+        let blocked = assessment.as_ref().is_some_and(|one| one.decision == Decision::Block);
+        let scan = policy.content_injection && !off;
+        let injection = scan.then(|| self.instructions.look(&started, &parts, !blocked)).flatten();
         let result = Views::commit(&salts.result, &parts.forms);
         let private = Private { salts, print: prepared.print_text() };
         let mut receipt = self.intent(&started, arguments).into_receipt(parts.outcome);

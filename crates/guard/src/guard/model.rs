@@ -112,6 +112,7 @@ impl Guard {
         let known: Vec<String> = schemas.known().tools.keys().cloned().collect();
         *self.habits.lock().unwrap_or_else(PoisonError::into_inner) = habits(&self.place, suffix);
         *self.schemas.lock().unwrap_or_else(PoisonError::into_inner) = schemas;
+        self.instructions.change(server, &self.place, suffix);
         self.calibrated.lock().unwrap_or_else(PoisonError::into_inner).clear();
         self.engine.store(Arc::new(engine));
         suffix.clone_into(&mut current);
@@ -127,7 +128,8 @@ impl Guard {
         self.save_engine(&path(ENGINE_FILE))?;
         let habits = serde_json::to_vec(&*self.habits.lock().unwrap_or_else(PoisonError::into_inner));
         let habits = habits.map_err(|e| Error::Content(e.to_string()))?;
-        Ok(folder::replace_file(&path(HABITS_FILE), &habits)?)
+        folder::replace_file(&path(HABITS_FILE), &habits)?;
+        self.instructions.save(&self.place, &suffix)
     }
 
     /// Has the engine keep the block rate that a section sets for this tool.

@@ -215,6 +215,10 @@ pub(crate) struct Reputation {
     #[schema(value_type = Option<Object>)]
     reputation: Option<Value>,
     stddev: Option<f64>,
+    /// What makes R readable: `{score, state, tier?, geometric_mean, claims?: {held, of, low, high}, percentile?: {percentile, among}}`.
+    /// A new agent has no letter.
+    #[schema(value_type = Option<Object>)]
+    readable: Option<Value>,
     /// What each factor rests on.
     #[schema(value_type = Option<Object>)]
     basis: Option<Value>,
@@ -234,15 +238,18 @@ pub(crate) async fn reputation(
     let limit = agents::page_size(limit, 5)?;
     let now = app.now();
     let shown = app
-        .read(move |_, view| {
+        .read(move |app, view| {
             let id = query::resolve(view, &agent)?;
             let rows = query::reputation_history(view, &id, limit)?;
             let newest = query::reputation(view, &id, now)?;
+            let readable =
+                newest.as_ref().map(|newest| app.peers.place(view, newest.readable.clone(), now)).transpose()?;
             Ok(Reputation {
                 standing: newest.as_ref().map_or("new", query::Reputation::standing),
                 events: newest.as_ref().map_or(0, |newest| newest.row.events),
                 reputation: newest.as_ref().map(|newest| newest.published(&id)),
                 stddev: newest.as_ref().map(query::Reputation::stddev),
+                readable: readable.map(|readable| json!(readable)),
                 basis: newest.map(|newest| newest.row.basis),
                 last: rows.iter().map(|row| json!(row)).collect(),
                 agent: id.to_string(),

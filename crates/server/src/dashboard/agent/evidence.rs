@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use crate::{
     app::App,
-    dashboard::format::{When, count, encoded, one, percent, short, signed},
+    dashboard::format::{When, count, encoded, one, percent, short, signed, whole},
     problem::Problem,
 };
 
@@ -244,6 +244,13 @@ pub(super) fn verification(view: &dyn View, agent: &EntityId, now: Timestamp) ->
 pub(super) struct Reputation {
     pub score: String,
     pub stddev: String,
+    /// R on the scale of one factor.
+    pub on_one_scale: String,
+    /// The letter and what it means; none while new.
+    pub tier: Option<String>,
+    /// Claims that held, of all that are settled, with the interval.
+    pub claims: Option<String>,
+    pub percentile: Option<String>,
     pub established: bool,
     /// When its last event was, where that is too long ago to say anything of now.
     pub lapsed: Option<When>,
@@ -265,8 +272,14 @@ pub(super) struct Review {
     pub when: When,
 }
 
-pub(super) fn reputation(view: &dyn View, agent: &EntityId, now: Timestamp) -> Result<Option<Reputation>, Problem> {
+pub(super) fn reputation(
+    app: &App,
+    view: &dyn View,
+    agent: &EntityId,
+    now: Timestamp,
+) -> Result<Option<Reputation>, Problem> {
     let Some(newest) = query::reputation(view, agent, now)? else { return Ok(None) };
+    let readable = app.peers.place(view, newest.readable.clone(), now)?;
     let rows = query::reputation_history(view, agent, 8)?;
     let f = newest.row.factors;
     let mut reviews = query::reviews(view, agent, now)?;
@@ -290,6 +303,14 @@ pub(super) fn reputation(view: &dyn View, agent: &EntityId, now: Timestamp) -> R
     Ok(Some(Reputation {
         score: one(newest.row.score),
         stddev: one(newest.stddev()),
+        on_one_scale: one(readable.geometric_mean),
+        tier: readable.tier.map(|tier| format!("{tier}, {}", tier.meaning())),
+        claims: readable.claims.map(|claims| {
+            format!("{} of {} ({}–{})", claims.held, claims.of, percent(claims.low), percent(claims.high))
+        }),
+        percentile: readable
+            .percentile
+            .map(|place| format!("{} of {} established agents", whole(place.percentile), place.among)),
         established: newest.established,
         lapsed: newest.lapsed.map(|_| When::new(newest.row.at, now)),
         events: newest.row.events,

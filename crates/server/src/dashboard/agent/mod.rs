@@ -252,7 +252,7 @@ fn read(
         answer_url: String::new(),
         probes: evidence::probes(&explained),
         verification: evidence::verification(view, &id, now)?,
-        reputation: evidence::reputation(view, &id, now)?,
+        reputation: evidence::reputation(app, view, &id, now)?,
         receipts: evidence::receipts(app, view, &id, sees_calls, now)?,
         credentials: evidence::issued(view, &id, now)?,
         domains: proved(view, &id, now)?,
