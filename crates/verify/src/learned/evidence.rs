@@ -26,7 +26,7 @@ const NOTICEABLE: f64 = 0.7;
 const FIRED: f64 = 1.5;
 /// No single aspect is worth more, in nats: what never happened yet can still happen, and the world that a tool reports on
 /// changes more readily than the tool.
-const MOST: f64 = 7.0;
+const MOST: f64 = 7.3;
 const MOST_OF_THE_WORLD: f64 = 4.5;
 /// However quiet a tool was so far, a surprise is worth at most so much more than itself, in nats; nothing more up to
 /// [`RATE_IS_KNOWN`], twice of which it takes for all of it. Rates of what is common are known well, those of what never happened are guesses.

@@ -76,6 +76,7 @@ struct Oddity {
     last: u32,
     callers: Vec<u32>,
     announced: bool,
+    learned: bool,
     believed: bool,
 }
 
@@ -171,6 +172,7 @@ impl Oddities {
                     last: calls,
                     callers: Vec::new(),
                     announced: false,
+                    learned: false,
                     believed: false,
                 });
                 self.list.len() - 1
@@ -226,6 +228,14 @@ impl Oddities {
         self.believed_at = self.calls;
         self.changes = self.changes.saturating_add(1);
         most
+    }
+
+    /// A doubtful result was learned for an oddity that was announced; says how many results showed it, once.
+    pub(crate) fn take_in(&mut self, key: OddityKey) -> Option<u32> {
+        let oddity = self.list.iter_mut().find(|oddity| oddity.key == key && oddity.announced && !oddity.learned)?;
+        oddity.learned = true;
+        self.changes = self.changes.saturating_add(1);
+        Some(oddity.count)
     }
 
     /// Whether a change was ever believed.
