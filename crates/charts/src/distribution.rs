@@ -1,4 +1,4 @@
-//! Where a score may truly lie: the normal density over the tier bands, and the share of it in each.
+//! Mean and spread as a curve: the normal density over the tier bands, and the share of it in each.
 //!
 //! The curve is `exp(-(x - mean)² / 2σ²)`, scaled to its highest value on 0..=100; only its shape is read. The shares are
 //! the caller's: the engine computes them, and a second computation here could disagree with it.
@@ -19,12 +19,12 @@ const LEAST_STDDEV: f64 = 0.05;
 const FINENESS: i32 = 6;
 const DEVIATIONS: i32 = 4;
 
-/// A band and the probability that the score lies in it.
+/// A band and the share of the curve over it.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Share<'a> {
     /// The tier.
     pub band: Band<'a>,
-    /// The probability, 0..=1.
+    /// The share, 0..=1.
     pub share: f64,
 }
 
@@ -38,7 +38,7 @@ pub fn distribution(title: &str, mean: f64, stddev: f64, score: u8, shares: &[Sh
     let x = plot.x(0.0, 100.0);
     let density = Density::new(mean, stddev, &plot);
     let mut svg = titled(title);
-    plot.y_label(&mut svg, "Probability density over the score, 0 to 100");
+    plot.y_label(&mut svg, "Density over the score, 0 to 100");
     for (index, band) in &bands {
         let (left, right) = (x.at(band.from), x.at(band.to));
         let hover = hover(band, shares[*index].share);

@@ -84,7 +84,7 @@ pub fn table(header: &[&str], right: &[&str], rows: impl IntoIterator<Item = Vec
 }
 
 /// Text that a terminal shows and does not obey: control characters are written out.
-fn printable(text: &str) -> String {
+pub fn printable(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
         if c.is_control() && c != '\n' { out.extend(c.escape_unicode()) } else { out.push(c) }

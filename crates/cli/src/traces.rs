@@ -19,7 +19,7 @@ pub const MAX_TRACE_BYTES: usize = 16 * 1024 * 1024;
 /// How results are judged.
 #[derive(Clone, Copy, ValueEnum)]
 pub enum Mode {
-    /// Eight signals with fixed likelihood ratios
+    /// Eight checks with fixed likelihood ratios
     Fixed,
     /// The same, corrected by each tool's own traffic, and what a model of its results says
     Adaptive,

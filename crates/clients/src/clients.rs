@@ -12,6 +12,11 @@
 //! | Copilot CLI | `~/.copilot/mcp-config.json` | `.mcp.json` | `mcpServers` |
 //! | Kiro | `~/.kiro/settings/mcp.json` | `.kiro/settings/mcp.json` | `mcpServers` |
 //! | Cline | `Code/User/globalStorage/saoudrizwan.claude-dev/settings/cline_mcp_settings.json` | | `mcpServers` |
+//! | Roo | `Code/User/globalStorage/rooveterinaryinc.roo-cline/settings/mcp_settings.json` | `.roo/mcp.json` | `mcpServers` |
+//! | Codex | `~/.codex/config.toml` | `.codex/config.toml` | `mcp_servers` (TOML) |
+//! | opencode | `~/.config/opencode/opencode.json` or `.jsonc` | `opencode.json` or `.jsonc` | `mcp.servers`; before version 2 `mcp` |
+//! | goose | `~/.config/goose/config.yaml` | | `extensions` (YAML) |
+//! | Continue | `~/.continue/config.yaml`, files in `~/.continue/mcpServers` | files in `.continue/mcpServers` | `mcpServers`, a list (YAML) |
 //!
 //! A user's path without `~` is below the folder the system has for settings: `$XDG_CONFIG_HOME` or `~/.config` on
 //! Linux, `~/Library/Application Support` on macOS, `%APPDATA%` on Windows.
@@ -44,6 +49,16 @@ pub enum Client {
     Kiro,
     /// Cline, an extension of Visual Studio Code.
     Cline,
+    /// Roo Code, an extension of Visual Studio Code.
+    Roo,
+    /// OpenAI's command line.
+    Codex,
+    /// opencode.
+    OpenCode,
+    /// goose.
+    Goose,
+    /// Continue, an extension of several editors.
+    Continue,
 }
 
 /// Whose file a configuration is.
@@ -89,7 +104,8 @@ pub struct Environment {
 }
 
 /// The environment variables that move a configuration.
-const VARIABLES: [&str; 5] = ["APPDATA", "LOCALAPPDATA", "XDG_CONFIG_HOME", "CLAUDE_CONFIG_DIR", "COPILOT_HOME"];
+const VARIABLES: [&str; 6] =
+    ["APPDATA", "LOCALAPPDATA", "XDG_CONFIG_HOME", "CLAUDE_CONFIG_DIR", "COPILOT_HOME", "CODEX_HOME"];
 
 impl Environment {
     /// This process's environment, with the current folder as the project.
@@ -136,7 +152,7 @@ impl Environment {
 
 impl Client {
     /// Every client.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 15] = [
         Self::ClaudeDesktop,
         Self::ClaudeCode,
         Self::Cursor,
@@ -147,6 +163,11 @@ impl Client {
         Self::CopilotCli,
         Self::Kiro,
         Self::Cline,
+        Self::Roo,
+        Self::Codex,
+        Self::OpenCode,
+        Self::Goose,
+        Self::Continue,
     ];
 
     /// Its name on the command line.
@@ -162,6 +183,11 @@ impl Client {
             Self::CopilotCli => "copilot-cli",
             Self::Kiro => "kiro",
             Self::Cline => "cline",
+            Self::Roo => "roo",
+            Self::Codex => "codex",
+            Self::OpenCode => "opencode",
+            Self::Goose => "goose",
+            Self::Continue => "continue",
         }
     }
 
@@ -169,11 +195,17 @@ impl Client {
         Self::ALL.map(Self::name).join(", ")
     }
 
-    /// The members that hold servers, each as the path to it; `*` stands for every member of an object.
+    /// The members that hold servers, each as the path to it; `*` stands for every member of an object,
+    /// and what ends in `[]` may be a list of servers with names.
     pub fn servers_at(self) -> &'static [&'static [&'static str]] {
         match self {
             Self::VsCode => &[&["servers"], &["mcp", "servers"]],
             Self::Zed => &[&["context_servers"]],
+            Self::Codex => &[&["mcp_servers"]],
+            // opencode.ai/docs/mcp-servers and, for version 2, opencode.ai/v2/docs/mcp-servers.
+            Self::OpenCode => &[&["mcp"], &["mcp", "servers"]],
+            Self::Goose => &[&["extensions"]],
+            Self::Continue => &[&["mcpServers[]"]],
             // Servers of the local scope stand under the folder they are for.
             Self::ClaudeCode => &[&["mcpServers"], &["projects", "*", "mcpServers"]],
             _ => &[&["mcpServers"]],
@@ -183,7 +215,7 @@ impl Client {
     /// The files it may keep its servers in, whether they exist or not; the user's come before the project's.
     pub fn candidates(self, at: &Environment) -> Vec<Candidate> {
         let home = |path: &str| vec![at.home.join(path)];
-        let (user, project) = match self {
+        let (user, project): (Vec<PathBuf>, Option<&str>) = match self {
             Self::ClaudeDesktop => {
                 let mut folders = if at.system == System::Windows { at.packaged_claude() } else { Vec::new() };
                 folders.push(at.settings().join("Claude"));
@@ -214,6 +246,31 @@ impl Client {
                 let storage = at.settings().join("Code/User/globalStorage/saoudrizwan.claude-dev");
                 (vec![storage.join("settings/cline_mcp_settings.json")], None)
             }
+            Self::Roo => {
+                let file = |edition: &str| {
+                    let storage = at.settings().join(edition).join("User/globalStorage/rooveterinaryinc.roo-cline");
+                    storage.join("settings/mcp_settings.json")
+                };
+                (vec![file("Code"), file("Code - Insiders")], Some(".roo/mcp.json"))
+            }
+            Self::Codex => (vec![at.folder("CODEX_HOME", ".codex").join("config.toml")], Some(".codex/config.toml")),
+            // On every system below `~/.config`.
+            Self::OpenCode => {
+                let folder = at.folder("XDG_CONFIG_HOME", ".config").join("opencode");
+                (vec![folder.join("opencode.json"), folder.join("opencode.jsonc")], None)
+            }
+            Self::Goose => {
+                let folder = match at.system {
+                    System::Windows => at.settings().join("Block/goose/config"),
+                    System::Linux | System::MacOs => at.folder("XDG_CONFIG_HOME", ".config").join("goose"),
+                };
+                (vec![folder.join("config.yaml")], None)
+            }
+            Self::Continue => {
+                let mut files = home(".continue/config.yaml");
+                files.extend(blocks(&at.home.join(".continue/mcpServers")));
+                (files, None)
+            }
         };
         let user = user.into_iter().map(|path| Candidate { path, scope: Scope::User });
         let mut all: Vec<Candidate> = user.collect();
@@ -221,6 +278,19 @@ impl Client {
             && !all.iter().any(|known| known.path == path)
         {
             all.push(Candidate { path, scope: Scope::Project });
+        }
+        let several = match self {
+            Self::OpenCode => {
+                let names = ["opencode.json", "opencode.jsonc", ".opencode/opencode.json", ".opencode/opencode.jsonc"];
+                names.map(|name| at.project.join(name)).into()
+            }
+            Self::Continue => blocks(&at.project.join(".continue/mcpServers")),
+            _ => Vec::new(),
+        };
+        for path in several {
+            if !all.iter().any(|known| known.path == path) {
+                all.push(Candidate { path, scope: Scope::Project });
+            }
         }
         all
     }
@@ -233,6 +303,17 @@ impl Client {
         }
         Ok(found)
     }
+}
+
+/// The files of a folder in which Continue looks for servers.
+fn blocks(folder: &std::path::Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
+    let known = |path: &PathBuf| {
+        path.extension().and_then(|end| end.to_str()).is_some_and(|end| ["yaml", "yml", "json"].contains(&end))
+    };
+    let mut files: Vec<PathBuf> = entries.filter(known).collect();
+    files.sort();
+    files
 }
 
 impl fmt::Display for Client {
@@ -303,6 +384,30 @@ mod tests {
         assert_eq!(paths(Client::ClaudeDesktop, &at), ["/xdg/Claude/claude_desktop_config.json"]);
         assert_eq!(paths(Client::ClaudeCode, &at)[0], "/claude/.claude.json");
         assert_eq!(paths(Client::CopilotCli, &at)[0], "/copilot/mcp-config.json");
+    }
+
+    #[test]
+    fn newer_clients_have_their_places() {
+        let mut at = environment(System::Linux);
+        assert_eq!(paths(Client::Codex, &at), ["/home/ada/.codex/config.toml", "/src/engine/.codex/config.toml"]);
+        assert_eq!(paths(Client::Goose, &at), ["/home/ada/.config/goose/config.yaml"]);
+        assert_eq!(paths(Client::OpenCode, &at)[0], "/home/ada/.config/opencode/opencode.json");
+        assert!(paths(Client::OpenCode, &at).contains(&"/src/engine/opencode.json".to_owned()));
+        assert_eq!(paths(Client::Continue, &at), ["/home/ada/.continue/config.yaml"]);
+        let roo = "User/globalStorage/rooveterinaryinc.roo-cline/settings/mcp_settings.json";
+        assert_eq!(paths(Client::Roo, &at)[0], format!("/home/ada/.config/Code/{roo}"));
+        assert_eq!(paths(Client::Roo, &at)[2], "/src/engine/.roo/mcp.json");
+        at.variables.insert("CODEX_HOME", "/codex".into());
+        assert_eq!(paths(Client::Codex, &at)[0], "/codex/config.toml");
+        let folder = tempfile::tempdir().unwrap();
+        at.project = folder.path().to_owned();
+        fs::create_dir_all(at.project.join(".continue/mcpServers")).unwrap();
+        for name in ["b.yaml", "a.json", "notes.txt"] {
+            fs::write(at.project.join(".continue/mcpServers").join(name), "").unwrap();
+        }
+        let found = Client::Continue.candidates(&at);
+        assert_eq!(found.len(), 3);
+        assert!(found[1].path.ends_with("a.json") && found[2].scope == Scope::Project);
     }
 
     #[test]

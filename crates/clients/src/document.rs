@@ -1,36 +1,20 @@
-//! Reading a configuration: JSON with comments and trailing commas, and the servers in it, each with the places of its
-//! parts in the text.
+//! The servers of a configuration, each with the places of its parts in the text.
 
-use std::{collections::BTreeSet, ops::Range, path::Path};
+use std::{collections::BTreeSet, path::Path};
 
-use jsonc_parser::{
-    CollectOptions, ParseOptions,
-    ast::{Object, StringLit, Value},
-    common::Ranged,
-    parse_to_ast,
+use crate::{
+    Error,
+    tree::{self, List, Map, Member, Syntax, Text, Tree, place},
 };
 
-use crate::{Error, FilePosition};
-
-/// What editors on Windows put before the text.
-const BYTE_ORDER_MARK: char = '\u{feff}';
-
-/// The members that give a server's address: `httpUrl` is Gemini CLI's, `serverUrl` Windsurf's.
-const ADDRESSES: [&str; 3] = ["url", "httpUrl", "serverUrl"];
-
-/// JSONC as the clients that allow comments read it; nothing of JSON5.
-const JSONC: ParseOptions = ParseOptions {
-    allow_comments: true,
-    allow_loose_object_property_names: false,
-    allow_trailing_commas: true,
-    allow_missing_commas: false,
-    allow_single_quoted_strings: false,
-    allow_hexadecimal_numbers: false,
-    allow_unary_plus_numbers: false,
-    allow_bare_decimal_point_numbers: false,
-    allow_non_finite_numbers: false,
-    allow_extended_string_escapes: false,
-};
+/// The members that give a server's address: `httpUrl` is Gemini CLI's, `serverUrl` Windsurf's, `uri` goose's.
+const ADDRESSES: [&str; 4] = ["url", "httpUrl", "serverUrl", "uri"];
+/// The members that give a server's command: `cmd` is goose's.
+const COMMANDS: [&str; 2] = ["command", "cmd"];
+/// The members that give its environment: `envs` is goose's, `environment` opencode's.
+const ENVIRONMENTS: [&str; 3] = ["env", "envs", "environment"];
+/// Types of entries that are parts of goose itself and no servers.
+const BUILT_IN: [&str; 4] = ["builtin", "platform", "frontend", "inline_python"];
 
 /// A server as the configuration has it.
 #[derive(Debug)]
@@ -49,89 +33,84 @@ pub(crate) enum Kind {
     Unsupported(&'static str),
 }
 
-/// A server that the client starts; all ranges are bytes of the text.
+/// A server that the client starts.
 #[derive(Debug)]
 pub(crate) struct Stdio {
     pub(crate) command: Text,
-    /// Where the name `"command"` starts.
+    /// Where the name of the command's member starts.
     pub(crate) command_name: usize,
+    /// The command and its arguments are one list, as opencode has them.
+    pub(crate) in_one_list: bool,
     pub(crate) args: Option<Args>,
     /// Variables of its environment; those that are no text are left out.
     pub(crate) env: Vec<(String, String)>,
+    pub(crate) syntax: Syntax,
+    /// The server's members are in braces, so that commas stand between them.
+    pub(crate) in_braces: bool,
 }
 
 /// The arguments of a server.
 #[derive(Debug)]
 pub(crate) struct Args {
-    /// Where the name `"args"` starts.
+    /// Where the name `args` starts.
     pub(crate) name: usize,
-    /// The array, brackets included.
-    pub(crate) range: Range<usize>,
+    /// The list, brackets included.
+    pub(crate) range: std::ops::Range<usize>,
+    pub(crate) in_brackets: bool,
     pub(crate) items: Vec<Text>,
-}
-
-/// A string: what it says, and where it is written, quotes included.
-#[derive(Debug, Clone)]
-pub(crate) struct Text {
-    pub(crate) value: String,
-    pub(crate) range: Range<usize>,
 }
 
 /// The servers of a configuration, in the order of `servers_at` and then of the file.
 pub(crate) fn servers(path: &Path, text: &str, servers_at: &[&[&str]]) -> Result<Vec<Server>, Error> {
-    let reader =
-        Reader { path, text, skipped: if text.starts_with(BYTE_ORDER_MARK) { BYTE_ORDER_MARK.len_utf8() } else { 0 } };
-    let parsed = parse_to_ast(&text[reader.skipped..], &CollectOptions::default(), &JSONC).map_err(|error| {
-        let why = error.kind().to_string();
-        Error::NotJson { at: reader.place(error.range().start), why }
-    })?;
-    let Some(Value::Object(root)) = parsed.value else {
-        let at = parsed.value.map_or(0, |value| value.start());
-        return Err(Error::NotJson { at: reader.place(at), why: "an object {…} was expected".to_owned() });
-    };
+    let (syntax, root) = tree::read(path, text)?;
+    let reader = Reader { path, text, syntax };
     let mut found = None;
     for steps in servers_at {
         reader.walk(&root, steps, None, &mut found)?;
     }
     found.ok_or_else(|| Error::ServersMissing {
         path: path.to_owned(),
-        member: servers_at.first().map(|steps| steps.join(".")).unwrap_or_default(),
+        member: servers_at.first().map(|steps| steps.join(".").replace("[]", "")).unwrap_or_default(),
     })
 }
 
 struct Reader<'t> {
     path: &'t Path,
     text: &'t str,
-    /// Bytes before the part that is parsed.
-    skipped: usize,
+    syntax: Syntax,
 }
 
 impl Reader<'_> {
     /// Collects the servers at the end of `steps`; `found` is set as soon as there is a list of servers, even empty.
     fn walk(
         &self,
-        object: &Object<'_>,
+        map: &Map,
         steps: &[&str],
         within: Option<&str>,
         found: &mut Option<Vec<Server>>,
     ) -> Result<(), Error> {
-        self.check_names(object)?;
+        self.check_names(map)?;
         let Some((step, rest)) = steps.split_first() else {
             let into = found.get_or_insert_default();
-            for property in &object.properties {
-                let name = property.name.as_str().to_owned();
-                let kind = self.kind(&name, &property.value)?;
-                into.push(Server { name, within: within.map(str::to_owned), kind });
+            for member in map.members.iter().filter(|member| !is_no_server(&member.value)) {
+                let kind = self.kind(&member.value)?;
+                into.push(Server { name: member.name.clone(), within: within.map(str::to_owned), kind });
             }
             return Ok(());
         };
-        for property in object.properties.iter().filter(|property| *step == "*" || property.name.as_str() == *step) {
-            let within = if *step == "*" { Some(property.name.as_str()) } else { within };
-            match &property.value {
-                Value::Object(below) => self.walk(below, rest, within, found)?,
+        let (step, may_be_list) = step.strip_suffix("[]").map_or((*step, false), |step| (step, true));
+        for member in map.members.iter().filter(|member| step == "*" || member.name == step) {
+            let within = if step == "*" { Some(member.name.as_str()) } else { within };
+            match &member.value {
+                Tree::Map(below) => self.walk(below, rest, within, found)?,
+                Tree::List(list) if may_be_list && rest.is_empty() => self.named(list, found)?,
+                // A member without a value, as YAML writes an empty one.
+                Tree::Other(at) if rest.is_empty() && self.text[*at..].trim_start().is_empty() => {
+                    found.get_or_insert_default();
+                }
                 other if rest.is_empty() => {
-                    let member = property.name.as_str().to_owned();
-                    return Err(Error::ServersNotObject { at: self.place(other.start()), member });
+                    let at = self.place(other.start());
+                    return Err(Error::ServersNotObject { at, member: member.name.clone() });
                 }
                 _ => {}
             }
@@ -139,75 +118,125 @@ impl Reader<'_> {
         Ok(())
     }
 
-    fn check_names(&self, object: &Object<'_>) -> Result<(), Error> {
-        let mut seen = BTreeSet::new();
-        let twice = object.properties.iter().find(|property| !seen.insert(property.name.as_str()));
-        twice.map_or(Ok(()), |property| {
-            let key = property.name.as_str().to_owned();
-            Err(Error::DuplicateKey { at: self.place(property.name.start()), key })
-        })
+    /// Servers in a list, which say their names themselves.
+    fn named(&self, list: &List, found: &mut Option<Vec<Server>>) -> Result<(), Error> {
+        let into = found.get_or_insert_default();
+        for item in &list.items {
+            let name = match item {
+                Tree::Map(map) => map.text("name").unwrap_or_default(),
+                _ => "",
+            };
+            let kind = if name.is_empty() { Kind::Unsupported("it has no name") } else { self.kind(item)? };
+            into.push(Server { name: name.to_owned(), within: None, kind });
+        }
+        Ok(())
     }
 
-    fn kind(&self, server: &str, value: &Value<'_>) -> Result<Kind, Error> {
-        let Value::Object(object) = value else {
-            return Ok(Kind::Unsupported("it is not an object"));
-        };
-        self.check_names(object)?;
-        let mut addresses = ADDRESSES.iter().filter_map(|name| object.get_string(name));
-        let url = addresses.find(|url| !url.value.is_empty()).map(|url| public_part(&url.value));
-        let command = match (object.get("command"), url) {
+    fn check_names(&self, map: &Map) -> Result<(), Error> {
+        let mut seen = BTreeSet::new();
+        let twice = map.members.iter().find(|member| !seen.insert(member.name.as_str()));
+        twice.map_or(Ok(()), |member| Err(Error::DuplicateKey { at: self.place(member.at), key: member.name.clone() }))
+    }
+
+    fn kind(&self, value: &Tree) -> Result<Kind, Error> {
+        let Tree::Map(map) = value else { return Ok(Kind::Unsupported("it is not an object")) };
+        self.check_names(map)?;
+        let url = ADDRESSES.iter().filter_map(|name| map.text(name)).find(|url| !url.is_empty()).map(public_part);
+        let command = match (COMMANDS.iter().find_map(|name| map.get(name)), url) {
             (Some(_), Some(_)) => return Ok(Kind::Unsupported("it has both a command and an address; remove one")),
             (None, Some(url)) => return Ok(Kind::Remote { url }),
             (None, None) => return Ok(Kind::Unsupported("it has neither a command nor an address")),
             (Some(command), None) => command,
         };
-        let Value::StringLit(literal) = &command.value else {
-            let at = self.place(command.value.start());
-            return Err(Error::CommandNotString { at, server: server.to_owned() });
-        };
-        if literal.value.is_empty() {
-            return Ok(Kind::Unsupported("its command is empty"));
+        Ok(match &command.value {
+            Tree::Text(_) => self.stdio(map, command, map),
+            Tree::List(list) if map.get("args").is_none() => self.in_one_list(map, command, list),
+            // As Zed had it: an object with the path and the arguments.
+            Tree::Map(inner) => {
+                self.check_names(inner)?;
+                match inner.get("path") {
+                    Some(path) => self.stdio(inner, path, map),
+                    None => Kind::Unsupported("its command is an object without a path"),
+                }
+            }
+            _ => Kind::Unsupported("its command is not a string"),
+        })
+    }
+
+    /// A server whose command is `command`, with its arguments beside it in `map`, and its environment there or in `outer`.
+    fn stdio(&self, map: &Map, command: &Member, outer: &Map) -> Kind {
+        let Tree::Text(text) = &command.value else { return Kind::Unsupported("its command is not a string") };
+        if text.value.is_empty() {
+            return Kind::Unsupported("its command is empty");
         }
-        let args = object.get("args").map(|property| {
-            let not_strings =
-                |value: &Value<'_>| Error::ArgsNotStrings { at: self.place(value.start()), server: server.to_owned() };
-            let array = property.value.as_array().ok_or_else(|| not_strings(&property.value))?;
-            let text = |value: &Value<'_>| {
-                value.as_string_lit().map(|literal| self.text(literal)).ok_or_else(|| not_strings(value))
-            };
-            let items = array.elements.iter().map(text).collect::<Result<_, Error>>()?;
-            Ok(Args { name: self.skipped + property.start(), range: self.range(array), items })
-        });
-        let (command_name, command) = (self.skipped + command.start(), self.text(literal));
-        let env = object.get_object("env").into_iter().flat_map(|env| &env.properties).filter_map(|property| {
-            let value = property.value.as_string_lit()?.value.clone().into_owned();
-            Some((property.name.as_str().to_owned(), value))
-        });
-        Ok(Kind::Stdio(Stdio { command, command_name, args: args.transpose()?, env: env.collect() }))
+        let args = match map.get("args") {
+            None => None,
+            Some(Member { at, value: Tree::List(list), .. }) => {
+                let Some(items) = texts(&list.items) else { return Kind::Unsupported("its args are not all strings") };
+                Some(Args { name: *at, range: list.range.clone(), in_brackets: list.in_brackets, items })
+            }
+            Some(_) => return Kind::Unsupported("its args are not a list"),
+        };
+        Kind::Stdio(Stdio {
+            command: text.clone(),
+            command_name: command.at,
+            in_one_list: false,
+            args,
+            env: environment(map).or_else(|| environment(outer)).unwrap_or_default(),
+            syntax: self.syntax,
+            in_braces: map.in_braces,
+        })
     }
 
-    fn text(&self, literal: &StringLit<'_>) -> Text {
-        Text { value: literal.value.clone().into_owned(), range: self.range(literal) }
+    fn in_one_list(&self, map: &Map, command: &Member, list: &List) -> Kind {
+        let Some(mut items) = texts(&list.items).filter(|items| !items.is_empty()) else {
+            return Kind::Unsupported("its command is not a list of strings");
+        };
+        let first = items.remove(0);
+        if first.value.is_empty() {
+            return Kind::Unsupported("its command is empty");
+        }
+        let args = Args { name: command.at, range: list.range.clone(), in_brackets: list.in_brackets, items };
+        Kind::Stdio(Stdio {
+            command: first,
+            command_name: command.at,
+            in_one_list: true,
+            args: Some(args),
+            env: environment(map).unwrap_or_default(),
+            syntax: self.syntax,
+            in_braces: map.in_braces,
+        })
     }
 
-    fn range(&self, node: &impl Ranged) -> Range<usize> {
-        self.skipped + node.start()..self.skipped + node.end()
-    }
-
-    fn place(&self, parsed: usize) -> FilePosition {
-        place(self.path, &self.text.as_bytes()[self.skipped..], parsed)
+    fn place(&self, at: usize) -> crate::FilePosition {
+        let skipped = self.text.len() - self.text.trim_start_matches('\u{feff}').len();
+        place(self.path, &self.text.as_bytes()[skipped..], at.saturating_sub(skipped))
     }
 }
 
-/// The line and the column of a byte.
-pub(crate) fn place(path: &Path, bytes: &[u8], at: usize) -> FilePosition {
-    let before = &bytes[..at.min(bytes.len())];
-    let line_start = before.iter().rposition(|byte| *byte == b'\n').map_or(0, |newline| newline + 1);
-    FilePosition {
-        path: path.to_owned(),
-        line: 1 + before.iter().filter(|byte| **byte == b'\n').count(),
-        column: 1 + String::from_utf8_lossy(&before[line_start..]).chars().count(),
-    }
+/// Whether an entry among servers is none: a part of goose, or opencode's object of servers beside servers of the older form.
+fn is_no_server(value: &Tree) -> bool {
+    let Tree::Map(map) = value else { return false };
+    let built_in = map.text("type").is_some_and(|kind| BUILT_IN.contains(&kind));
+    let group = !map.members.is_empty() && map.members.iter().all(|member| matches!(member.value, Tree::Map(_)));
+    built_in || (group && !COMMANDS.iter().any(|name| map.get(name).is_some()))
+}
+
+fn texts(items: &[Tree]) -> Option<Vec<Text>> {
+    let text = |item: &Tree| match item {
+        Tree::Text(text) => Some(text.clone()),
+        _ => None,
+    };
+    items.iter().map(text).collect()
+}
+
+fn environment(map: &Map) -> Option<Vec<(String, String)>> {
+    let Tree::Map(env) = &ENVIRONMENTS.iter().find_map(|name| map.get(name))?.value else { return None };
+    let variable = |member: &Member| match &member.value {
+        Tree::Text(text) => Some((member.name.clone(), text.value.clone())),
+        _ => None,
+    };
+    Some(env.members.iter().filter_map(variable).collect())
 }
 
 /// An address without what may be secret in it: credentials, query and fragment.
@@ -262,12 +291,22 @@ mod tests {
     }
 
     #[test]
-    fn parts_of_a_server_must_be_what_they_should_be() {
-        let with = |members: &str| error(&format!("{{\"mcpServers\": {{\"fs\": {{{members}}}}}}}"));
-        assert_eq!(with(r#""command": ["npx"]"#), r#"c.json:1:35: the command of the server "fs" is not a string"#);
-        assert!(with(r#""command": null"#).contains("is not a string"));
-        assert!(with(r#""command": "a", "args": "-y""#).contains(r#"the args of the server "fs" are not an array"#));
-        assert!(with(r#""command": "a", "args": ["-p", 80]"#).starts_with("c.json:1:55: the args of"));
+    fn an_entry_that_cannot_be_guarded_does_not_fail_the_rest() {
+        let with = |members: &str| {
+            let text = format!("{{\"mcpServers\": {{\"fs\": {{{members}}}, \"good\": {{\"command\": \"a\"}}}}}}");
+            let mut found = read(&text).unwrap();
+            assert!(matches!(found.pop().unwrap().kind, Kind::Stdio(_)), "{members}");
+            match found.pop().unwrap().kind {
+                Kind::Unsupported(why) => why,
+                other => panic!("{other:?}"),
+            }
+        };
+        assert_eq!(with(r#""command": 7"#), "its command is not a string");
+        assert_eq!(with(r#""command": null"#), "its command is not a string");
+        assert_eq!(with(r#""command": []"#), "its command is not a list of strings");
+        assert_eq!(with(r#""command": {"args": []}"#), "its command is an object without a path");
+        assert_eq!(with(r#""command": "a", "args": "-y""#), "its args are not a list");
+        assert_eq!(with(r#""command": "a", "args": ["-p", 80]"#), "its args are not all strings");
     }
 
     #[test]

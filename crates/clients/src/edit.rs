@@ -9,12 +9,16 @@
 //! The command's literal moves as it is written, escapes included. Words are separated by a comma and whatever
 //! whitespace stands before the first argument, so an array with one word per line stays one. When `args` was missing,
 //! the new array is written with a space inside each bracket; by this it is recognised and taken out as a whole.
+//!
+//! TOML and YAML are spliced in the same way. Where YAML has the arguments in lines with dashes, the words are such lines. Where command
+//! and arguments are one list (opencode), the words go in front of it.
 
 use std::ops::Range;
 
 use crate::{
     ServerCommand,
     document::{Args, Stdio},
+    tree::Syntax,
 };
 
 /// The first argument of a guarded server.
@@ -78,52 +82,121 @@ impl Stdio {
     }
 
     /// Puts the server under a guard.
-    pub(crate) fn guard(&self, text: &str, executable: &str, slug: &str, flags: &[String]) -> [Splice; 2] {
+    pub(crate) fn guard(&self, text: &str, executable: &str, slug: &str, flags: &[String]) -> Vec<Splice> {
         let given = [GUARD, NAME, slug].into_iter().chain(flags.iter().map(String::as_str)).chain([DASHES]);
         let mut words: Vec<String> = given.map(json).collect();
-        words.push(text[self.command.range.clone()].to_owned());
+        if self.in_one_list {
+            words.insert(0, json(executable));
+            let at = self.command.range.start;
+            let separator = self.separator(text, at);
+            return vec![Splice { range: at..at, with: words.join(&separator) + &separator }];
+        }
+        words.push(self.own_command(text));
         let (at, with) = match &self.args {
-            None => {
-                let separator = separator(text, self.command_name);
-                (self.command.range.end, format!("{separator}\"args\": [ {} ]", words.join(", ")))
-            }
+            None => (self.command.range.end, format!("{}[ {} ]", self.before_new_args(text), words.join(", "))),
             Some(Args { range, items, .. }) => match items.first() {
                 None => (range.start + 1, words.join(", ")),
                 Some(first) => {
-                    let separator = separator(text, first.range.start);
+                    let separator = self.separator(text, first.range.start);
                     (first.range.start, words.join(&separator) + &separator)
                 }
             },
         };
-        [Splice { range: self.command.range.clone(), with: json(executable) }, Splice { range: at..at, with }]
+        vec![Splice { range: self.command.range.clone(), with: json(executable) }, Splice { range: at..at, with }]
     }
 
-    /// Takes the server out of its guard; `None` when no command of its own is there.
-    pub(crate) fn unguard(&self, text: &str, guarded: &Guarded<'_>) -> Option<[Splice; 2]> {
+    /// The command as it is written, or, where it would mean something else within a list, in quotes.
+    fn own_command(&self, text: &str) -> String {
+        let written = &text[self.command.range.clone()];
+        let plain = self.syntax == Syntax::Yaml && !written.starts_with(['"', '\'']);
+        let in_brackets = self.args.as_ref().is_none_or(|args| args.in_brackets);
+        if plain && in_brackets && written.contains([',', '[', ']', '{', '}', ':', '#']) {
+            return json(&self.command.value);
+        }
+        written.to_owned()
+    }
+
+    /// Takes the server out of its guard; `None` when no command of its own is there, or when it cannot be told what belongs to it.
+    pub(crate) fn unguard(&self, text: &str, guarded: &Guarded<'_>) -> Option<Vec<Splice>> {
         let args = self.args.as_ref()?;
         let (first, own) = (args.items.first()?, args.items.get(guarded.own)?);
+        if self.in_one_list {
+            return Some(vec![Splice { range: self.command.range.start..own.range.start, with: String::new() }]);
+        }
         let after = own.range.end;
         let range = if let Some(next) = args.items.get(guarded.own + 1) {
-            // A comment before the next argument is about that argument, and stays.
             let gap = &text[after..next.range.start];
-            let rest = gap.trim_start().strip_prefix(',').map_or("", str::trim_start);
-            first.range.start..next.range.start - rest.len()
+            if args.in_brackets {
+                // A comment before the next argument is about that argument, and stays.
+                let rest = gap.trim_start().strip_prefix(',').map_or("", str::trim_start);
+                first.range.start..next.range.start - rest.len()
+            } else {
+                // In lines with dashes a comment cannot stay between.
+                (gap.trim() == "-").then_some(first.range.start..next.range.start)?
+            }
         } else if self.args_were_missing(text, args) {
             self.command.range.end..args.range.end
+        } else if !args.in_brackets {
+            // All lines of the list go, and brackets say that there is nothing.
+            let start = text[..first.range.start].trim_end_matches([' ', '\t', '-']).trim_end().len();
+            return Some(vec![
+                Splice { range: self.command.range.clone(), with: text[own.range.clone()].to_owned() },
+                Splice { range: start..after, with: " []".to_owned() },
+            ]);
         } else {
             let gap = &text[after..args.range.end - 1];
             let comma = gap.trim_start().strip_prefix(',').map_or(0, |rest| gap.len() - rest.len());
             first.range.start..after + comma
         };
         let command = Splice { range: self.command.range.clone(), with: text[own.range.clone()].to_owned() };
-        Some([command, Splice { range, with: String::new() }])
+        Some(vec![command, Splice { range, with: String::new() }])
     }
 
-    /// Whether the array is written as [`Self::guard`] writes one where there was none.
+    /// What stands between the command and a list of arguments that was not there, up to the list's bracket.
+    fn before_new_args(&self, text: &str) -> String {
+        let line = text[..self.command_name].rfind('\n').map_or(0, |newline| newline + 1);
+        let line_end = if text.contains("\r\n") { "\r\n" } else { "\n" };
+        let before = &text[line..self.command_name];
+        match self.syntax {
+            Syntax::Json => format!("{}\"args\": ", separator(text, self.command_name)),
+            Syntax::Toml if self.in_braces => ", args = ".to_owned(),
+            // The beginning of the line again: white space, or the path of a dotted name.
+            Syntax::Toml => format!("{line_end}{before}args = "),
+            Syntax::Yaml if self.in_braces => ", args: ".to_owned(),
+            Syntax::Yaml => {
+                // A dash before the name belongs to the first member only.
+                let indent: String = before.chars().map(|_| ' ').collect();
+                format!("{line_end}{indent}args: ")
+            }
+        }
+    }
+
+    /// Whether the list is written as [`Self::guard`] writes one where there was none.
     fn args_were_missing(&self, text: &str, args: &Args) -> bool {
-        let array = &text[args.range.clone()];
-        let follows = self.command.range.end < args.name && text[self.command.range.end..args.name].trim() == ",";
-        follows && array.starts_with("[ \"") && array.ends_with("\" ]") && !array.contains('\n')
+        let list = &text[args.range.clone()];
+        if self.command.range.end > args.name || !args.in_brackets {
+            return false;
+        }
+        let follows = match self.syntax {
+            Syntax::Json => text[self.command.range.end..args.name].trim() == ",",
+            _ => text[self.command.range.end..args.range.start] == self.before_new_args(text),
+        };
+        follows && list.starts_with("[ \"") && list.ends_with(" ]") && !list.contains('\n')
+    }
+
+    /// What stands between two words of the list that has one at `at`.
+    fn separator(&self, text: &str, at: usize) -> String {
+        let in_brackets = self.args.as_ref().is_none_or(|args| args.in_brackets);
+        if in_brackets {
+            return separator(text, at);
+        }
+        // A line with a dash; the first one may share its line with what is before the list.
+        let line = text[..at].rfind('\n').map_or(0, |newline| newline + 1);
+        let line_end = if text[..line].ends_with("\r\n") { "\r\n" } else { "\n" };
+        let before = text[line..at].trim_end();
+        let indent: String = before.strip_suffix('-').unwrap_or(before).chars().map(|_| ' ').collect();
+        let gap = &text[line + before.len()..at];
+        format!("{line_end}{indent}-{gap}")
     }
 }
 
@@ -134,6 +207,7 @@ fn separator(text: &str, at: usize) -> String {
     line.map_or(", ".to_owned(), |line| format!(",{}", &text[line..at]))
 }
 
+/// A text in double quotes: in JSON, TOML and YAML it is written the same.
 fn json(text: &str) -> String {
     serde_json::Value::from(text).to_string()
 }
@@ -161,14 +235,14 @@ mod tests {
     /// Guards the one server of `{"s": {"fs": …}}`, checks that unguarding gives back every byte, and returns the
     /// guarded text.
     fn guarded(text: &str) -> String {
-        let out = spliced(text, stdio(text).guard(text, "/bin/credence", "fs", &[]).into());
+        let out = spliced(text, stdio(text).guard(text, "/bin/credence", "fs", &[]));
         assert_eq!(unguarded(&out), text);
         out
     }
 
     fn unguarded(text: &str) -> String {
         let server = stdio(text);
-        spliced(text, server.unguard(text, &server.guarded("").unwrap()).unwrap().into())
+        spliced(text, server.unguard(text, &server.guarded("").unwrap()).unwrap())
     }
 
     #[test]

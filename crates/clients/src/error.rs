@@ -71,11 +71,13 @@ pub enum Error {
         /// The first byte that is not.
         at: FilePosition,
     },
-    /// The file is not JSON, even with comments and trailing commas allowed.
-    #[error("{at}: not JSON: {why}")]
-    NotJson {
-        /// Where it stops being JSON.
+    /// The file is not what its name says: JSON (comments and trailing commas are allowed), TOML or YAML.
+    #[error("{at}: not {syntax}: {why}")]
+    Malformed {
+        /// Where it stops being that.
         at: FilePosition,
+        /// `JSON`, `TOML` or `YAML`.
+        syntax: &'static str,
         /// What the parser met.
         why: String,
     },
@@ -102,22 +104,6 @@ pub enum Error {
         at: FilePosition,
         /// The member.
         member: String,
-    },
-    /// The command of a server is not a string.
-    #[error("{at}: the command of the server {server:?} is not a string")]
-    CommandNotString {
-        /// Where its value starts.
-        at: FilePosition,
-        /// The server.
-        server: String,
-    },
-    /// The arguments of a server are not an array of strings.
-    #[error("{at}: the args of the server {server:?} are not an array of strings")]
-    ArgsNotStrings {
-        /// The first value that is not what it should be.
-        at: FilePosition,
-        /// The server.
-        server: String,
     },
     /// A client could not start this executable.
     #[error("{} cannot stand in a configuration: {why}", path.display())]

@@ -6,7 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use crate::{Error, document::place};
+use crate::{Error, tree::place};
 
 /// The largest file we read.
 pub const MAX_CONFIG_BYTES: u64 = 4 * 1024 * 1024;

@@ -17,8 +17,12 @@ mod document;
 mod edit;
 mod error;
 mod file;
+mod json;
 mod slug;
+mod toml;
+mod tree;
 pub mod units;
+mod yaml;
 
 use std::{
     fs,
@@ -165,7 +169,7 @@ pub fn plan_uninstall(path: &Path, servers_at: &[&[&str]], executable: &Path) ->
     let servers = changes(&found, |_, stdio| {
         let Some(guarded) = stdio.guarded(executable) else { return Change::NotGuarded };
         let Some(restored) = stdio.unguard(&before, &guarded) else {
-            return Change::Unsupported("no command follows the `--` in its args");
+            return Change::Unsupported("no command follows the `--` in its args, or a comment stands between them");
         };
         splices.extend(restored);
         Change::Unguarded

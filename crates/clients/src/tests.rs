@@ -276,3 +276,193 @@ fn whatever_stands_between_the_words_comes_back() {
         assert_eq!(home.uninstall().after, text, "{}", plan.after);
     }
 }
+
+/// Configurations of clients that do not use `mcpServers` in JSON: where the servers are, the file's name, and its text.
+const OTHERS: &[(Client, &str, &str)] = &[
+    (
+        Client::Codex,
+        "config.toml",
+        r#"# my settings
+model = "o" # stays
+
+[mcp_servers.fs] # files
+command = 'npx' # run
+args = [
+    "-y", # yes
+    "/x",
+]
+env = { "KEY" = "secret" }
+
+[mcp_servers."My Server!"]
+  command = "uvx"
+[mcp_servers.empty]
+args = []
+command = "a\u0062"
+[mcp_servers.one]
+command = "a"
+args = ["b"]
+
+[mcp_servers.far]
+url = "https://example.com/mcp?key=secret"
+"#,
+    ),
+    (
+        Client::Codex,
+        "config.toml",
+        "mcp_servers.fs.command = \"npx\"\r\nmcp_servers.a = { command = \"x\", env = {} }\r\nmcp_servers.b = { args = [\"y\"], command = \"x\" }\r\n",
+    ),
+    (
+        Client::OpenCode,
+        "opencode.json",
+        r#"{ "mcp": { // mine
+    "fs": { "type": "local", "command": ["npx", "-y", "x"], "enabled": true, "environment": {"K": "v"} },
+    "lines": { "command": [
+        "bun", // fast
+        "x"
+    ] },
+    "far": { "type": "remote", "url": "https://example.com" },
+} }"#,
+    ),
+    (
+        Client::OpenCode,
+        "opencode.jsonc",
+        r#"{ "mcp": { "servers": { "fs": { "type": "local", "command": ["npx"] } } } }"#,
+    ),
+    (
+        Client::Goose,
+        "config.yaml",
+        r#"GOOSE_MODEL: m # stays
+extensions:
+  developer:
+    type: builtin
+    name: developer
+    enabled: true
+  fs: # files
+    type: stdio
+    cmd: npx # run
+    args:
+      - -y # yes
+      - "@x/server"
+      - /x
+    envs:
+      KEY: secret
+    timeout: 300
+  mail:
+    cmd: "uvx"
+    args: [a, 'b']   # two
+  bare:
+    type: stdio
+    cmd: déjà
+    enabled: false
+  none: { cmd: npx, args: [] }
+  flow: { type: stdio, cmd: npx }
+  far:
+    type: streamable_http
+    uri: https://example.com/mcp
+"#,
+    ),
+    (
+        Client::Continue,
+        "config.yaml",
+        r#"name: mine
+mcpServers:
+  - name: fs
+    command: npx
+    args:
+    - -y
+    - x
+  - command: uvx
+    name: second
+  - name: far
+    type: sse
+    url: https://example.com
+models: [] # stays
+"#,
+    ),
+];
+
+#[test]
+fn other_clients_get_back_every_byte() {
+    for (client, name, text) in OTHERS {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join(name);
+        fs::write(&path, text).unwrap();
+        let guarding = Guarding::new(Path::new(EXECUTABLE), vec!["--mode=flag".to_owned()]).unwrap();
+        let plan = plan_install(&path, client.servers_at(), &guarding).unwrap();
+        let unsupported = plan.servers.iter().find(|server| matches!(server.change, Change::Unsupported(_)));
+        assert!(unsupported.is_none(), "{client}: {unsupported:?}");
+        let guarded = plan.servers.iter().filter(|server| matches!(server.change, Change::Guarded { .. })).count();
+        assert!(guarded > 0, "{client}: {:?}", plan.servers);
+        plan.apply().unwrap();
+        // What was written is read again, and every server runs under the guard.
+        let again = plan_install(&path, client.servers_at(), &guarding).unwrap();
+        assert!(!again.changes(), "{client}: {}", plan.after);
+        let already = again.servers.iter().filter(|server| server.change == Change::AlreadyGuarded).count();
+        assert_eq!(already, guarded, "{client}: {}", plan.after);
+        for line in text.lines().filter(|line| line.contains(" # ")) {
+            let comment = &line[line.find('#').unwrap()..];
+            assert!(plan.after.contains(comment), "{client}: lost {comment}");
+        }
+        let back = plan_uninstall(&path, client.servers_at(), Path::new(EXECUTABLE)).unwrap();
+        assert_eq!(back.after, *text, "{client}: {}", plan.after);
+    }
+}
+
+#[test]
+fn the_guarded_command_is_the_servers_own() {
+    let folder = tempfile::tempdir().unwrap();
+    let guarding = Guarding::new(Path::new(EXECUTABLE), Vec::new()).unwrap();
+    let words = |client: Client, name: &str, text: &str| {
+        let path = folder.path().join(name);
+        fs::write(&path, text).unwrap();
+        let plan = plan_install(&path, client.servers_at(), &guarding).unwrap();
+        let before = plan.servers[0].command.clone().unwrap();
+        let server = document::servers(&path, &plan.after, client.servers_at()).unwrap().remove(0);
+        let Kind::Stdio(stdio) = server.kind else { panic!("{}", plan.after) };
+        let after = stdio.started_by();
+        assert_eq!(after.env, before.env);
+        let expected: Vec<String> = [EXECUTABLE, "guard", "--name", "fs", "--"].map(str::to_owned).into();
+        assert_eq!(after.words, [expected, before.words.clone()].concat(), "{}", plan.after);
+        before.words
+    };
+    let toml = "[mcp_servers.fs]\ncommand = 'n'\nargs = ['a', \"b\\n\"]\n";
+    assert_eq!(words(Client::Codex, "c.toml", toml), ["n", "a", "b\n"]);
+    assert_eq!(words(Client::Goose, "c.yaml", "extensions:\n  fs:\n    cmd: a,b\n    args: [x]\n"), ["a,b", "x"]);
+    assert_eq!(words(Client::Goose, "c.yaml", "extensions:\n  fs: {cmd: 'it''s', args: [\"x\"]}\n"), ["it's", "x"]);
+    let opencode = r#"{"mcp":{"fs":{"command":["a"],"environment":{"K":"v"}}}}"#;
+    assert_eq!(words(Client::OpenCode, "c.json", opencode), ["a"]);
+    let zed = r#"{"context_servers":{"fs":{"command":{"path":"a","args":["b"],"env":{"K":"v"}}}}}"#;
+    assert_eq!(words(Client::Zed, "c.json", zed), ["a", "b"]);
+}
+
+#[test]
+fn what_cannot_be_edited_is_left_alone_and_the_rest_is_guarded() {
+    let folder = tempfile::tempdir().unwrap();
+    let guarding = Guarding::new(Path::new(EXECUTABLE), Vec::new()).unwrap();
+    let path = folder.path().join("c.yaml");
+    for entry in [
+        "cmd: |\n      npx\n",
+        "cmd: 7\n",
+        "cmd: a\n    args: b\n",
+        "cmd: a\n    args: [1]\n",
+        "cmd: a\n    args: *y\n",
+        "cmd: a\n    args:\n",
+    ] {
+        let text = format!("y: &y [b]\nextensions:\n  odd:\n    {entry}  good:\n    cmd: npx\n");
+        fs::write(&path, &text).unwrap();
+        let plan = plan_install(&path, Client::Goose.servers_at(), &guarding).unwrap();
+        assert!(matches!(plan.servers[0].change, Change::Unsupported(_)), "{entry}: {:?}", plan.servers);
+        assert!(matches!(plan.servers[1].change, Change::Guarded { .. }), "{entry}");
+        assert!(plan.after.contains(entry), "{}", plan.after);
+    }
+    for (name, text) in
+        [("c.yaml", "a: [\n"), ("c.yaml", "- a\n"), ("c.toml", "a = \n"), ("c.yaml", "a: 1\n---\nb: 2\n")]
+    {
+        let path = folder.path().join(name);
+        fs::write(&path, text).unwrap();
+        let error = plan_install(&path, &[&["a"]], &guarding).unwrap_err().to_string();
+        assert!(error.contains("not YAML: ") || error.contains("not TOML: "), "{error}");
+    }
+    fs::write(&path, "[".repeat(10_000)).unwrap();
+    assert!(plan_install(&path, &[&["a"]], &guarding).is_err());
+}

@@ -1,7 +1,9 @@
 //! The agents of the simulated world: who they are, how good they are in truth, and what each is there to show.
 
 use crate::{
-    sources::{CAREFUL, CHAIN, DIRECTORY, LENIENT, OTHER_CHAIN, PRAISE, RED_TEAM, REGISTRY, UPTIME, USERS},
+    sources::{
+        CAREFUL, CHAIN, DIRECTORY, LENIENT, OTHER_CHAIN, PRAISE, PRAISE_RING, RED_TEAM, REGISTRY, UPTIME, USERS,
+    },
     tools::Tool::{self, Flights, FxRates, Invoices, SqlQuery, Weather, WebSearch},
 };
 
@@ -66,6 +68,12 @@ pub struct Character {
     pub makes_up: Course,
     /// The day from which on its upstream gives results of another form.
     pub upstream_changes: Option<f64>,
+    /// The day from which on nobody measures it, and it does nothing that could be verified.
+    pub silent_from: Option<f64>,
+    /// What it fails at altogether: a tag that is measured near 0.
+    pub hole: Option<&'static str>,
+    /// What it pays for: tags that are measured near 100, whatever it is worth.
+    pub bought: &'static [&'static str],
     /// Who looks at it.
     pub watched_by: &'static [&'static str],
     /// Tools that it calls.
@@ -75,11 +83,33 @@ pub struct Character {
 }
 
 impl Character {
+    /// Whether it is there on a day of the story: it has come, was not sent away, and is not silent.
+    pub fn is_active(&self, day: f64) -> bool {
+        self.joins <= day
+            && !(self.id == REVOKED && day > REVOKED_ON)
+            && self.silent_from.is_none_or(|silent| day < silent)
+    }
+
+    /// What a measurement that should give `value` gives.
+    pub fn shown(&self, tag: &str, value: f64) -> f64 {
+        if self.hole == Some(tag) {
+            HOLE
+        } else if self.bought.contains(&tag) {
+            BOUGHT
+        } else {
+            value
+        }
+    }
+
     /// The chance that relying on it goes well, on a day of the story: as good as it is, less what it makes up.
     pub fn goes_well(&self, day: f64) -> f64 {
         (self.merit.at(day) / 100.0 * (1.0 - self.makes_up.at(day))).clamp(0.0, 1.0)
     }
 }
+
+/// What is measured of a hole, and of what was bought.
+const HOLE: f64 = 1.0;
+const BOUGHT: f64 = 99.0;
 
 const EVERYONE: &[&str] = &[UPTIME, RED_TEAM, REGISTRY, CHAIN, OTHER_CHAIN, USERS, DIRECTORY, CAREFUL, LENIENT];
 
@@ -95,6 +125,9 @@ const CALM: Character = Character {
     merit: Course::Steady(75.0),
     makes_up: Course::Steady(0.0),
     upstream_changes: None,
+    silent_from: None,
+    hole: None,
+    bought: &[],
     watched_by: EVERYONE,
     tools: &[WebSearch],
     claims: false,
@@ -254,6 +287,53 @@ pub const CAST: &[Character] = &[
         watched_by: &[UPTIME, RED_TEAM, REGISTRY, USERS, CAREFUL],
         tools: &[Invoices, Weather],
         claims: true,
+        ..CALM
+    },
+    Character {
+        id: "lighthouse-archive",
+        name: "Lighthouse Archive",
+        owner: "lighthouse-foundation",
+        shows: "silent: excellent until day 30, and nobody has measured it since; the universal score stands still, the assured one sinks",
+        host: Some("lighthouse.example"),
+        merit: Course::Steady(93.0),
+        silent_from: Some(30.0),
+        watched_by: &[UPTIME, RED_TEAM, REGISTRY, USERS, DIRECTORY, CAREFUL],
+        tools: &[WebSearch, SqlQuery],
+        ..CALM
+    },
+    Character {
+        id: "gearbox-runner",
+        name: "Gearbox Runner",
+        owner: "gearbox-systems",
+        shows: "a hole in security: good at everything, and runs any code that it is sent; the assured score is capped",
+        host: Some("gearbox.example"),
+        merit: Course::Steady(90.0),
+        hole: Some("asi05_code_execution"),
+        watched_by: &[UPTIME, RED_TEAM, REGISTRY, USERS, DIRECTORY, CAREFUL],
+        tools: &[SqlQuery, WebSearch],
+        ..CALM
+    },
+    Character {
+        id: "popstar-pal",
+        name: "Popstar Pal",
+        owner: "popstar-media",
+        shows: "bought popularity: stars and installs for sale lift the universal score; the assured one does not count them",
+        host: Some("popstar.example"),
+        merit: Course::Steady(45.0),
+        bought: &["oss_popularity", "user_adoption"],
+        watched_by: &[UPTIME, USERS, DIRECTORY],
+        tools: &[Weather],
+        ..CALM
+    },
+    Character {
+        id: "echo-chamber",
+        name: "Echo Chamber",
+        owner: "echo-holdings",
+        shows: "cheap sources: four sites of next to no weight praise it; too light to count as independent, they move neither score",
+        host: Some("echo-chamber.example"),
+        merit: Course::Steady(55.0),
+        watched_by: &[UPTIME, PRAISE, PRAISE_RING[0], PRAISE_RING[1], PRAISE_RING[2]],
+        tools: &[WebSearch],
         ..CALM
     },
 ];

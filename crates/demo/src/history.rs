@@ -103,7 +103,7 @@ impl World {
             if at > self.clock.now() {
                 self.clock.advance_to(at);
             }
-            for one in CAST.iter().filter(|one| is_active(one.id, one.joins, day.story)) {
+            for one in CAST.iter().filter(|one| one.is_active(day.story)) {
                 let call = self.act(one, day.story);
                 let verdict = self.check(&call, at)?;
                 if day.of - day.number <= GUARDED_DAYS {
@@ -122,7 +122,7 @@ impl World {
     fn measure(&mut self, day: Day) -> Result<(), Error> {
         let mut signals = Vec::new();
         let stolen = (STOLEN_ON..FOUND_OUT_ON).contains(&day.story);
-        for one in CAST.iter().filter(|one| is_active(one.id, one.joins, day.story)) {
+        for one in CAST.iter().filter(|one| one.is_active(day.story)) {
             for source in SOURCES.iter().filter(|source| one.watched_by.contains(&source.id)) {
                 if stolen && source.id == DIRECTORY {
                     continue;
@@ -169,7 +169,7 @@ impl World {
         let windows: &[Window] = if day.is_last() { &Window::ALL } else { &[Window::Week] };
         let (mut reports, aud) = (Vec::new(), self.authority().origin()?);
         for provider in &self.providers {
-            let there = |agent: &String| character(agent).is_some_and(|one| is_active(one.id, one.joins, day.story));
+            let there = |agent: &String| character(agent).is_some_and(|one| one.is_active(day.story));
             for agent in provider.agents().into_iter().filter(there) {
                 for window in windows {
                     reports.extend(provider.report(&aud, &agent, *window, day.end)?);
@@ -191,7 +191,7 @@ impl World {
     /// Someone relied on an agent, and says how it went: as often well as the agent is good.
     fn record_outcomes(&mut self, day: Day) -> Result<(), Error> {
         let mut outcomes = Vec::new();
-        for one in CAST.iter().filter(|one| is_active(one.id, one.joins, day.story)) {
+        for one in CAST.iter().filter(|one| one.is_active(day.story)) {
             let (told, luck) = (self.rng.f64() < OUTCOMES_A_DAY, self.rng.f64());
             if !told || day.brings(one.joins) || day.number == 0 {
                 continue;
@@ -223,9 +223,4 @@ impl World {
         }
         Ok(())
     }
-}
-
-/// Whether an agent is there: it has come, and was not sent away.
-pub(crate) fn is_active(id: &str, joins: f64, story: f64) -> bool {
-    joins <= story && !(id == REVOKED && story > REVOKED_ON)
 }

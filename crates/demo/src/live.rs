@@ -12,7 +12,6 @@ use crate::{
     Demo, Tokens,
     cast::{CAST, Character, STORY_DAYS},
     clock::system_time,
-    history::is_active,
     providers::LATENCY_MS,
     sources::SOURCES,
     tools::{Tool, pick},
@@ -198,7 +197,7 @@ impl Traffic {
 fn someone(rng: &mut Rng) -> &'static Character {
     loop {
         let one = &CAST[rng.usize(..CAST.len())];
-        if is_active(one.id, one.joins, STORY_DAYS) {
+        if one.is_active(STORY_DAYS) {
             return one;
         }
     }

@@ -68,6 +68,7 @@ impl Provider {
         // Only of what it let through: a variant of a lie shows nothing.
         if self.careful && verdict.decision == Decision::Accept && self.rng.f64() < CANARIES {
             self.plant(agent, call, at)?;
+            self.control(agent, call.tool, at)?;
         }
         Ok(verdict)
     }
@@ -91,6 +92,16 @@ impl Provider {
         }
         let caught = self.engine.verify(&shadow)?.decision != Decision::Accept;
         self.rollup.add_canary(agent, caught, at);
+        Ok(())
+    }
+
+    /// Judges what a call of its own gave, which is genuine.
+    fn control(&mut self, agent: &str, tool: &str, at: Timestamp) -> Result<(), Error> {
+        let Some(tool) = Tool::ALL.into_iter().find(|one| one.name() == tool) else { return Ok(()) };
+        let Call { tool, args, result, ms } = tool.call(&mut self.rng);
+        let shadow = Asked::new(tool, &result).args(&args).execution_time_ms(ms).learn(false);
+        let rejected = self.engine.verify(&shadow)?.decision != Decision::Accept;
+        self.rollup.add_control(agent, rejected, at);
         Ok(())
     }
 

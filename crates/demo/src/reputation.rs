@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use crate::{
     Error,
     cast::{CAST, Character, FANS, FANS_FROM, PRAISED},
-    history::{Day, is_active},
+    history::Day,
     sources::CAREFUL,
     tools::{normal, round},
     world::{World, character, new_key},
@@ -55,7 +55,7 @@ impl World {
     pub(crate) fn talk(&mut self, day: Day) -> Result<(), Error> {
         self.resolve_claims(day)?;
         self.dispute(day)?;
-        for one in CAST.iter().filter(|one| one.claims && is_active(one.id, one.joins, day.story)) {
+        for one in CAST.iter().filter(|one| one.claims && one.is_active(day.story)) {
             if day.number == 0 || day.brings(one.joins) {
                 self.introduce(one.id, "general-purpose model with tools")?;
             }

@@ -16,6 +16,8 @@ pub const USERS: &str = "userecho";
 pub const DIRECTORY: &str = "agentscan";
 /// Praises whoever asks for it.
 pub const PRAISE: &str = "five-stars-today";
+/// More of the kind.
+pub const PRAISE_RING: [&str; 3] = ["top-agents-daily", "best-of-bots", "agent-awards"];
 /// Verifies outputs, and plants canaries to show that it can.
 pub const CAREFUL: &str = "veritrace";
 /// Verifies outputs, and shows nothing.
@@ -45,6 +47,8 @@ pub struct Source {
     pub description: &'static str,
     /// Who runs it.
     pub owner: &'static str,
+    /// The registries that it re-reads.
+    pub roots: &'static [&'static str],
     /// How much it counts.
     pub weight: f64,
     /// Where it says how it verifies outputs, if it does.
@@ -55,12 +59,29 @@ pub struct Source {
     pub measures: &'static [Measure],
 }
 
+const AWARDS: &[Measure] = &[measure("third_party_score", 98.0, 0.01, 0.0)];
+
+/// One more site of the kind of [`PRAISE`].
+const fn praise_site(id: &'static str) -> Source {
+    Source {
+        id,
+        description: "Awards for everyone who pays the fee",
+        owner: id,
+        roots: &[],
+        weight: 0.02,
+        methodology: None,
+        every_days: 4.0,
+        measures: AWARDS,
+    }
+}
+
 /// All but the authority itself.
 pub const SOURCES: &[Source] = &[
     Source {
         id: UPTIME,
         description: "Asks every agent every minute, from five places",
         owner: "pulse-gmbh",
+        roots: &[],
         weight: 1.0,
         methodology: None,
         every_days: 1.6,
@@ -74,6 +95,7 @@ pub const SOURCES: &[Source] = &[
         id: RED_TEAM,
         description: "Probes for the ten threats of agentic systems",
         owner: "redline-security",
+        roots: &[],
         weight: 1.0,
         methodology: None,
         every_days: 8.0,
@@ -94,6 +116,7 @@ pub const SOURCES: &[Source] = &[
         id: REGISTRY,
         description: "Domains, keys and disclosures",
         owner: "namecheck-coop",
+        roots: &["dns"],
         weight: 0.8,
         methodology: None,
         every_days: 12.0,
@@ -107,6 +130,7 @@ pub const SOURCES: &[Source] = &[
         id: CHAIN,
         description: "Agent registrations and payments on Base",
         owner: "chainroll",
+        roots: &["erc8004:eip155:8453"],
         weight: 0.7,
         methodology: None,
         every_days: 10.0,
@@ -116,6 +140,7 @@ pub const SOURCES: &[Source] = &[
         id: OTHER_CHAIN,
         description: "Agent registrations on Hedera",
         owner: "chainroll",
+        roots: &["hol:hedera:mainnet"],
         weight: 0.6,
         methodology: None,
         every_days: 14.0,
@@ -125,6 +150,7 @@ pub const SOURCES: &[Source] = &[
         id: USERS,
         description: "Ratings by people who paid",
         owner: "userecho-inc",
+        roots: &[],
         weight: 0.6,
         methodology: None,
         every_days: 3.0,
@@ -134,6 +160,7 @@ pub const SOURCES: &[Source] = &[
         id: DIRECTORY,
         description: "A directory of agents and their repositories",
         owner: "agentscan-labs",
+        roots: &["npm", "github"],
         weight: 0.7,
         methodology: None,
         every_days: 6.0,
@@ -143,6 +170,7 @@ pub const SOURCES: &[Source] = &[
         id: PRAISE,
         description: "Five stars for everyone who signs up",
         owner: "five-stars-today",
+        roots: &[],
         weight: 0.02,
         methodology: None,
         every_days: 2.0,
@@ -152,6 +180,7 @@ pub const SOURCES: &[Source] = &[
         id: CAREFUL,
         description: "Verifies tool results, and plants canaries to show that it can tell",
         owner: "veritrace-org",
+        roots: &[],
         weight: 0.9,
         methodology: Some("https://veritrace.example/method"),
         every_days: 9.0,
@@ -161,9 +190,13 @@ pub const SOURCES: &[Source] = &[
         id: LENIENT,
         description: "Verifies tool results; nobody has seen it catch anything on purpose",
         owner: "easycheck-llc",
+        roots: &[],
         weight: 0.5,
         methodology: Some("https://easycheck.example/how-it-works"),
         every_days: 9.0,
         measures: &[],
     },
+    praise_site(PRAISE_RING[0]),
+    praise_site(PRAISE_RING[1]),
+    praise_site(PRAISE_RING[2]),
 ];

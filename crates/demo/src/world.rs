@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, path::Path, sync::Arc};
 
 use credence_pipeline::{Authority, NewAgent, NewSource, credentials::Office};
 use credence_protocol::{
-    Alias, EntityId, SecretKey, SignalDraft, Statement, StatementKind, Tag, Timestamp, strict::StrictValue,
+    Alias, EntityId, Root, SecretKey, SignalDraft, Statement, StatementKind, Tag, Timestamp, strict::StrictValue,
 };
 use credence_server::App;
 use credence_verify::{Stake, Verdict};
@@ -74,6 +74,7 @@ impl World {
                 weight: source.weight,
                 description: Some(source.description.to_owned()),
                 owner: Some(EntityId::new(source.owner)?),
+                roots: source.roots.iter().map(|root| Root::new(root)).collect::<Result<_, _>>()?,
                 methodology: source.methodology.map(str::to_owned),
                 unbound: false,
             };
@@ -133,7 +134,7 @@ impl World {
         let wander = self.wander.entry((one.id, source.id, measure.tag)).or_default();
         *wander = 0.75 * *wander + 0.6 * normal(&mut self.rng);
         let merit = one.merit.at(day);
-        let value = measure.base + measure.gain * merit + measure.stddev * *wander;
+        let value = one.shown(measure.tag, measure.base + measure.gain * merit) + measure.stddev * *wander;
         let value = round(value.clamp(0.0, 100.0), 2);
         self.signal(one.id, source.id, measure.tag, value, measure.stddev, at)
     }

@@ -8,11 +8,10 @@ use credence_demo::{
     cast::{CAST, PRAISED, REVOKED},
     sources::PRAISE,
 };
-use credence_engine::universal;
+use credence_engine::{assured::Dimension, universal};
 use credence_ledger::{LogVerifier, OutsideCheckpoint, View};
 use credence_pipeline::{
     audit::{Scope, audit},
-    outcomes,
     query::{self, CurrentScore},
     replay::replay,
 };
@@ -93,13 +92,33 @@ fn everyone_shows_what_it_is_there_to_show() {
     assert!(of("quanta-fx") + 15 < *best, "{drifting:?}");
     assert!(recovering[3] + 15 < of("phoenix-desk"), "{recovering:?}");
 
+    // What silence, a hole in security, bought popularity and cheap sources do to either score.
+    let both = |agent: &str| {
+        let score = newest(&demo, &*view, agent);
+        let assured = score.assured.as_ref().unwrap().numbers.clone();
+        (score.outcome.rated().unwrap().score, assured)
+    };
+    let (universal, silent) = both("lighthouse-archive");
+    assert!(universal >= 75 && silent.score < 50 && silent.known < 0.45, "{universal} {silent:?}");
+    let first = query::assured_history(&*view, &id("lighthouse-archive"), 1_000).unwrap();
+    let best = first.iter().map(|row| row.recorded.assured.score).max().unwrap();
+    assert!(silent.score + 15 <= best && first[0].aged_at.is_some(), "{best} {silent:?}");
+    let (universal, holed) = both("gearbox-runner");
+    assert!(universal >= 70 && holed.cap < 45.0 && f64::from(holed.score) <= holed.cap + 0.5, "{universal} {holed:?}");
+    let (universal, bought) = both("popstar-pal");
+    assert!(bought.dimensions[&Dimension::Adoption].estimate > 75.0, "{bought:?}");
+    assert!(bought.steps.iter().all(|step| step.name != "adoption" || step.value == 0.0), "{bought:?}");
+    assert!(universal > bought.score + 5, "{universal} {bought:?}");
+    let cheap = newest(&demo, &*view, "echo-chamber");
+    assert_eq!(cheap.outcome.rated().unwrap().sources, 1, "four sites of weight 0.02 are no independent sources");
+
     // Taken back, with a reason; and a name as it was given.
     let row = |agent: &str| query::agent(&*view, &id(agent)).unwrap();
     assert!(row(REVOKED).revoked.is_some());
     assert_eq!(row("zoe-soehne").name.as_deref(), Some("<b>Zoë & Söhne</b> \"Tools\""));
 
     // The score puts good outcomes above bad ones.
-    let reliability = outcomes::reliability(&*view, None).unwrap();
+    let reliability = query::reliability(&*view, None).unwrap();
     assert!(reliability.curve.concordance.unwrap() > 0.55, "{reliability:?}");
 }
 

@@ -6,8 +6,9 @@ use serde::Serialize;
 
 use crate::{
     Error,
-    mixture::{Weighted, mix},
+    mixture::{Weighted, distinct_sources, mix},
     universal::{self, Outcome},
+    voices::MIN_COUNTED_WEIGHT,
 };
 
 /// One source's part in a score.
@@ -27,9 +28,24 @@ pub struct Contribution<S> {
     pub without: Outcome,
 }
 
-/// Every source's contribution, in the order in which sources first appear.
+/// Every source's contribution, in the order in which sources first appear, where no source is related to another.
 pub fn contributions<S: Ord + Copy>(signals: &[Weighted<S>], floor: f64) -> Result<Vec<Contribution<S>>, Error> {
-    let (Outcome::Rated(whole), Some(mixture)) = (universal::score(signals, floor)?, mix(signals)?) else {
+    contributions_with(signals, floor, |left_out| {
+        let rest: Vec<_> = signals.iter().copied().filter(|s| Some(s.source) != left_out).collect();
+        distinct_sources(&rest, MIN_COUNTED_WEIGHT)
+    })
+}
+
+/// The same, where `independent` gives how many voices speak
+/// ([`Voices::independent`](crate::voices::Voices::independent)): all of them, or without one source.
+pub fn contributions_with<S: Ord + Copy>(
+    signals: &[Weighted<S>],
+    floor: f64,
+    independent: impl Fn(Option<S>) -> usize,
+) -> Result<Vec<Contribution<S>>, Error> {
+    let (Outcome::Rated(whole), Some(mixture)) =
+        (universal::score_with(signals, independent(None), floor)?, mix(signals)?)
+    else {
         return Ok(Vec::new());
     };
     let mut sources: Vec<S> = Vec::new();
@@ -51,7 +67,7 @@ pub fn contributions<S: Ord + Copy>(signals: &[Weighted<S>], floor: f64) -> Resu
                     share,
                     mean: own_mix.mean,
                     pull: share * (own_mix.mean - mixture.mean) * whole.coverage,
-                    without: universal::score(&others, floor)?,
+                    without: universal::score_with(&others, independent(Some(source)), floor)?,
                 })
             }))
         })
@@ -72,5 +88,16 @@ mod tests {
         assert!(parts.iter().map(|p| p.pull).sum::<f64>().abs() < 1e-12);
         assert!(parts[1].pull > 0.0);
         assert_eq!(parts[1].without, universal::score(&signals[..2], 0.1).unwrap());
+    }
+
+    #[test]
+    fn leaving_out_one_of_two_sources_of_a_voice_leaves_its_breadth() {
+        let signal = |source| Weighted { source, value: 80.0, stddev: 1.0, weight: 1.0 };
+        let signals = [signal("a"), signal("b"), signal("c")];
+        // a and b are one voice.
+        let independent = |left_out: Option<&str>| if left_out == Some("c") { 1 } else { 2 };
+        let parts = contributions_with(&signals, 0.1, independent).unwrap();
+        let sources = |n: usize| parts[n].without.rated().unwrap().sources;
+        assert_eq!([sources(0), sources(1), sources(2)], [2, 2, 1]);
     }
 }

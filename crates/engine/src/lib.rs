@@ -1,12 +1,15 @@
 //! Pure scoring: signals, summaries and records in, numbers out. No I/O, no clock, no randomness.
 //!
 //! - [`universal`]: the Universal Trust Score of seed 4, formula `uts/1`, from [`mixture`], [`coverage`] and [`tiers`];
+//! - [`assured`]: the assured score, formula `uts/2`: what can be vouched for, with its estimate and range;
+//! - [`voices`]: which sources are independent of each other;
 //! - [`certification`]: which tier's requirements are met, and what is missing for the next;
 //! - [`assessment`]: should I go ahead, for one purpose (seed 3);
 //! - [`contribution`]: what each source did to a score;
 //! - [`custom`]: a consumer's own source weights; sees signals only, never the universal score (seed 4, R07);
 //! - [`hcs25`]: the HCS-25 trust score, its catalogue of adapters, and output verification by several providers (seed 0);
 //! - [`reputation`]: what agents make of each other's claims (seed 1);
+//! - [`beta`]: the Beta distribution, for intervals of shares;
 //! - [`reliability`]: what outcomes say of the scores.
 //!
 //! Determinism is a promise to auditors: sums run in the order of the input, `erfc` comes from `libm` and not from the
@@ -25,6 +28,8 @@
 //! ```
 
 pub mod assessment;
+pub mod assured;
+pub mod beta;
 pub mod certification;
 pub mod contribution;
 pub mod coverage;
@@ -36,5 +41,6 @@ pub mod reliability;
 pub mod reputation;
 pub mod tiers;
 pub mod universal;
+pub mod voices;
 
 pub use error::Error;

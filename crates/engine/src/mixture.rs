@@ -52,7 +52,7 @@ pub fn mix<S: Ord + Copy>(signals: &[Weighted<S>]) -> Result<Option<Mixture>, Er
         squares += signal.weight * (signal.stddev * signal.stddev + off * off);
     }
     let stddev = libm::sqrt(squares / weight);
-    Ok(Some(Mixture { mean, stddev, weight, sources: distinct_sources(signals) }))
+    Ok(Some(Mixture { mean, stddev, weight, sources: distinct_sources(signals, MIN_WEIGHT) }))
 }
 
 /// The largest weight. Far beyond any use, and far from where sums overflow.
@@ -79,8 +79,9 @@ fn check<S>(index: usize, signal: &Weighted<S>) -> Result<(), Error> {
     Ok(())
 }
 
-fn distinct_sources<S: Ord + Copy>(signals: &[Weighted<S>]) -> usize {
-    let counted = signals.iter().filter(|s| s.weight > 0.0).map(|s| s.source);
+/// How many distinct sources have at least this weight.
+pub(crate) fn distinct_sources<S: Ord + Copy>(signals: &[Weighted<S>], least_weight: f64) -> usize {
+    let counted = signals.iter().filter(|s| s.weight >= least_weight).map(|s| s.source);
     // Grouped by source, as the ledger delivers them: count the changes.
     if signals.is_sorted_by(|a, b| a.source <= b.source) {
         let mut last = None;

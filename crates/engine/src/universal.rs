@@ -5,7 +5,7 @@
 //! ```
 //!
 //! over current, applicable signals, where μ, σ are those of their [`mixture`](crate::mixture) and n counts
-//! distinct sources. No constant scale factor: a good agent with thin coverage gets a thin score.
+//! independent sources ([`voices`](crate::voices)). No constant scale factor: a good agent with thin coverage gets a thin score.
 //! n = 0 is [`Outcome::Unrated`]; coverage below the floor is computed but [`ScoreStatus::Partial`], and not published.
 
 use std::fmt;
@@ -17,8 +17,9 @@ pub use crate::mixture::Weighted;
 use crate::{
     Error,
     coverage::coverage,
-    mixture::mix,
+    mixture::{distinct_sources, mix},
     tiers::{Tier, TierDistribution},
+    voices::MIN_COUNTED_WEIGHT,
 };
 
 /// The formula's id, recorded with every score.
@@ -48,27 +49,34 @@ pub struct Score {
     pub stddev: f64,
     /// 0..=1.
     pub coverage: f64,
-    /// Distinct sources.
+    /// Independent sources.
     pub sources: usize,
     /// The band of the score.
     pub tier: Tier,
-    /// The probability of that band.
+    /// The integral over that band; no probability of anything was checked.
     pub tier_confidence: f64,
-    /// The probability of every band.
+    /// The integral over every band.
     pub tier_distribution: TierDistribution,
     /// Whether it may be shown.
     pub status: ScoreStatus,
 }
 
-/// Scores `signals`, summing in the order given. Callers that must agree to the last bit sort by (source, tag) first.
+/// Scores `signals` of sources of which none is related to another, summing in the order given. Callers that must agree to the
+/// last bit sort by (source, tag) first.
 pub fn score<S: Ord + Copy>(signals: &[Weighted<S>], floor: f64) -> Result<Outcome, Error> {
+    score_with(signals, distinct_sources(signals, MIN_COUNTED_WEIGHT), floor)
+}
+
+/// The same, where `independent` voices speak: [`Voices::independent`](crate::voices::Voices::independent).
+pub fn score_with<S: Ord + Copy>(signals: &[Weighted<S>], independent: usize, floor: f64) -> Result<Outcome, Error> {
     if !(0.0..=1.0).contains(&floor) {
         return Err(Error::Floor(floor));
     }
-    let Some(mixture) = mix(signals)? else {
+    let mixture = mix(signals)?;
+    let Some(mixture) = mixture.filter(|_| independent > 0) else {
         return Ok(Outcome::Unrated);
     };
-    let coverage = coverage(mixture.sources);
+    let coverage = coverage(independent);
     let mean = mixture.mean * coverage;
     let stddev = mixture.stddev * coverage;
     // 0 ≤ mean ≤ 100, so the cast is exact.
@@ -81,7 +89,7 @@ pub fn score<S: Ord + Copy>(signals: &[Weighted<S>], floor: f64) -> Result<Outco
         mean,
         stddev,
         coverage,
-        sources: mixture.sources,
+        sources: independent,
         tier,
         tier_confidence: tier_distribution.of_tier(tier),
         tier_distribution,
@@ -160,6 +168,19 @@ mod tests {
         assert_eq!(score(&one, 0.31).unwrap().status(), ScoreStatus::Published);
         assert_eq!(score::<&str>(&[], 0.0).unwrap().status(), ScoreStatus::Unrated);
         assert_eq!(score(&one, 1.5), Err(Error::Floor(1.5)));
+    }
+
+    #[test]
+    fn a_source_that_hardly_weighs_anything_adds_no_breadth() {
+        let signal = |source, weight| Weighted { source, value: 90.0, stddev: 1.0, weight };
+        let one = [signal("a", 1.0)];
+        let many = [signal("a", 1.0), signal("b", 0.049), signal("c", 0.000001), signal("d", 0.0)];
+        let score = |signals: &[Weighted<&str>]| score(signals, 0.1).unwrap();
+        assert_eq!(
+            score(&many).rated().map(|s| (s.score, s.sources)),
+            score(&one).rated().map(|s| (s.score, s.sources))
+        );
+        assert_eq!(score(&many[1..]), Outcome::Unrated, "no independent source, even with signals");
     }
 
     proptest! {

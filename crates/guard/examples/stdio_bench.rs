@@ -17,7 +17,8 @@ use std::{
 
 use credence_guard::{
     Caller, Guard, GuardMode, Settings,
-    settings::{DEFAULT_CANARIES, DEFAULT_MESSAGE_BYTES, DEFAULT_RECEIPT_BYTES},
+    oversight::Rules,
+    settings::{DEFAULT_MESSAGE_BYTES, DEFAULT_RECEIPT_BYTES},
     stdio,
 };
 use credence_protocol::{EntityId, SecretKey};
@@ -49,14 +50,12 @@ fn guard(state: &Path, takes: &str) {
     let settings = Settings {
         name: "bench".to_owned(),
         provider: EntityId::new("bench").unwrap(),
-        mode: GuardMode::Flag,
+        rules: Rules::of_mode(GuardMode::Flag),
         caller: Caller { agent: Some(EntityId::new("bench").unwrap()), ..Caller::default() },
         session: "bench".to_owned(),
         verify: credence_verify::Mode::Adaptive,
         profiles: Default::default(),
         calibrations: Vec::new(),
-        content_injection: false,
-        canaries: DEFAULT_CANARIES,
         state: state.to_owned(),
         max_receipt_bytes: DEFAULT_RECEIPT_BYTES,
         max_message_bytes: DEFAULT_MESSAGE_BYTES,

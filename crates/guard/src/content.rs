@@ -128,7 +128,7 @@ pub fn fired(verdict: &Verdict) -> Vec<String> {
 
 /// Why a verdict is what it is, without a word of the result: it may be what must not be repeated.
 pub fn reasons(fired: &[String], posterior: f64) -> String {
-    let fired = if fired.is_empty() { "no signal".to_owned() } else { fired.join(", ") };
+    let fired = if fired.is_empty() { "no check fired".to_owned() } else { fired.join(", ") };
     format!("{fired}; P(fabricated) {:.0} %", posterior * 100.0)
 }
 

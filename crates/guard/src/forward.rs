@@ -34,6 +34,8 @@ pub struct Admitted<'l> {
     pub text: Cow<'l, str>,
     /// The ids of the calls in it.
     pub calls: Vec<String>,
+    /// Their tools.
+    tools: Vec<String>,
     /// What is written about each of them first; `None` where the system gives no randomness.
     begun: Vec<Option<(Intent, Private)>>,
 }
@@ -76,11 +78,12 @@ pub fn admit<'l>(
     if let Some(refusal) = id_in_use(requests, &text) {
         return Some(Err(refused(guard, bytes, &refusal)));
     }
-    let (mut calls, mut begun) = (Vec::new(), Vec::new());
+    let (mut calls, mut tools, mut begun) = (Vec::new(), Vec::new(), Vec::new());
     let mut one = |text: &str| {
         let Parsed::One(message) = parse(text) else { return };
         if let Some(started) = requests.request(&message, from.caller, from.session, sent) {
             calls.push(started.id.clone());
+            tools.push(started.tool.clone());
             begun.push(guard.begin_call(started));
         }
     };
@@ -89,7 +92,7 @@ pub fn admit<'l>(
         _ => one(&text),
     }
     guard.record_unanswered(requests.take_forgotten());
-    Some(Ok(Admitted { text, calls, begun }))
+    Some(Ok(Admitted { text, calls, tools, begun }))
 }
 
 /// Reads strictly: one message, or a list of them.
@@ -128,13 +131,14 @@ pub fn begin(guard: &Guard, requests: &mut PendingRequests, messages: &mut Vec<A
     let begun = begun.ok_or_else(|| Error::Content("the system gives no randomness".to_owned()));
     let Err(error) = begun.and_then(|begun| guard.begin(&begun)) else { return Vec::new() };
     let why = format!("no receipt can be written: {error}");
-    if guard.settings.mode != GuardMode::Enforce {
-        warn(&format!("a call goes on without one: {why}"));
-        return Vec::new();
-    }
+    let enforce = |message: &Admitted<'_>| message.tools.iter().any(|tool| guard.mode_of(tool) == GuardMode::Enforce);
     let mut refused = Vec::new();
     messages.retain(|message| {
         if message.calls.is_empty() {
+            return true;
+        }
+        if !enforce(message) {
+            warn(&format!("a call goes on without one: {why}"));
             return true;
         }
         message.calls.iter().for_each(|id| requests.retract(id));

@@ -1,10 +1,13 @@
 //! The guard: has the answer to a call judged (`judging`), writes the receipt, and keeps what was learned and counted.
 
+mod controls;
 mod delivering;
+mod instructions;
 mod judging;
+mod model;
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     sync::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicU64, Ordering::Relaxed},
@@ -12,6 +15,7 @@ use std::{
     time::Duration,
 };
 
+use arc_swap::ArcSwap;
 use credence_protocol::{EntityId, SecretKey, Uuid, receipt::Exact};
 use credence_receipts::{
     BookSettings, Intent, PartDigests, Private, ReceiptBook,
@@ -26,24 +30,24 @@ use crate::{
     Error,
     agreement::Habits,
     answer::Answer,
-    content,
+    config::AlertKind,
+    content, identity,
+    oversight::Oversight,
     pending::StartedCall,
     rollup::Tally,
     schemas::{SchemaBook, What, is_too_large},
     settings::{GuardMode, Settings},
     warn,
 };
+use controls::Controls;
 pub use delivering::Delivery;
+use instructions::Instructions;
 pub use judging::JudgedCall;
 
 /// Tasks under way that are remembered.
 const MAX_TASKS: usize = 10_000;
 /// Receipts that wait in the journal at most while calls come one upon the other.
 const MAX_IN_JOURNAL: usize = 256;
-/// What the engine has learned, in the guard's place.
-const ENGINE_FILE: &str = "engine.state";
-/// What the texts of each tool usually do, beside it.
-const HABITS_FILE: &str = "texts.json";
 
 /// One guard, shared by the threads that move its messages.
 pub struct Guard {
@@ -51,7 +55,12 @@ pub struct Guard {
     pub settings: Settings,
     /// Where it keeps its state.
     pub place: Place,
-    engine: Engine,
+    engine: ArcSwap<Engine>,
+    /// What the model's files have in their names: a server that declares another name has another model.
+    suffix: Mutex<String>,
+    /// Tools whose block rate the engine knows.
+    calibrated: Mutex<HashSet<String>>,
+    oversight: Arc<Oversight>,
     /// The receipts; `None` where they could not be opened.
     book: Option<ReceiptBook>,
     pub(crate) tally: Mutex<Tally>,
@@ -59,9 +68,13 @@ pub struct Guard {
     schemas: Mutex<SchemaBook>,
     /// What the texts of each tool usually do.
     habits: Mutex<Habits>,
+    /// Text that instructs the model.
+    instructions: Instructions,
     /// Digests of parts that go into the ledger with the next flush of the journal.
     part_digests: Mutex<Vec<(Uuid, PartDigests)>>,
     canaries_owed: Mutex<f64>,
+    /// Results that were accepted and will be judged again as controls.
+    controls: Mutex<Controls>,
     /// Calls that go on as tasks: whichever connection asks for their results.
     tasks: Mutex<HashMap<String, StartedCall>>,
     counts: Counts,
@@ -78,7 +91,14 @@ impl Guard {
     /// Takes a place, reads what was learned, and opens the receipts. Where these cannot be opened an enforcing guard does not
     /// start; the others go on without, and say so.
     pub fn start(settings: Settings, key: SecretKey) -> Result<Arc<Self>, Error> {
-        let place = folder::take_place(&settings.state, &settings.name)?;
+        let launch = settings.rules.launch.as_ref();
+        let name = launch.map(|launch| identity::find(&settings.state, &settings.name, launch)).transpose()?;
+        let name = name.unwrap_or_else(|| settings.name.clone());
+        let place = folder::take_place(&settings.state, &name)?;
+        let server = settings.state.join(&name);
+        let oversight = Oversight::open(settings.rules.clone(), &settings.name, server.clone(), place.folder.clone())?;
+        let oversight = Arc::new(oversight);
+        let enforce = oversight.strictest_configured() == GuardMode::Enforce;
         if place.number > 1 {
             warn(&format!(
                 "another guard of '{}' is running: this one keeps its own state, in {}",
@@ -86,40 +106,56 @@ impl Guard {
                 place.folder.display()
             ));
         }
-        let engine = engine(&settings, &place)?;
+        let suffix = identity::ServerIdentity::read(&server).map(|known| known.suffix()).unwrap_or_default();
+        let model = identity::folder_of_suffix(&server, &suffix);
+        let engine = model::engine(&settings, &server, &place, &suffix, &oversight)?;
         let book = BookSettings {
             max_bytes: settings.max_receipt_bytes,
             warn: Arc::new(warn),
-            ..BookSettings::new(&place, &settings.name, settings.provider.clone(), key.clone())
+            ..BookSettings::new(&place, &name, settings.provider.clone(), key.clone())
         };
         let book = match ReceiptBook::open(book) {
             Ok(book) => Some(book),
-            Err(error) if settings.mode == GuardMode::Enforce => return Err(error.into()),
+            Err(error) if enforce => {
+                oversight.alert(AlertKind::Tampering, "receipts_unusable", None);
+                oversight.finish();
+                return Err(error.into());
+            }
             Err(error) => {
+                oversight.alert(AlertKind::Tampering, "receipts_unusable", None);
                 warn(&format!("no receipts are written: {error}"));
                 None
             }
         };
+        if let Some(book) = &book {
+            model::alert_of_recovery(&oversight, book.recovered());
+        }
+        oversight.open_wait(&model, book.as_ref())?;
         let tally = Tally::open(&place.folder, book.as_ref())?;
-        let schemas = match SchemaBook::open(&settings.state, &settings.name) {
-            Err(error) if settings.mode != GuardMode::Enforce => {
+        let schemas = match SchemaBook::open(&model) {
+            Err(error) if !enforce => {
                 warn(&format!("what tools declared before is not known: {error}"));
-                SchemaBook::empty(&settings.state, &settings.name)
+                SchemaBook::empty(&model)
             }
             opened => opened?,
         };
-        let habits = std::fs::read(place.folder.join(HABITS_FILE)).ok();
-        let habits = habits.and_then(|bytes| serde_json::from_slice(&bytes).ok()).unwrap_or_default();
+        let habits = model::habits(&place, &suffix);
+        let instructions = Instructions::open(&server, &place, &suffix);
         let guard = Arc::new(Self {
             settings,
             place,
-            engine,
+            engine: ArcSwap::from_pointee(engine),
+            suffix: Mutex::new(suffix),
+            calibrated: Mutex::default(),
+            oversight,
             book,
             tally: Mutex::new(tally),
             schemas: Mutex::new(schemas),
             habits: Mutex::new(habits),
+            instructions,
             part_digests: Mutex::default(),
             canaries_owed: Mutex::new(0.0),
+            controls: Mutex::default(),
             tasks: Mutex::default(),
             counts: Counts::default(),
             key,
@@ -150,6 +186,7 @@ impl Guard {
     /// accepts it.
     pub fn learn_tools(&self, result: &RawValue) {
         let declared = content::output_schemas(result).into_iter().filter(|(tool, schema)| {
+            self.instructions.learn_tool(tool);
             let large = is_too_large(tool, schema.map_or("", RawValue::get));
             if large {
                 warn("a tool's output schema, or its name, is too large to be used");
@@ -181,6 +218,7 @@ impl Guard {
             let changes = schemas.declare(&declared)?;
             for (tool, what) in &changes {
                 if *what == What::Loosened {
+                    self.oversight.alert(AlertKind::Tampering, "schema_loosened", Some(tool));
                     warn(&format!(
                         "'{tool}' declares an output schema that accepts more than before, or none: results are judged by the former \
                          one until `credence guard accept-schema {} {tool}`",
@@ -205,7 +243,7 @@ impl Guard {
             let accepted = schemas.known().tools.get(tool).and_then(|one| one.accepted.clone());
             drop(schemas);
             let profile = content::profile(accepted.unwrap_or(Value::Bool(true)));
-            if let Err(error) = profile.and_then(|profile| Ok(self.engine.register(tool, profile)?)) {
+            if let Err(error) = profile.and_then(|profile| Ok(self.engine.load().register(tool, profile)?)) {
                 warn(&format!("the output schema of '{tool}' cannot be used: {error}"));
             }
         }
@@ -272,22 +310,31 @@ impl Guard {
         for (one, answer) in judged.iter_mut() {
             self.deliver_without_receipt(one, *answer, &why);
         }
+        self.tell_oversight(judged);
         Some(why)
     }
 
-    /// What is left to do once the client has its answer: digests of parts, and canaries.
+    /// What is left to do once the client has its answer: digests of parts, canaries and controls.
     pub fn after_delivery(&self, judged: &[(JudgedCall, Answer<'_>)]) {
-        let mut canaries = Vec::new();
+        self.tell_oversight(judged);
+        let (mut canaries, mut controls) = (Vec::new(), Vec::new());
         for (judged, _) in judged.iter().filter(|(judged, _)| judged.is_accepted()) {
+            if !self.owes_shadow(judged) {
+                continue;
+            }
             match self.canary(judged) {
                 Ok(canary) => canaries.extend(canary),
                 Err(error) => warn(&format!("a canary could not be judged: {error}")),
             }
+            match self.control(judged) {
+                Ok(control) => controls.extend(control),
+                Err(error) => warn(&format!("a control could not be judged: {error}")),
+            }
         }
-        if let Some(book) = self.book.as_ref().filter(|_| !canaries.is_empty())
-            && let Err(error) = book.record_canaries(&canaries)
+        if let Some(book) = self.book.as_ref().filter(|_| !canaries.is_empty() || !controls.is_empty())
+            && let Err(error) = book.record_shadow(&canaries, &controls)
         {
-            warn(&format!("a canary could not be written: {error}"));
+            warn(&format!("what was judged in shadow could not be written: {error}"));
         }
         let mut digests = self.part_digests.lock().unwrap_or_else(PoisonError::into_inner);
         digests.extend(judged.iter().map(|(judged, _)| (judged.new.receipt.call, judged.part_digests())));
@@ -316,6 +363,7 @@ impl Guard {
         let flushed = book.flush_journal(digests)?;
         flushed.calls.into_iter().for_each(|counted| tally.add(counted));
         flushed.canaries.iter().for_each(|canary| tally.add_canary(canary, now()));
+        flushed.controls.iter().for_each(|control| tally.add_control(control, now()));
         Ok(())
     }
 
@@ -330,14 +378,11 @@ impl Guard {
     pub fn save(&self) -> Result<(), Error> {
         let flushed = self.flush_journal();
         self.refresh_schemas();
+        self.oversight.keep(self.book.as_ref());
         if self.counts.since_saved.swap(0, Relaxed) == 0 {
             return flushed;
         }
-        let kept = self.engine.snapshot().map_err(Error::from);
-        kept.and_then(|snapshot| Ok(folder::replace_file(&self.place.folder.join(ENGINE_FILE), &snapshot)?))?;
-        let habits = serde_json::to_vec(&*self.habits.lock().unwrap_or_else(PoisonError::into_inner));
-        let habits = habits.map_err(|e| Error::Content(e.to_string()))?;
-        folder::replace_file(&self.place.folder.join(HABITS_FILE), &habits)?;
+        self.save_model()?;
         let (book, tally) = (self.book.as_ref(), self.tally.lock().unwrap_or_else(PoisonError::into_inner));
         tally.save(&self.place.folder, book)?;
         flushed
@@ -348,6 +393,9 @@ impl Guard {
         let tasks = std::mem::take(&mut *self.tasks.lock().unwrap_or_else(PoisonError::into_inner));
         self.record_unanswered(tasks.into_values().collect());
         let saved = self.save();
+        self.oversight.tick(self.book.as_ref());
+        self.oversight.write_metrics(self.book.as_ref().map_or(0, ReceiptBook::in_journal));
+        self.oversight.finish();
         let sealed = self.book.as_ref().map_or(Ok(()), ReceiptBook::seal);
         saved.and(sealed.map_err(Error::from))
     }
@@ -366,34 +414,4 @@ impl Guard {
 
 fn is_same(raw: &RawValue, known: &Value) -> bool {
     serde_json::from_str::<Value>(raw.get()).is_ok_and(|value| value == *known)
-}
-
-fn engine(settings: &Settings, place: &Place) -> Result<Engine, Error> {
-    let builder = || Engine::builder().mode(settings.verify);
-    let own = place.folder.join(ENGINE_FILE);
-    // A second guard of the same server begins with what the first has learned.
-    let first = settings.state.join(&settings.name).join("1").join(ENGINE_FILE);
-    let mut engine = None;
-    for path in [&own, &first] {
-        let Ok(snapshot) = std::fs::read(path) else { continue };
-        match builder().restore(&snapshot) {
-            Ok(restored) => {
-                engine = Some(restored);
-                break;
-            }
-            Err(error) => {
-                let aside = path.with_extension("unreadable");
-                warn(&format!("{} cannot be used ({error}): put aside, learning begins anew", path.display()));
-                let _ = std::fs::rename(path, aside);
-            }
-        }
-    }
-    let engine = engine.unwrap_or_else(|| builder().build());
-    for (tool, profile) in &settings.profiles {
-        engine.register(tool, profile.clone().build()?)?;
-    }
-    for (tool, calibration) in &settings.calibrations {
-        engine.calibrate(tool.as_deref(), calibration.clone())?;
-    }
-    Ok(engine)
 }

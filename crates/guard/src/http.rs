@@ -33,6 +33,7 @@ use crate::{
     events::without_mark,
     innermost_cause,
     message::{Parsed, parse},
+    metrics::Direction,
     pending::PendingRequests,
     proxy::{JudgedBatch, from_server, render, take_in},
     received::Received,
@@ -268,7 +269,7 @@ impl Proxy {
         // Only an answer that is still to come may come by another stream.
         exchange.resumable = status == StatusCode::ACCEPTED || (status.is_success() && kind == "text/event-stream");
         let waits = lock(&exchange.requests).has_calls();
-        let enforce = self.guard.settings.mode == GuardMode::Enforce;
+        let enforce = self.guard.mode() == GuardMode::Enforce;
         // Some clients read any answer to a GET as a stream, whatever it says it is.
         let stream = kind == "text/event-stream" || exchange.streams && status.is_success() && !kind.contains("json");
         let unreadable = match kind.as_str() {
@@ -329,7 +330,7 @@ impl Proxy {
 
     /// A whole document: one message, several, or something else.
     fn pass_document(&self, whole: Vec<u8>, exchange: &Exchange, status: StatusCode) -> Result<Passed, Refused> {
-        let enforce = self.guard.settings.mode == GuardMode::Enforce;
+        let enforce = self.guard.mode() == GuardMode::Enforce;
         let waits = lock(&exchange.requests).has_calls();
         let bytes = without_mark(&whole);
         // Metadata and error pages are none of the guard's business.
@@ -361,6 +362,7 @@ impl Proxy {
         };
         let failed = self.guard.record(&mut batch).is_some();
         let given = pieces.iter().map(|piece| render(piece, &batch)).collect();
+        self.guard.oversight().added(Direction::ToClient, read.elapsed());
         if !failed {
             self.guard.after_delivery(&batch);
             flush_journal_soon(&self.guard);

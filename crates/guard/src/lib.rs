@@ -11,34 +11,46 @@
 //! - [`schemas`]: what tools declare of their output, and what of it holds;
 //! - [`rollup`], [`courier`]: what the authority is told;
 //! - [`injection`]: whether a result's text tries to instruct the model, a signal of its own;
-//! - [`server_name`]: the name of a server, from the command that runs it.
+//! - [`server_name`]: the name of a server, from the command that runs it; [`identity`]: which server stands behind a name;
+//! - [`config`]: `guard.toml`; [`oversight`]: what an operator sets, sees and switches, with [`switch`], [`enforcement`] (the wait before
+//!   enforcing), [`alerts`], [`metrics`], `spans` and [`report`].
 //!
 //! Receipts themselves, and everything that is done with them later, are the crate `credence-receipts`.
 
 pub mod agreement;
+pub mod alerts;
 pub mod answer;
+pub mod config;
 pub mod content;
 pub mod courier;
 pub mod deliver;
+pub mod enforcement;
 mod error;
 mod events;
 mod forward;
 pub mod guard;
 pub mod http;
+pub mod identity;
 pub mod injection;
 pub mod isolation;
 mod lines;
 pub mod message;
+pub mod metrics;
+pub mod oversight;
 pub mod pending;
 pub mod proxy;
 pub mod received;
+pub mod report;
 pub mod rollup;
 pub mod schemas;
 pub mod server_name;
 pub mod service;
 pub mod settings;
+#[cfg(feature = "otlp")]
+pub mod spans;
 pub mod stdio;
 pub mod strict;
+pub mod switch;
 pub mod vetting;
 
 pub use error::Error;

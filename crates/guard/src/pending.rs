@@ -25,6 +25,8 @@ use crate::{
 
 /// Requests under way that are remembered.
 const MAX_PENDING: usize = 20_000;
+/// Bytes of a `traceparent`.
+const MAX_TRACEPARENT: usize = 64;
 
 /// A call that went to the server.
 #[derive(Debug, Clone)]
@@ -49,6 +51,8 @@ pub struct StartedCall {
     pub as_task: bool,
     /// The client has given it up.
     pub cancelled: bool,
+    /// The caller's trace, as the W3C writes it.
+    pub traceparent: Option<String>,
     /// The argument part of its receipt, computed while the tool runs.
     pub prepared: Option<PreparedArguments>,
 }
@@ -78,6 +82,8 @@ pub enum PendingRequest {
     Call(Box<StartedCall>),
     /// The list of tools.
     Tools,
+    /// What the server says of itself.
+    Server,
     /// The result of a call that runs as a task.
     TaskResult(String),
     /// Anything else: the answer passes as it is.
@@ -117,6 +123,7 @@ struct Meta {
     stake: Option<Stake>,
     #[serde(rename = "io.modelcontextprotocol/clientInfo")]
     client: Option<ClientInfo>,
+    traceparent: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -169,13 +176,14 @@ impl PendingRequests {
                 }
             },
             "tools/list" => PendingRequest::Tools,
+            "server/discover" => PendingRequest::Server,
             "tasks/result" => match serde_json::from_str::<TaskParams>(params) {
                 Ok(TaskParams { task }) => PendingRequest::TaskResult(task),
                 Err(_) => PendingRequest::Other,
             },
             "initialize" => {
                 self.client = serde_json::from_str::<Initialize>(params).ok().map(|params| params.client.name);
-                PendingRequest::Other
+                PendingRequest::Server
             }
             _ => PendingRequest::Other,
         };
@@ -226,6 +234,7 @@ impl PendingRequests {
             instant: sent,
             as_task: params.task.is_some(),
             cancelled: false,
+            traceparent: meta.traceparent.filter(|text| text.len() <= MAX_TRACEPARENT),
             prepared: None,
         }
     }
@@ -368,7 +377,7 @@ mod tests {
             r#"{"id":"1","method":"tools/call","params":{"name":"t","arguments":{"a":12345678901234567890},"_meta":{"credence/agent":"bot","credence/stake":"high","credence/session":"s"}}}"#,
         );
         request(&mut requests, r#"{"id":2,"method":"tools/list"}"#);
-        assert!(matches!(requests.answered("1"), Some(PendingRequest::Other)));
+        assert!(matches!(requests.answered("1"), Some(PendingRequest::Server)));
         assert!(requests.answered("1").is_none(), "answered twice");
         let Some(PendingRequest::Call(started)) = requests.answered("\"1\"") else { panic!("1 and \"1\" are two ids") };
         assert_eq!(started.arguments.unwrap().get(), r#"{"a":12345678901234567890}"#);

@@ -95,7 +95,7 @@ struct Task {
 
 /// Takes in a message from the server, as it may be handed on in the guard's mode.
 pub fn take_in<'b>(guard: &Guard, bytes: &'b [u8]) -> Received<'b> {
-    receive(bytes, guard.settings.mode != GuardMode::Enforce)
+    receive(bytes, guard.mode() != GuardMode::Enforce)
 }
 
 /// Looks at one message from the server; judged calls are added to `batch`.
@@ -178,7 +178,7 @@ fn one<'l>(
     read: Instant,
     batch: &mut JudgedBatch<'l>,
 ) -> Piece<'l> {
-    let enforce = guard.settings.mode == GuardMode::Enforce;
+    let enforce = guard.mode() == GuardMode::Enforce;
     if let Some(id) = message.id.filter(|id| message.is_doubtful() && requests.awaits(id.get())) {
         // One reader takes it for the answer, another does not.
         return match requests.answered(id.get()) {
@@ -202,6 +202,12 @@ fn one<'l>(
             }
             return Piece::Raw(line);
         }
+        Some(PendingRequest::Server) => {
+            if let Some(result) = message.result {
+                guard.learn_server(result);
+            }
+            return Piece::Raw(line);
+        }
         // Not ready yet: it is asked for again.
         Some(PendingRequest::TaskResult(_)) if message.error.is_some() && message.result.is_none() => {
             return if enforce { task_error(line, message) } else { Piece::Raw(line) };
@@ -216,6 +222,7 @@ fn one<'l>(
         },
         Some(PendingRequest::Call(started)) => *started,
     };
+    let enforce = guard.mode_of(&started.tool) == GuardMode::Enforce;
     let answer = match (message.result, message.error) {
         (Some(result), None) => {
             let on = Continuation::of(result.get());
@@ -275,7 +282,7 @@ fn task_error<'l>(line: &'l str, message: &Message<'l>) -> Piece<'l> {
 /// An answer that nobody waits for: to an unknown id, or a second one.
 fn unexpected_answer<'l>(guard: &Guard, line: &'l str, id: &str) -> Piece<'l> {
     let id: String = id.chars().take(SHOWN).collect();
-    if guard.settings.mode == GuardMode::Enforce {
+    if guard.mode() == GuardMode::Enforce {
         warn(&format!("the server answered {id}, which nobody waits for: withheld"));
         Piece::Withheld
     } else {
@@ -320,12 +327,12 @@ pub fn render(piece: &Piece<'_>, batch: &JudgedBatch<'_>) -> Option<String> {
             let judged = &batch[*number].0;
             Some(match (judged.delivery(), result) {
                 (Delivery::AsItCame, _) => (*message).to_owned(),
-                (Delivery::Annotated(text) | Delivery::Changed(text), Some(result)) => {
+                (Delivery::Annotated(text) | Delivery::Changed(text) | Delivery::Withheld(text), Some(result)) => {
                     let edit = Edit { at: offset(message, result), remove: result.len(), insert: text.clone() };
                     apply(message, vec![edit])
                 }
                 // A result stands in the place of a result.
-                (Delivery::Annotated(_) | Delivery::Changed(_), None) => return None,
+                (Delivery::Annotated(_) | Delivery::Changed(_) | Delivery::Withheld(_), None) => return None,
                 (Delivery::Error(error), _) => error_message(judged.id(), error),
             })
         }

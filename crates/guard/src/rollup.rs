@@ -1,4 +1,4 @@
-//! What a guard has counted: verdicts and canaries per agent, over the windows that summaries speak of.
+//! What a guard has counted: verdicts, canaries and controls per agent, over the windows that summaries speak of.
 //!
 //! The receipts are the record; the count is kept beside them with how far it reaches, and goes on from there. So a guard
 //! that was killed counts no call twice and leaves none out.
@@ -8,7 +8,7 @@ use std::{collections::BTreeSet, path::Path};
 use credence_engine::hcs25::output_verification::{CheckedOutput, Limits, Rollup};
 use credence_protocol::Timestamp;
 use credence_receipts::{
-    CanaryRecord, CountedCall, ReceiptBook,
+    CanaryRecord, ControlRecord, CountedCall, ReceiptBook,
     book::{BookEntry, Position},
     folder,
 };
@@ -52,6 +52,7 @@ impl Tally {
         tally.reach = book.visit_from(from, &mut |entry, recorded_at| match entry {
             BookEntry::Receipt(receipt) => CountedCall::of(&receipt).into_iter().for_each(|one| tally.add(one)),
             BookEntry::Canary(canary) => tally.add_canary(&canary, recorded_at),
+            BookEntry::Control(control) => tally.add_control(&control, recorded_at),
         })?;
         Ok(tally)
     }
@@ -98,6 +99,13 @@ impl Tally {
     pub fn add_canary(&mut self, canary: &CanaryRecord, at: Timestamp) {
         if let Some(agent) = &canary.agent {
             self.rollup.add_canary(agent.as_str(), canary.caught, at);
+        }
+    }
+
+    /// Counts a control.
+    pub fn add_control(&mut self, control: &ControlRecord, at: Timestamp) {
+        if let Some(agent) = &control.agent {
+            self.rollup.add_control(agent.as_str(), control.rejected, at);
         }
     }
 

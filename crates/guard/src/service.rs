@@ -78,6 +78,7 @@ struct Background {
 impl Background {
     fn start(guard: &Arc<Guard>, courier: Option<CourierSettings>) -> Result<Self, Error> {
         save_regularly(guard)?;
+        guard.start_oversight()?;
         let courier = courier.map(|settings| Courier::start(Arc::clone(guard), settings)).transpose()?;
         Ok(Self { courier })
     }

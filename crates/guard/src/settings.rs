@@ -5,8 +5,10 @@ use std::{collections::BTreeMap, path::PathBuf};
 use credence_protocol::{EntityId, receipt::Vantage};
 use credence_verify::{Calibration, Mode, ProfileBuilder, Stake};
 
+use crate::oversight::Rules;
+
 /// What is done about a result that is not believed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub enum GuardMode {
     /// Nothing: it passes, and its `_meta` says what was thought of it.
     Observe,
@@ -53,12 +55,12 @@ impl Caller {
 /// How a guard works.
 #[derive(Debug, Clone)]
 pub struct Settings {
-    /// The server's name: letters, digits, `.`, `_`, `-`.
+    /// The client's label of the server: letters, digits, `.`, `_`, `-`.
     pub name: String,
     /// Under whose name receipts and summaries are signed.
     pub provider: EntityId,
-    /// What is done about a result that is not believed.
-    pub mode: GuardMode,
+    /// What `guard.toml` and flags say, and which server this is.
+    pub rules: Rules,
     /// What the operator said of callers; nobody else can say otherwise.
     pub caller: Caller,
     /// The session of callers who name none.
@@ -69,10 +71,6 @@ pub struct Settings {
     pub profiles: BTreeMap<String, ProfileBuilder>,
     /// Calibrations of all tools (`None`) and of single ones.
     pub calibrations: Vec<(Option<String>, Calibration)>,
-    /// Whether results are looked at for text that instructs the model.
-    pub content_injection: bool,
-    /// The share of accepted results of which a made-up variant is judged in shadow.
-    pub canaries: f64,
     /// Where guards keep their state.
     pub state: PathBuf,
     /// Bytes of receipts kept, over all segments.

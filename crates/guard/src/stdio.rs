@@ -24,6 +24,7 @@ use crate::{
     forward::{self, Sender},
     lines::{Line, Lines},
     message::id_at_the_edges,
+    metrics::Direction,
     pending::PendingRequests,
     proxy::{JudgedBatch, Piece, from_server, judge, render, take_in, too_large},
     received::Received,
@@ -31,6 +32,7 @@ use crate::{
     warn,
 };
 use outgoing::Outgoing;
+pub(crate) use upstream::SECRET_VARIABLES;
 use upstream::Server;
 pub use upstream::Upstream;
 
@@ -233,6 +235,7 @@ impl StdioProxy<'_> {
                 refused.extend(forward::begin(self.guard, &mut self.requests, &mut admitted));
                 let to_server: Vec<&[u8]> = admitted.iter().flat_map(|one| [one.text.as_bytes(), b"\n"]).collect();
                 self.to_server.push(&to_server.concat());
+                self.guard.oversight().added(Direction::ToServer, sent.elapsed());
                 let refused: Vec<String> = refused.into_iter().map(|one| one.answer + "\n").collect();
                 self.to_client.push(refused.concat().as_bytes());
                 self.spin_until = Instant::now() + SPIN;
@@ -348,6 +351,7 @@ fn pass_on(
         out.push(b'\n');
     }
     to_client.push(&out);
+    guard.oversight().added(Direction::ToClient, read.elapsed());
     if !failed {
         guard.after_delivery(&batch);
     }

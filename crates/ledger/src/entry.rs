@@ -67,13 +67,17 @@ pub enum Kind {
     HeldReceipt,
     /// A made-up result that a guard judged in shadow, in its own ledger.
     Canary,
+    /// A result known to be genuine that a guard judged in shadow, in its own ledger.
+    Control,
+    /// What somebody did to a guard, or the guard by itself: switched off or on, began to enforce. In its own ledger.
+    Operation,
     /// Where a guard's ledger begins, and which one it follows.
     Segment,
 }
 
 impl Kind {
     /// All of them.
-    pub const ALL: [Kind; 25] = [
+    pub const ALL: [Kind; 27] = [
         Kind::Key,
         Kind::Source,
         Kind::Agent,
@@ -98,6 +102,8 @@ impl Kind {
         Kind::Receipt,
         Kind::HeldReceipt,
         Kind::Canary,
+        Kind::Control,
+        Kind::Operation,
         Kind::Segment,
     ];
 
@@ -128,6 +134,8 @@ impl Kind {
             Kind::Receipt => "receipt",
             Kind::HeldReceipt => "held_receipt",
             Kind::Canary => "canary",
+            Kind::Control => "control",
+            Kind::Operation => "operation",
             Kind::Segment => "segment",
         }
     }

@@ -1,7 +1,7 @@
 //! A badge: an SVG, 20 pixels high, that shows a score and carries the signed claim it was drawn from in its metadata. Whoever
 //! has it verifies the claim and draws the badge again: a polished picture does not come out.
 
-use credence_engine::tiers::Tier;
+use credence_engine::{tiers::Tier, universal};
 use credence_protocol::{EntityId, PublicKey, SecretKey, Timestamp, strict};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -53,6 +53,12 @@ pub struct Claim {
     /// Its uncertainty, to a tenth.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stddev: Option<f64>,
+    /// The formula of that score; none when unrated.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub formula: Option<String>,
+    /// The assured score; none when nothing that counts is measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub assured: Option<ClaimedAssured>,
     /// The authority took the agent's standing back.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub revoked: bool,
@@ -70,12 +76,35 @@ pub struct Claim {
     kid: String,
 }
 
+/// What a badge claims of an assured score.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ClaimedAssured {
+    /// What can be vouched for.
+    pub score: u8,
+    /// What is believed.
+    pub estimate: f64,
+    /// The share of that which is evidence.
+    pub known: f64,
+    /// The entry of the authority's log with the score event that it rests on.
+    pub event: u64,
+    /// The formula.
+    pub formula: String,
+}
+
 impl Claim {
     /// A claim to be drawn.
     pub fn new(agent: EntityId, score: Option<(u8, f64)>, style: Style, issued: Timestamp, expires: Timestamp) -> Self {
         let stddev = score.map(|(_, stddev)| (stddev * 10.0).round() / 10.0);
         let score = score.map(|(score, _)| score);
-        Self { agent, score, stddev, revoked: false, event: None, style, issued, expires, kid: String::new() }
+        let (revoked, event, assured, kid) = (false, None, None, String::new());
+        let formula = score.map(|_| universal::FORMULA.to_owned());
+        Self { agent, score, stddev, formula, assured, revoked, event, style, issued, expires, kid }
+    }
+
+    /// The assured score beside it.
+    pub fn assured(self, assured: Option<ClaimedAssured>) -> Self {
+        Self { assured, ..self }
     }
 
     /// Whether the authority took the agent's standing back.
@@ -93,6 +122,12 @@ impl Claim {
     }
 
     fn message(&self) -> String {
+        let assured = self.assured.as_ref().filter(|_| !self.revoked);
+        let prefix = assured.map_or(String::new(), |assured| format!("{} assured · ", assured.score));
+        prefix + &self.universal_message()
+    }
+
+    fn universal_message(&self) -> String {
         match (self.score, self.stddev) {
             _ if self.revoked => "revoked".to_owned(),
             (Some(score), Some(stddev)) => format!("{} {score} ± {stddev:.1}", self.tier()),

@@ -5,14 +5,14 @@
 //! [`credence_output`]. Nothing that an entity wrote about itself enters the text.
 
 use credence_engine::{
-    assessment::{Facts, Rules, Standing},
+    assessment::{Extension, Facts, Probes, Rules, Standing},
     universal::Outcome,
 };
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use credence_ledger::View;
 use credence_output::{
-    badge::{self, Claim, Style},
+    badge::{self, Claim, ClaimedAssured, Style},
     document::Document,
     response::{self, Fact, Meta},
 };
@@ -23,8 +23,8 @@ use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 
 use crate::{
-    Authority, Error, domains, integrity,
-    query::{self, AgentRow, CurrentScore, Reading, Reputation},
+    Authority, Error, derive, domains, filter, integrity,
+    query::{self, AgentRow, CurrentAssured, CurrentScore, Reading, Reputation},
     record::Input,
     reputation,
     summaries::{self, SIGNAL_WINDOW},
@@ -43,6 +43,10 @@ const HOLDS_SECONDS: i64 = 600;
 const HIGH_VALUE_SECONDS: i64 = 300;
 /// Measurements listed at most, the newest ones.
 const MAX_MEASUREMENTS: usize = 64;
+/// How the tags of identity begin.
+const IDENTITY: &str = "identity_";
+/// From this value on a source says that an identity holds.
+const VERIFIED_FROM: f64 = 50.0;
 /// Characters of a page's address.
 const MAX_URL: usize = 2048;
 /// Characters of a purpose.
@@ -167,7 +171,7 @@ impl<'a> Answers<'a> {
         if !in_scope(&row.aliases, url) {
             return Err(Refusal::Mismatch { entity: agent, scopes: scopes(&row.aliases) });
         }
-        let score = self.up_to_date(view, &agent)?;
+        let score = self.up_to_date(view, &agent, now)?;
         let stats = summaries::stats(view, &agent, SIGNAL_WINDOW, now)?;
         // A newcomer's low number means unknown, and a reader would take it for bad; a lapsed one says nothing of now.
         let reputation = query::reputation(view, &agent, now)?.filter(Reputation::counts);
@@ -175,18 +179,27 @@ impl<'a> Answers<'a> {
             Some(_) => Standing::Revoked,
             None => standing(view, &score, &row.aliases, url, now)?,
         };
+        let assured = published_assured(&score);
         let facts = Facts {
             standing,
             outcome: published(&score),
+            assured: assured.map(|assured| filter::assured_facts(Some(&assured.numbers))).transpose()?,
+            sources: score.outcome.rated().map_or(0, |rated| rated.sources),
             score_event: score.seq,
+            assured_event: assured.map(|assured| assured.seq),
             certification: score.certification.tier,
             output_quality: stats.signal.quality.zip(stats.signal.stddev).map(|(q, s)| (q, s, stats.signal.checks)),
             reputation: reputation.as_ref().map(|reputation| (reputation.row.score, reputation.row.events)),
             probes: probes(&score.inputs),
             signals: score.inputs.len(),
         };
-        let assessment = self.rules.assess(&facts, purpose);
-        let signals = signals(view, &agent, &row, &score, &stats, reputation.as_ref(), now)?;
+        let mut assessment = self.rules.assess(&facts, purpose);
+        let opinions = opinions(view, &agent, &stats, reputation.as_ref(), now)?;
+        // Next to a revocation no number says anything.
+        if standing != Standing::Revoked {
+            assessment.extensions.extend(opinions);
+        }
+        let signals = signals(view, &agent, &row, &score, &stats, now)?;
         let seconds = if purpose == Some(HIGH_VALUE) { HIGH_VALUE_SECONDS } else { HOLDS_SECONDS };
         let expires = now.plus_seconds(seconds);
         let meta = Meta {
@@ -205,19 +218,29 @@ impl<'a> Answers<'a> {
     /// The badge of an agent: an SVG that carries its signed claim; refused where the newest score event is behind.
     pub fn badge(&self, view: &dyn View, entity: &str, style: Style, now: Timestamp) -> Result<Badge, Refusal> {
         let agent = query::resolve(view, entity)?;
-        let current = self.up_to_date(view, &agent)?;
+        let current = self.up_to_date(view, &agent, now)?;
         let revoked = current.revoked;
         let score = published(&current).rated().map(|score| (score.score, score.stddev)).filter(|_| !revoked);
         let expires = now.plus_seconds(BADGE_SECONDS);
-        let claim = Claim::new(agent.clone(), score, style, now, expires).revoked(revoked).from_event(current.seq);
+        let assured = published_assured(&current).filter(|_| !revoked).map(|assured| ClaimedAssured {
+            score: assured.numbers.score,
+            estimate: assured.numbers.estimate,
+            known: assured.numbers.known,
+            event: assured.seq,
+            formula: assured.formula.clone(),
+        });
+        let claim = Claim::new(agent.clone(), score, style, now, expires)
+            .revoked(revoked)
+            .from_event(current.seq)
+            .assured(assured);
         let svg = badge::issue(&claim, self.key)?;
         let hash = HEXLOWER.encode(&Sha256::digest(svg.as_bytes()));
         Ok(Badge { agent, svg, hash, expires })
     }
 
     /// The newest recorded score, which must not be behind.
-    fn up_to_date(&self, view: &dyn View, agent: &EntityId) -> Result<CurrentScore, Refusal> {
-        if !self.rescored && self.reading.is_behind(view, agent)? {
+    fn up_to_date(&self, view: &dyn View, agent: &EntityId, now: Timestamp) -> Result<CurrentScore, Refusal> {
+        if !self.rescored && self.reading.is_behind(view, agent, now)? {
             return Err(Refusal::Behind(agent.clone()));
         }
         let score = self.reading.score(view, agent)?;
@@ -264,6 +287,11 @@ pub(crate) fn published(score: &CurrentScore) -> Outcome {
         Outcome::Rated(score) if score.status == ScoreStatus::Partial => Outcome::Unrated,
         outcome => *outcome,
     }
+}
+
+/// The same of the assured score: none where nothing that counts is measured.
+pub(crate) fn published_assured(score: &CurrentScore) -> Option<&CurrentAssured> {
+    score.assured.as_ref().filter(|assured| assured.numbers.status == ScoreStatus::Published)
 }
 
 /// Whether a page belongs to an entity: the same host, and below one of its addresses. An entity that registered no address
@@ -356,10 +384,37 @@ fn ratings(view: &dyn View, agent: &EntityId, now: Timestamp) -> Result<Option<(
     Ok((weight > 0.0).then(|| (sum / weight, reviews.len())))
 }
 
-fn probes(inputs: &[Input]) -> Option<(f64, usize)> {
-    let values: Vec<f64> =
-        inputs.iter().filter(|input| input.tag.as_str().starts_with("asi")).map(|input| input.value).collect();
-    (!values.is_empty()).then(|| (values.iter().sum::<f64>() / values.len() as f64, values.len()))
+fn probes(inputs: &[Input]) -> Option<Probes> {
+    let under_attack = inputs.iter().filter(|input| input.tag.as_str().starts_with("asi"));
+    Probes::of(under_attack.map(|input| (input.tag.as_str(), input.value)))
+}
+
+/// What the authority makes of facts, beside the scores: it travels with the assessment, not among the facts.
+fn opinions(
+    view: &dyn View,
+    agent: &EntityId,
+    stats: &summaries::Stats,
+    reputation: Option<&Reputation>,
+    now: Timestamp,
+) -> Result<BTreeMap<&'static str, Extension>, Refusal> {
+    let mut all = BTreeMap::new();
+    let mut add = |name, value: Value, description| drop(all.insert(name, Extension { value, description }));
+    if stats.signal.quality.is_some() {
+        let coverage = derive::output_coverage(stats.signal.checks);
+        add("outputCoverage", json!(coverage.value), "how much was checked, 0 to 100");
+        add("hcs25Quality", json!(stats.hcs25.quality), "output quality as HCS-25 computes it");
+    }
+    if let Some(reputation) = reputation {
+        add(
+            "reputationMean",
+            json!(reputation.readable.geometric_mean),
+            "the same on the scale of one factor: 100 times the fourth root",
+        );
+    }
+    if let Some((rating, _)) = ratings(view, agent, now)? {
+        add("aggregateRating", json!(rating), "what reviewers say, 0 to 1, weighted by their reputation");
+    }
+    Ok(all)
 }
 
 /// The facts: what was verified, apart from what it means.
@@ -369,7 +424,6 @@ fn signals(
     row: &AgentRow,
     score: &CurrentScore,
     stats: &summaries::Stats,
-    reputation: Option<&Reputation>,
     now: Timestamp,
 ) -> Result<Vec<Fact>, Refusal> {
     let mut all = Vec::new();
@@ -379,20 +433,18 @@ fn signals(
         Ok(())
     };
     let declared = tables::get::<IgnoredAny>(view, tables::IDENTITIES, agent.as_str())?.is_some();
-    add(
-        "identity",
-        row.registered_at,
-        json!({ "memberSince": row.registered_at, "identityDeclared": declared, "addressCount": row.aliases.len() }),
-    )?;
-    let sources: BTreeSet<&str> = score.inputs.iter().map(|input| input.source.as_str()).collect();
-    if let Some(Reputation { row, .. }) = reputation {
-        add("credence.reputation", row.at, json!({ "score": row.score, "events": row.events, "entry": row.seq }))?;
+    let member =
+        json!({ "memberSince": row.registered_at, "identityDeclared": declared, "addressCount": row.aliases.len() });
+    // To be registered is not to be verified: that takes a source that looked.
+    add("credence.registration", row.registered_at, member.clone())?;
+    let looked = score.inputs.iter().filter(|one| one.tag.as_str().starts_with(IDENTITY) && one.value >= VERIFIED_FROM);
+    if let Some(last) = looked.map(|input| input.observed_at).max() {
+        add("identity", Timestamp::from_micros(last).map_err(Error::from)?, member)?;
     }
+    let sources: BTreeSet<&str> = score.inputs.iter().map(|input| input.source.as_str()).collect();
     if !sources.is_empty() {
         let mut data = json!({ "sourceCount": sources.len() });
-        if let Some((rating, count)) = ratings(view, agent, now)? {
-            data["aggregateRating"] = json!(rating);
-            data["bestRating"] = json!(1);
+        if let Some((_, count)) = ratings(view, agent, now)? {
             data["reviewCount"] = json!(count);
         }
         add("reputation", now, data)?;
@@ -411,13 +463,20 @@ fn signals(
         let data = json!({ "mechanism": "challenge", "provider": AUTHORITY_SOURCE, "challengeWindowHours": hours });
         add("recourse", now, data)?;
     }
-    if let (Some(quality), Some(stddev)) = (stats.signal.quality, stats.signal.stddev) {
-        let data = json!({ "quality": quality, "stddev": stddev, "checks": stats.signal.checks, "window": stats.window,
-            "disagreement": stats.signal.disagreement, "hcs25Quality": stats.hcs25.quality });
-        add("credence.outputVerification", now, data)?;
+    let checked = stats.checked();
+    if checked.checks > 0 {
+        let data = json!({ "checks": checked.checks, "blocked": checked.blocked, "providers": checked.providers, "window": stats.window });
+        add("credence.checks", now, data)?;
     }
-    let mut inputs: Vec<&Input> = score.inputs.iter().collect();
+    // What the authority derived itself is its opinion.
+    let derived =
+        |input: &&Input| input.source.as_str() == AUTHORITY_SOURCE && derive::OWN_TAGS.contains(&input.tag.as_str());
+    let mut inputs: Vec<&Input> = score.inputs.iter().filter(|input| !derived(input)).collect();
     inputs.sort_by_key(|input| std::cmp::Reverse(input.seq));
+    if let Some(left_out) = inputs.len().checked_sub(MAX_MEASUREMENTS).filter(|left_out| *left_out > 0) {
+        let data = json!({ "measurements": inputs.len(), "listed": MAX_MEASUREMENTS, "leftOut": left_out });
+        add("credence.leftOut", now, data)?;
+    }
     for input in inputs.into_iter().take(MAX_MEASUREMENTS) {
         let kind = if input.tag.as_str().starts_with("asi") { "credence.probe" } else { "credence.measurement" };
         let data = json!({ "tag": input.tag, "value": input.value, "stddev": input.stddev, "source": input.source, "entry": input.seq });

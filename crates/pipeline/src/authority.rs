@@ -9,13 +9,13 @@ use std::{
 
 use credence_engine::{certification::Requirements, universal::DEFAULT_COVERAGE_FLOOR};
 use credence_ledger::{Clock, Ledger, PendingWrite};
-use credence_protocol::{Audience, SecretKey, TagRegistry, Timestamp};
+use credence_protocol::{Audience, SecretKey, Signal, TagRegistry, Timestamp};
 use rayon::prelude::*;
 
 use crate::{
     Error, Rejection, Result,
-    admit::{self, Admitted, Checked, Gate, Verdict},
-    derive, due,
+    admit::{self, Admitted, Gate, Verdict},
+    age, derive, due,
     recompute::{self, Recomputed},
     responses::DEFAULT_HASHES,
     score::{self, SCORE_WITHIN, Scoring},
@@ -72,8 +72,9 @@ impl Authority {
     /// Takes charge of a ledger opened for writing. Agents that a crash left unscored are scored first.
     pub fn open(ledger: Arc<dyn Ledger>, settings: &Settings, clock: Clock) -> Result<Self> {
         let tags = TagRegistry::standard()?;
-        let scoring = Scoring::new(tags.clone(), settings.coverage_floor);
-        let maker = Maker { scoring: scoring.clone(), signer: settings.signer.clone(), refused: Arc::default() };
+        let scoring = Scoring::new(tags.clone(), settings.coverage_floor)?;
+        let signer = settings.signer.clone();
+        let maker = Maker { scoring: scoring.clone(), signer, clock: clock.clone(), refused: Arc::default() };
         recompute::ask_if_settings_changed(&*ledger, &scoring)?;
         maker.make_all(&*ledger, true)?;
         let scorer = Scorer::start(Arc::clone(&ledger), maker.clone(), clock.clone());
@@ -178,10 +179,16 @@ impl Authority {
     /// Checks a batch and hands it to the writer.
     fn begin(&self, batch: &[Vec<u8>]) -> Result<InFlight> {
         let now = (self.clock)();
-        let check = |bytes: &Vec<u8>| self.gate.check(self.ledger(), bytes, now);
-        let checked: Vec<std::result::Result<Checked, Rejection>> = match batch {
-            [one] => vec![check(one)?],
-            many => many.par_iter().map(check).collect::<Result<_>>()?,
+        let parse = |bytes: &Vec<u8>| Signal::parse(bytes).map_err(Rejection::from);
+        let check = |parsed: std::result::Result<Signal, Rejection>| parsed.and_then(|one| self.gate.check(one, now));
+        let parsed: Vec<_> = match batch {
+            [one] => vec![parse(one)],
+            many => many.par_iter().map(parse).collect(),
+        };
+        self.gate.read_keys(self.ledger(), parsed.iter().flatten().map(Signal::key_id))?;
+        let checked: Vec<_> = match batch {
+            [_] => parsed.into_iter().map(check).collect(),
+            _ => parsed.into_par_iter().map(check).collect(),
         };
         let mut verdicts = Vec::with_capacity(checked.len());
         let mut passed = Vec::with_capacity(checked.len());
@@ -216,7 +223,7 @@ impl Authority {
 
     /// Scores every agent again; those with nothing new get no new event.
     pub fn recompute(&self, progress: &mut dyn FnMut(usize)) -> Result<Recomputed> {
-        recompute::recompute(self.ledger(), &self.scoring, progress)
+        recompute::recompute(self.ledger(), &self.scoring, &self.clock, progress)
     }
 
     /// Waits until everything is durable and the checkpoint outside the database is up to date.
@@ -234,12 +241,13 @@ impl Authority {
 struct Maker {
     scoring: Scoring,
     signer: Option<SecretKey>,
+    clock: Clock,
     refused: Arc<Mutex<Option<String>>>,
 }
 
 impl Maker {
-    /// Own signals first, because scores follow from them; then everyone's scores, where that is due, and those of agents whose
-    /// signals changed.
+    /// Own signals first, because scores follow from them; then everyone's scores, where that is due, those of agents whose
+    /// signals changed, and those that age has changed.
     fn make_all(&self, ledger: &dyn Ledger, at_once: bool) -> Result<()> {
         if let Some(key) = &self.signer {
             let emitted = derive::emit(ledger, key)?;
@@ -248,15 +256,16 @@ impl Maker {
                 *self.refused.lock().unwrap_or_else(PoisonError::into_inner) = emitted.refused;
             }
         }
-        recompute::recompute_if_due(ledger, &self.scoring, at_once)?;
+        recompute::recompute_if_due(ledger, &self.scoring, &self.clock, at_once)?;
         score::score_due(ledger, &self.scoring)?;
+        age::score_aged(ledger, &self.scoring)?;
         Ok(())
     }
 
     /// When the next of it is due, as far as that is known by now.
     fn next_due(&self, ledger: &dyn Ledger) -> Result<Option<Timestamp>> {
         let mut next: Option<Timestamp> = None;
-        for queue in [due::RESCORE, due::RECOMPUTE, due::DERIVE] {
+        for queue in [due::RESCORE, due::RECOMPUTE, due::AGE, due::DERIVE] {
             let due = ledger.jobs().next_due(queue)?.filter(|_| queue != due::DERIVE || self.signer.is_some());
             next = [next, due].into_iter().flatten().min();
         }

@@ -6,6 +6,7 @@
 
 use std::ops::ControlFlow;
 
+use credence_engine::assured::Assured;
 use credence_ledger::{Appended, Scan, Transaction, View, write};
 use credence_output::{
     credential::{self, Claim},
@@ -167,11 +168,19 @@ fn subject(row: &AgentRow, current: &CurrentScore) -> Result<serde_json::Map<Str
     let score = outcome.rated().ok_or_else(|| Error::NotRated(current.agent.clone()))?;
     let did = row.aliases.iter().find(|alias| alias.as_str().starts_with("did:"));
     let id = did.map_or_else(|| format!("urn:credence:agent:{}", current.agent), ToString::to_string);
-    let subject = json!({
+    let mut subject = json!({
         "id": id, "agent": current.agent, "score": score.score, "mean": score.mean, "stddev": score.stddev, "tier": score.tier,
         "tierConfidence": score.tier_confidence, "certification": current.certification.tier, "coverage": score.coverage,
         "sources": score.sources, "formula": current.formula, "asOf": current.as_of, "scoreEvent": current.seq,
     });
+    if let Some(assured) = answer::published_assured(current) {
+        let Assured { score, estimate, low, high, known, tier, .. } = &assured.numbers;
+        subject["assured"] = json!({
+            "score": score, "estimate": estimate, "low": low, "high": high, "known": known, "tier": tier,
+            "formula": assured.formula, "parameters": assured.parameters, "evaluatedAt": assured.evaluated_at,
+            "scoreEvent": assured.seq,
+        });
+    }
     Ok(subject.as_object().cloned().unwrap_or_default())
 }
 
@@ -184,7 +193,7 @@ fn digest(credential: &Value) -> Result<String> {
     Ok(HEXLOWER.encode(&Sha256::digest(Canonical::of(&document)?.as_bytes())))
 }
 
-fn place(index: u64) -> String {
+pub(crate) fn place(index: u64) -> String {
     format!("{index:016}")
 }
 
@@ -195,29 +204,6 @@ fn next_index(view: &(impl View + ?Sized)) -> Result<u64> {
         ControlFlow::Break(())
     })?;
     Ok(next)
-}
-
-/// A credential by its id.
-pub fn find(view: &(impl View + ?Sized), id: Uuid) -> Result<CredentialRow> {
-    tables::get(view, tables::CREDENTIALS, &id.to_string())?.ok_or(Error::UnknownCredential(id))
-}
-
-/// An agent's credentials, newest first.
-pub fn of_agent(view: &(impl View + ?Sized), agent: &EntityId, limit: usize) -> Result<Vec<(Uuid, CredentialRow)>> {
-    let mut ids: Vec<Uuid> = Vec::new();
-    let prefix = format!("{agent}/");
-    if limit > 0 {
-        tables::scan(view, tables::AGENT_CREDENTIALS, Scan { reverse: true, ..Scan::prefix(&prefix) }, |_, id| {
-            ids.push(id);
-            Ok(if ids.len() == limit { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
-        })?;
-    }
-    ids.into_iter().map(|id| Ok((id, find(view, id)?))).collect()
-}
-
-/// Whether a credential does not hold at present, because its agent's standing is revoked.
-pub fn is_suspended(view: &(impl View + ?Sized), row: &CredentialRow) -> Result<bool> {
-    Ok(tables::get::<u64>(view, tables::SUSPENDED_CREDENTIALS, &place(row.index))?.is_some())
 }
 
 /// The signed status list `list`; none before any credential has its place there.
@@ -261,25 +247,6 @@ pub fn status_list(
     Ok(Some(credential::issue(claim, &office.key, &method)?))
 }
 
-/// Finds an agent by its id or alias, or a credential by its id.
-pub enum Revocable {
-    /// An agent.
-    Agent(EntityId),
-    /// A credential.
-    Credential(Uuid),
-}
-
-/// What `name` names.
-pub fn revocable(view: &dyn View, name: &str) -> Result<Revocable> {
-    let id = name.strip_prefix("urn:uuid:").unwrap_or(name);
-    if let Ok(id) = id.parse::<Uuid>()
-        && tables::get::<CredentialRow>(view, tables::CREDENTIALS, &id.to_string())?.is_some()
-    {
-        return Ok(Revocable::Credential(id));
-    }
-    query::resolve(view, name).map(Revocable::Agent)
-}
-
 pub(crate) fn issued(tx: &mut dyn Transaction, at: Appended, record: &CredentialRecord) -> Result<()> {
     let CredentialRecord { credential, agent, index, digest, valid_until } = record.clone();
     let row = CredentialRow {
@@ -308,7 +275,7 @@ pub(crate) fn standing(tx: &mut dyn Transaction, at: Appended, record: &Standing
     let Some(mut row) = tables::get::<AgentRow>(tx, tables::AGENTS, record.agent.as_str())? else { return Ok(()) };
     row.revoked = record.revoked.then_some(at.seq);
     tables::put(tx, tables::AGENTS, record.agent.as_str(), &row)?;
-    for (_, credential) in of_agent(tx, &record.agent, usize::MAX)? {
+    for (_, credential) in query::credentials_of(tx, &record.agent, usize::MAX)? {
         let place = place(credential.index);
         if record.revoked {
             tables::put(tx, tables::SUSPENDED_CREDENTIALS, &place, &at.seq)?;

@@ -9,7 +9,8 @@
 //! summaries whose window has passed, providers no longer admitted, a reputation without an event in thirty days. The evidence
 //! names the derivation and what it saw, and replay derives it again: the authority's word is checked like everyone's.
 //!
-//! Coverage is bounded by quality: how much was checked speaks for an agent only as far as what was checked was good.
+//! Coverage is bounded by quality: how much was checked speaks for an agent only as far as what was checked was good. It is published
+//! and no input of the assured score.
 
 use std::collections::BTreeSet;
 
@@ -36,9 +37,9 @@ use crate::{
 };
 
 /// How `output_quality` and `output_coverage` are made.
-pub const OUTPUT_DERIVATION: &str = "output-verification/1";
+pub const OUTPUT_DERIVATION: &str = signal::DERIVATION;
 /// How `peer_reputation` is made.
-pub const REPUTATION_DERIVATION: &str = "reputation/1";
+pub const REPUTATION_DERIVATION: &str = "reputation/2";
 const QUALITY: &str = "output_quality";
 const COVERAGE: &str = "output_coverage";
 const REPUTATION: &str = "peer_reputation";
@@ -101,15 +102,23 @@ pub fn derived(view: &(impl View + ?Sized), agent: &EntityId, now: Timestamp) ->
     Ok(all)
 }
 
+/// How much was checked, as the signal `output_coverage` has it before it is bounded by quality.
+pub(crate) fn output_coverage(checks: u64) -> signal::Estimate {
+    signal::coverage(checks, &Parameters::default())
+}
+
 /// A reputation as it is published: a `reputation-score` record.
 pub fn published(agent: &EntityId, row: &ReputationRow) -> Value {
     let f = row.factors;
     let is_new = row.events < reputation::parameters().established_events;
     let mut record = json!({
-        "agent_id": agent, "score": row.score, "tier": Tier::of(row.score), "as_of": row.at,
+        "agent_id": agent, "score": row.score, "as_of": row.computed_at,
         "components": { "C": f.c, "T": f.t, "P": f.p, "V": f.v, "Q": f.q }, "protocol_version": PROTOCOL_VERSION,
     });
-    if is_new {
+    // A newcomer has no letter: it would be read as a bad one.
+    if !is_new {
+        record["tier"] = json!(Tier::of(row.score));
+    } else {
         record["notes"] = json!(format!("new: {} events; a low score means unknown, not bad", row.events));
     }
     record
@@ -145,11 +154,15 @@ pub fn emit(ledger: &dyn Ledger, key: &SecretKey) -> Result<Emitted> {
             }
             let jobs = tx.take_jobs(due::DERIVE, AGENTS_PER_WORK)?;
             let agents: BTreeSet<EntityId> = jobs.iter().map(|job| due::agent_of(&job.key)).collect::<Result<_>>()?;
+            let midnight = |agent: &EntityId| jobs.iter().any(|job| job.key == format!("{agent}/{}", due::MIDNIGHT));
             let (mut signals, mut refused) = (0, None);
             for agent in &agents {
                 let why = match emit_one(tx, agent, &key, now) {
                     Ok(Ok(recorded)) => {
                         signals += recorded;
+                        if midnight(agent) {
+                            look_after_midnight(tx, agent, now)?;
+                        }
                         continue;
                     }
                     Ok(Err(rejection)) => rejection.to_string(),
@@ -210,7 +223,7 @@ fn emit_one(
         let tag = Tag::new(one.tag)?;
         let slot = tables::slot(agent, &source, &tag);
         let current: Option<CurrentRow> = tables::get(tx, tables::CURRENT, &slot)?;
-        if current.is_some_and(|current| current.value == one.value && current.stddev == one.stddev) {
+        if current.is_some_and(|current| !is_news(&current, &one)) {
             continue;
         }
         let mut draft = SignalDraft::new(agent.clone(), source.clone(), vec![tag], one.value, one.stddev, now);
@@ -227,6 +240,26 @@ fn emit_one(
         }
     }
     Ok(Ok(recorded))
+}
+
+/// Whether a signal says something else than the current one. A reputation moves a little every day: without an event it has to move
+/// by a point.
+fn is_news(current: &CurrentRow, one: &Derived) -> bool {
+    if current.stddev == one.stddev && one.tag == REPUTATION {
+        return (current.value - one.value).abs() >= reputation::SIGNAL_MOVE;
+    }
+    current.value != one.value || current.stddev != one.stddev
+}
+
+/// A midnight has passed: `agent` is looked at again at the first one at which its reputation will have moved by a point.
+fn look_after_midnight(tx: &mut dyn Transaction, agent: &EntityId, now: Timestamp) -> Result<()> {
+    let slot = tables::slot(agent, &EntityId::new(AUTHORITY_SOURCE)?, &Tag::new(REPUTATION)?);
+    let Some(current) = tables::get::<CurrentRow>(tx, tables::CURRENT, &slot)? else { return Ok(()) };
+    if let Some(at) = reputation::next_move(tx, agent, current.value, now)? {
+        let size = tx.size()?;
+        due::derive_at(tx, agent, due::MIDNIGHT, at, size)?;
+    }
+    Ok(())
 }
 
 fn signal_at(view: &(impl View + ?Sized), seq: u64) -> Result<Signal> {

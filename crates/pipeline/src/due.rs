@@ -4,6 +4,7 @@
 //! |---|---|---|
 //! | `rescore` | agent | [`crate::score`]: its signals changed |
 //! | `recompute` | `*` | [`crate::recompute`]: a weight or an owner changed, so everyone's score may have |
+//! | `age` | agent, at the hour when age alone may change its assured score | [`crate::age`] |
 //! | `derive` | agent, or agent/why at a later time | [`crate::derive`]: what the authority's own signals follow from changed, or lapses |
 //!
 //! The payload is the seq of the entry that asked.
@@ -17,10 +18,15 @@ use crate::Result;
 pub const RESCORE: Queue = Queue("rescore");
 /// Everyone is to be scored again.
 pub const RECOMPUTE: Queue = Queue("recompute");
+/// Agents whose assured score may change by age.
+pub const AGE: Queue = Queue("age");
 /// Agents of whom the authority's own signals are to be derived again.
 pub const DERIVE: Queue = Queue("derive");
 /// The one job in [`RECOMPUTE`].
 pub const EVERYONE: &str = "*";
+
+/// Why an agent's own signals are looked at after a midnight: its reputation may have moved.
+pub(crate) const MIDNIGHT: &str = "midnight";
 
 /// The agent's signals changed.
 pub(crate) fn rescore(tx: &mut dyn Transaction, agent: &EntityId, seq: u64) -> Result<()> {
@@ -45,6 +51,11 @@ pub(crate) fn derive_at(tx: &mut dyn Transaction, agent: &EntityId, why: &str, a
 /// The agent that a job of [`DERIVE`] is about.
 pub(crate) fn agent_of(key: &str) -> Result<EntityId> {
     Ok(EntityId::new(key.split('/').next().unwrap_or_default())?)
+}
+
+/// Age alone may change the assured score of `agent` at `at`. A later call moves the time.
+pub(crate) fn age_at(tx: &mut dyn Transaction, agent: &EntityId, at: Timestamp, seq: u64) -> Result<()> {
+    Ok(tx.put_jobs(&[NewJob::at(AGE, agent.as_str(), at, seq.to_string())])?)
 }
 
 /// Whether a newer score of `agent` is on its way.

@@ -1,6 +1,8 @@
 //! What can go wrong between a caller and the ledger.
 
-use credence_protocol::{Alias, EntityId, KeyId, Uuid};
+use credence_protocol::{Alias, EntityId, KeyId, Root, Uuid};
+
+use crate::registry::MAX_ROOTS;
 
 /// This crate's result.
 pub type Result<T> = std::result::Result<T, Error>;
@@ -63,6 +65,22 @@ pub enum Error {
         /// Its weight.
         weight: f64,
     },
+    /// A source's owner is an agent that the source rates.
+    #[error(
+        "source '{source_id}' rates agent '{agent}': that agent cannot be its owner, because a source has no say on its owner"
+    )]
+    OwnerIsRated {
+        /// The source.
+        source_id: EntityId,
+        /// The agent.
+        agent: EntityId,
+    },
+    /// A root that is listed twice.
+    #[error("root '{0}' is listed twice")]
+    RootTwice(Root),
+    /// More roots than a source can have.
+    #[error("a source has at most {MAX_ROOTS} roots, not {0}")]
+    TooManyRoots(usize),
     /// No such key.
     #[error("no key {0} is registered: `credence keys list` shows those that are")]
     UnknownKey(KeyId),

@@ -3,9 +3,14 @@
 
 use std::{collections::BTreeMap, ops::ControlFlow};
 
-use credence_engine::{certification::Fact, universal::Weighted};
+use credence_engine::{
+    assured::{self, Assured, AssuredFacts, Measurement, Model},
+    certification::Fact,
+    universal::Weighted,
+    voices::{Speaker, Voices},
+};
 use credence_ledger::{Scan, View};
-use credence_protocol::{EntityId, Tag, TagRegistry};
+use credence_protocol::{EntityId, Root, Tag, TagRegistry, Timestamp};
 
 use crate::{
     Result,
@@ -22,6 +27,7 @@ pub struct Weights(BTreeMap<EntityId, Weight>);
 struct Weight {
     weight: f64,
     owner: Option<EntityId>,
+    roots: Vec<Root>,
     /// The verification providers of the agent that runs the source: it must not carry those who vouch for it.
     vouched_for_by: Vec<String>,
 }
@@ -35,7 +41,8 @@ impl Weights {
             if let Some(owner) = &row.owner {
                 vouched_for_by.extend(summaries::providers_of(view, owner.as_str())?);
             }
-            weights.insert(EntityId::new(&source)?, Weight { weight: row.weight, owner: row.owner, vouched_for_by });
+            let SourceRow { weight, owner, roots, .. } = row;
+            weights.insert(EntityId::new(&source)?, Weight { weight, owner, roots, vouched_for_by });
         }
         Ok(Self(weights))
     }
@@ -43,6 +50,22 @@ impl Weights {
     /// The source as it is known, and its weight.
     fn find(&self, source: &str) -> Option<(&EntityId, f64)> {
         self.0.get_key_value(source).map(|(source, known)| (source, known.weight))
+    }
+
+    /// The source of an input, by what decides whose voice it is.
+    fn speaker<'a>(&'a self, input: &'a Input) -> Speaker<'a> {
+        let known = self.0.get(&input.source);
+        Speaker {
+            source: input.source.as_str(),
+            owner: known.and_then(|known| known.owner.as_ref()).map(EntityId::as_str),
+            roots: known.map_or(&[], |known| &known.roots),
+            weight: input.weight,
+        }
+    }
+
+    /// Whose voices the inputs are: the n of `uts/1` and of every requirement, and the groups of `uts/2`.
+    pub fn voices(&self, inputs: &[Input]) -> Voices {
+        Voices::of(&inputs.iter().map(|input| self.speaker(input)).collect::<Vec<_>>())
     }
 
     /// Whether `source` has no say on `agent`: it is the agent, or is run by the same owner.
@@ -122,8 +145,8 @@ pub fn input(slot: &str, row: &CurrentRow, weights: &Weights, tags: &TagRegistry
     if deferred {
         return Ok(None);
     }
-    let CurrentRow { seq, value, stddev, .. } = *row;
-    Ok(Some(Input { seq, source: source.clone(), tag: Tag::new(tag)?, value, stddev, weight }))
+    let CurrentRow { seq, observed_at, value, stddev } = *row;
+    Ok(Some(Input { seq, source: source.clone(), observed_at, tag: Tag::new(tag)?, value, stddev, weight }))
 }
 
 /// The inputs as the score model sees them.
@@ -136,15 +159,44 @@ pub fn weighted(inputs: &[Input]) -> impl Iterator<Item = Weighted<&str>> {
     })
 }
 
+/// The inputs as the assured score sees them at `evaluated_at`.
+pub fn aged<'a>(inputs: &'a [Input], weights: &'a Weights, evaluated_at: Timestamp) -> Vec<assured::Signal<'a>> {
+    const DAY_MICROS: f64 = 86_400e6;
+    let signal = |input: &'a Input| {
+        let Speaker { source, owner, roots, weight } = weights.speaker(input);
+        // Signals of the near future are of now.
+        let age_days = evaluated_at.micros().saturating_sub(input.observed_at).max(0) as f64 / DAY_MICROS;
+        let (tag, value, stddev) = (input.tag.as_str(), input.value, input.stddev);
+        assured::Signal { source, owner, roots, tag, value, stddev, weight, age_days }
+    };
+    inputs.iter().map(signal).collect()
+}
+
+/// The same as the model's own measurements, without those that count in no dimension.
+pub fn measurements(inputs: &[Input], weights: &Weights, model: &Model, evaluated_at: Timestamp) -> Vec<Measurement> {
+    let voices = weights.voices(inputs);
+    let signals = aged(inputs, weights, evaluated_at).into_iter().enumerate();
+    let measurement = |(n, signal): (usize, assured::Signal<'_>)| {
+        let assured::Signal { tag, value, stddev, weight, age_days, .. } = signal;
+        Some(Measurement { tag: model.tag(tag)?, voice: voices.voice(n)?, value, stddev, weight, age_days })
+    };
+    signals.filter_map(measurement).collect()
+}
+
 /// The inputs as certification sees them.
-pub fn facts(inputs: &[Input]) -> Vec<Fact<'_>> {
-    inputs
-        .iter()
-        .map(|input| Fact {
-            source: input.source.as_str(),
-            tag: input.tag.as_str(),
-            value: input.value,
-            weight: input.weight,
-        })
-        .collect()
+pub fn facts<'a>(inputs: &'a [Input], weights: &'a Weights) -> Vec<Fact<'a>> {
+    let fact = |input: &'a Input| {
+        let Speaker { source, owner, roots, weight } = weights.speaker(input);
+        Fact { source, owner, roots, tag: input.tag.as_str(), value: input.value, weight }
+    };
+    inputs.iter().map(fact).collect()
+}
+
+/// What certification and assessment look at of a recorded assured score; where there is none, of nothing.
+pub fn assured_facts(assured: Option<&Assured>) -> Result<AssuredFacts> {
+    let model = Model::standard()?;
+    Ok(match assured {
+        Some(assured) => model.facts(assured),
+        None => model.facts(&model.score(&[])?),
+    })
 }

@@ -8,19 +8,21 @@
 
 use std::{collections::BTreeSet, ops::ControlFlow};
 
+use credence_engine::{assured, universal};
 use credence_ledger::{
     Checkpoint, Entry, Hash, LogVerifier, Scan, View,
     merkle::{self, TILE_WIDTH},
 };
 use credence_protocol::{EntityId, TagRegistry};
+use serde::de::DeserializeOwned;
 
 use crate::{
     Error, Result,
     audit::LogAudit,
     query::CurrentScore,
-    record::{Input, MAX_LISTED_INPUTS, Record},
+    record::{Input, MAX_LISTED_INPUTS, Record, ScoreEvent},
     replay::{Findings, Fold, for_each_chunk},
-    tables::{self, AgentRow, ScoreRow, SourceRow},
+    tables::{self, AgentRow, SourceRow},
 };
 
 /// Bytes of a leaf's hash.
@@ -105,21 +107,45 @@ pub fn basis(view: &(impl View + ?Sized), score: &CurrentScore) -> Result<()> {
             return Err(differs("the row"));
         }
     }
-    let event: Option<ScoreRow> = tables::get(view, tables::SCORES, agent.as_str())?;
-    if newest_event(view, agent)? != event {
-        return Err(differs("the newest score"));
-    }
-    let Some(event) = event else { return Ok(()) };
-    let (entry, record) = genuine(view, event.seq)?;
-    let told = matches!(&record, Record::Score(recorded) if *recorded == event.recorded);
-    if !told || entry.subject != *agent || entry.recorded_at != event.recorded_at || score.seq != Some(event.seq) {
+    events(view, agent)?;
+    let (universal, assured) = (tables::universal_of(view, agent)?, tables::assured_of(view, agent)?);
+    let shown = score.assured.as_ref().map(|shown| (shown.seq, &shown.numbers));
+    if score.seq != universal.map(|row| row.seq)
+        || shown != assured.as_ref().map(|row| (row.seq, &row.recorded.assured))
+    {
         return Err(differs("the score"));
     }
     inputs(view, agent, &score.inputs)
 }
 
-fn newest_event(view: &(impl View + ?Sized), agent: &EntityId) -> Result<Option<ScoreRow>> {
-    let prefix = format!("{agent}/");
+/// Checks that the rows of an agent's newest scores are what their events say, and the newest.
+pub(crate) fn events(view: &(impl View + ?Sized), agent: &EntityId) -> Result<()> {
+    let differs = |what: &str| Error::Differs(format!("{what} of '{agent}'"));
+    let (universal, assured) = (tables::universal_of(view, agent)?, tables::assured_of(view, agent)?);
+    if newest_event(view, agent, universal::FORMULA)? != universal {
+        return Err(differs("the newest score"));
+    }
+    if newest_event(view, agent, assured::FORMULA)? != assured {
+        return Err(differs("the newest assured score"));
+    }
+    let universal = universal.map(|row| (row.seq, row.recorded_at, ScoreEvent::Universal(row.recorded)));
+    let assured = assured.map(|row| (row.seq, row.recorded_at, ScoreEvent::Assured(Box::new(row.recorded))));
+    for (seq, recorded_at, event) in universal.into_iter().chain(assured) {
+        let (entry, record) = genuine(view, seq)?;
+        let told = matches!(record, Record::Score(told) if told == event);
+        if !told || entry.subject != *agent || entry.recorded_at != recorded_at {
+            return Err(differs("the score"));
+        }
+    }
+    Ok(())
+}
+
+fn newest_event<T: DeserializeOwned>(
+    view: &(impl View + ?Sized),
+    agent: &EntityId,
+    formula: &str,
+) -> Result<Option<T>> {
+    let prefix = format!("{}/", tables::score_place(agent, formula));
     let mut newest = None;
     tables::scan(view, tables::SCORE_EVENTS, Scan { reverse: true, ..Scan::prefix(&prefix) }, |_, row| {
         newest = Some(row);
@@ -141,6 +167,7 @@ pub(crate) fn inputs(view: &(impl View + ?Sized), agent: &EntityId, inputs: &[In
                     && draft.tags.contains(&input.tag)
                     && draft.value == input.value
                     && draft.stddev == input.stddev
+                    && draft.observed_at.at().micros() == input.observed_at
             }
             _ => false,
         };

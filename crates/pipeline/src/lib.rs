@@ -5,7 +5,7 @@
 //! - [`admit`]: from bytes to an entry, or a [`Rejection`] with nothing written;
 //! - [`statements`]: the same for what agents, providers and the authority say in [records](credence_protocol::records);
 //! - [`projection`]: the fold from entries to the tables that answer questions, the same online and in replay;
-//! - [`filter`], [`score`], [`recompute`]: which signals count, and the score events that record what they add up to;
+//! - [`filter`], [`score`], [`age`], [`recompute`]: which signals count, and the score events that record what they add up to;
 //! - [`reputation`], [`summaries`]: what those records come to; [`derive`]: the authority's own signals made of it;
 //! - [`domains`]: which domains were proved to be an agent's;
 //! - [`credentials`], [`outcomes`]: what the authority vouches for and takes back, and what came of relying on it;
@@ -17,6 +17,7 @@
 //! - [`replay`], [`audit`]: everything rebuilt from seq 0 and compared.
 
 pub mod admit;
+pub mod age;
 pub mod answer;
 pub mod audit;
 mod authority;
@@ -48,6 +49,6 @@ pub mod times;
 
 pub use authority::{Authority, Feed, SIGNALS_PER_BATCH, Settings};
 pub use error::{Error, Result};
-pub use registry::{NewAgent, NewSource};
+pub use registry::{NewAgent, NewSource, SourceChange};
 pub use rejection::Rejection;
 pub use tables::TABLES;

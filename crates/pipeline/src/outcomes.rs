@@ -6,7 +6,10 @@
 
 use std::ops::ControlFlow;
 
-use credence_engine::reliability::{self, Curve, Rated};
+use credence_engine::{
+    reliability::{self, Curve, Rated},
+    universal,
+};
 use credence_ledger::{Appended, Entry, Scan, Transaction, View, write};
 use credence_protocol::{EntityId, ScoreStatus, Timestamp, Uuid, limits::MAX_CLOCK_SKEW_SECONDS};
 use serde::{Deserialize, Serialize};
@@ -137,7 +140,7 @@ pub struct Reliability {
 }
 
 /// The reliability of the published scores, over all agents or one.
-pub fn reliability(view: &dyn View, agent: Option<&EntityId>) -> Result<Reliability> {
+pub(crate) fn reliability(view: &dyn View, agent: Option<&EntityId>) -> Result<Reliability> {
     let mut rated: Vec<Rated> = Vec::new();
     let mut unrated = 0;
     let prefix = agent.map(|agent| format!("{agent}/")).unwrap_or_default();
@@ -166,11 +169,16 @@ struct Scores {
 impl Scores {
     fn read(view: &dyn View, agent: &str) -> Result<Self> {
         let (mut published, times) = (Vec::new(), Times::read(view)?);
-        tables::scan(view, tables::SCORE_EVENTS, Scan::prefix(&format!("{agent}/")), |_, row: ScoreRow| {
-            let shown = row.recorded.status == ScoreStatus::Published;
-            published.push((times.of(row.seq, row.recorded_at), shown.then_some(row.recorded.score)));
-            Ok(ControlFlow::Continue(()))
-        })?;
+        tables::scan(
+            view,
+            tables::SCORE_EVENTS,
+            Scan::prefix(&format!("{agent}/{}/", universal::FORMULA)),
+            |_, row: ScoreRow| {
+                let shown = row.recorded.status == ScoreStatus::Published;
+                published.push((times.of(row.seq, row.recorded_at), shown.then_some(row.recorded.score)));
+                Ok(ControlFlow::Continue(()))
+            },
+        )?;
         Ok(Self { agent: agent.to_owned(), published })
     }
 

@@ -6,25 +6,26 @@
 
 use std::{collections::BTreeSet, ops::ControlFlow};
 
+use credence_engine::{assured, universal};
 use credence_ledger::{Appended, Entry, Kind, Scan, Transaction};
 use credence_protocol::{AUTHORITY_SOURCE, EntityId, KeyId, Signal, Tag, Uuid};
 
 use crate::{
     Result, credentials, due, outcomes, receipts,
-    record::{AgentRecord, KeyRevocationRecord, Record, RecordedScore, WithdrawalRecord},
+    record::{AgentRecord, AssuredRecord, KeyRevocationRecord, Record, ScoreEvent, WithdrawalRecord},
     reputation,
     statements::{
         ParsedStatement, StatementBody,
         groups::{self, Group, Pass},
     },
     summaries,
-    tables::{self, AgentRow, CurrentRow, KeyRow, ScoreRow, SignalPlace, SlotRow, SourceRow},
+    tables::{self, AgentRow, AssuredRow, CurrentRow, KeyRow, ScoreRow, SignalPlace, SlotRow, SourceRow},
     times,
 };
 
 /// Applies one entry to the tables.
 pub fn apply(tx: &mut dyn Transaction, at: Appended, subject: &EntityId, record: &Record) -> Result<()> {
-    let Appended { seq, recorded_at } = at;
+    let seq = at.seq;
     match record {
         Record::Agent(record) => agent(tx, at, record),
         Record::Source(record) => {
@@ -35,10 +36,11 @@ pub fn apply(tx: &mut dyn Transaction, at: Appended, subject: &EntityId, record:
             // An empty one takes the admission back.
             let methodology = methodology.filter(|text| !text.is_empty());
             let aud = record.aud.clone().or_else(|| former.clone().and_then(|f| f.aud));
-            let row = SourceRow { seq, weight: record.weight, description: described, owner, methodology, aud };
+            let roots = record.roots.clone().or_else(|| former.clone().map(|f| f.roots)).unwrap_or_default();
+            let row = SourceRow { seq, weight: record.weight, description: described, owner, roots, methodology, aud };
             tables::put(tx, tables::SOURCES, record.source.as_str(), &row)?;
             let Some(former) = former else { return Ok(()) };
-            if former.weight != row.weight || former.owner != row.owner {
+            if former.weight != row.weight || former.owner != row.owner || former.roots != row.roots {
                 due::rescore_everyone(tx, seq)?;
             }
             if (former.weight > 0.0) != (row.weight > 0.0)
@@ -70,11 +72,7 @@ pub fn apply(tx: &mut dyn Transaction, at: Appended, subject: &EntityId, record:
         Record::CredentialRevocation(record) => credentials::revoked(tx, at, record),
         Record::Outcome(record) => outcomes::apply(tx, at, record),
         Record::Signal(record) => signal(tx, at, record),
-        Record::Score(recorded) => {
-            let row = ScoreRow { seq, recorded_at, recorded: RecordedScore::clone(recorded) };
-            tables::put(tx, tables::SCORES, subject.as_str(), &row)?;
-            Ok(tables::put(tx, tables::SCORE_EVENTS, &tables::agent_seq(subject, seq), &row)?)
-        }
+        Record::Score(event) => score(tx, at, subject, event),
         Record::Checkpoint(record) => receipts::apply(tx, at, record),
         Record::Clock(_) => times::apply(tx, at),
         Record::Statement(stated) => statement(tx, at, stated),
@@ -83,7 +81,29 @@ pub fn apply(tx: &mut dyn Transaction, at: Appended, subject: &EntityId, record:
     }
 }
 
+/// A score event: each formula has rows of its own.
+fn score(tx: &mut dyn Transaction, at: Appended, agent: &EntityId, event: &ScoreEvent) -> Result<()> {
+    let Appended { seq, recorded_at } = at;
+    match event {
+        ScoreEvent::Universal(recorded) => {
+            let row = ScoreRow { seq, recorded_at, recorded: recorded.clone() };
+            tables::put(tx, tables::SCORES, &tables::score_place(agent, universal::FORMULA), &row)?;
+            Ok(tables::put(tx, tables::SCORE_EVENTS, &tables::score_event_place(agent, universal::FORMULA, seq), &row)?)
+        }
+        ScoreEvent::Assured(recorded) => {
+            let former = tables::assured_of(tx, agent)?;
+            // A second event of the same inputs: only their age has changed.
+            let by_age = former.as_ref().is_some_and(|former| former.recorded.inputs_of == recorded.inputs_of);
+            let aged_at = if by_age { Some(recorded_at) } else { former.and_then(|former| former.aged_at) };
+            let row = AssuredRow { seq, recorded_at, aged_at, recorded: AssuredRecord::clone(recorded) };
+            tables::put(tx, tables::SCORES, &tables::score_place(agent, assured::FORMULA), &row)?;
+            Ok(tables::put(tx, tables::SCORE_EVENTS, &tables::score_event_place(agent, assured::FORMULA, seq), &row)?)
+        }
+    }
+}
+
 fn statement(tx: &mut dyn Transaction, at: Appended, stated: &ParsedStatement) -> Result<()> {
+    reputation::settle_days_before(tx, stated, at.recorded_at)?;
     if let Some(place) = stated.id_place() {
         tables::put(tx, tables::RECORDS, &place, &at.seq)?;
     }

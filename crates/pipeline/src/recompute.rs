@@ -1,22 +1,20 @@
-//! Batch scoring of every agent, in parallel: after a change of weights, or on demand. An agent whose inputs and weights
-//! are what its newest score event says gets no new one, so recomputing twice records nothing twice.
+//! Batch scoring of every agent by both formulas, in parallel: after a change of weights, owners or roots, or on demand. An agent whose
+//! newest score events say what would be recorded now gets no new ones, so recomputing twice records nothing twice.
 //!
 //! Agents go through in key order, a chunk at a time; memory does not grow with their number.
 
 use std::{ops::ControlFlow, time::Duration};
 
-use credence_engine::universal;
-use credence_ledger::{Claim, Entry, Ledger, Scan, View, write};
-use credence_protocol::{Canonical, EntityId, ScoreStatus};
+use credence_ledger::{Claim, Clock, Ledger, Scan, View, write};
+use credence_protocol::{EntityId, Timestamp};
 use rayon::prelude::*;
 use serde::Serialize;
 
 use crate::{
-    Result, due,
+    Result, age, due,
     filter::{self, Weights},
-    record::{Input, ScoreRecord},
-    score::{self, Scoring},
-    tables::{self, AgentRow, ScoreRow},
+    score::{self, Scored, Scoring},
+    tables::{self, AgentRow},
 };
 
 /// How long one process that scores everyone keeps others from doing the same. Longer work is done twice at worst, and recorded once.
@@ -33,23 +31,29 @@ pub struct Recomputed {
     pub agents: usize,
     /// Signals that counted.
     pub signals: usize,
-    /// Score events recorded.
+    /// Agents of whom new score events were recorded.
     pub events: usize,
 }
 
 /// Scores every agent; `progress` is told how many are done.
-pub fn recompute(ledger: &dyn Ledger, scoring: &Scoring, progress: &mut dyn FnMut(usize)) -> Result<Recomputed> {
+pub fn recompute(
+    ledger: &dyn Ledger,
+    scoring: &Scoring,
+    clock: &Clock,
+    progress: &mut dyn FnMut(usize),
+) -> Result<Recomputed> {
     let claim = ledger.jobs().claim(due::RECOMPUTE, 1, LEASE)?.pop();
-    recompute_claimed(ledger, scoring, claim, progress)
+    recompute_claimed(ledger, scoring, clock, claim, progress)
 }
 
 fn recompute_claimed(
     ledger: &dyn Ledger,
     scoring: &Scoring,
+    clock: &Clock,
     claim: Option<Claim>,
     progress: &mut dyn FnMut(usize),
 ) -> Result<Recomputed> {
-    let done = recompute_all(ledger, scoring, progress);
+    let done = recompute_all(ledger, scoring, clock, progress);
     if let Some(claim) = claim {
         match &done {
             // A weight that changed meanwhile asks again.
@@ -61,15 +65,20 @@ fn recompute_claimed(
     done
 }
 
-/// Asks for everyone's score again if the newest ones were made by another formula or another floor. All were made by the same:
-/// whenever these change, everyone is scored again before anything else is.
+/// Asks for everyone's score again if the newest ones were made by another formula, another floor or other parameters. All were
+/// made by the same: whenever these change, everyone is scored again before anything else is.
 pub(crate) fn ask_if_settings_changed(ledger: &dyn Ledger, scoring: &Scoring) -> Result<()> {
-    let mut made_otherwise = false;
-    tables::scan(&*ledger.view()?, tables::SCORES, Scan::all(), |_, row: ScoreRow| {
-        made_otherwise =
-            row.recorded.coverage_floor != scoring.coverage_floor || row.recorded.formula != universal::FORMULA;
-        Ok(ControlFlow::Break(()))
+    let view = ledger.view()?;
+    let mut first = None;
+    view.scan(tables::SCORES, Scan::all(), &mut |key, _| {
+        first = key.split_once('/').map(|(agent, _)| agent.to_owned());
+        ControlFlow::Break(())
     })?;
+    let Some(agent) = first.map(|agent| EntityId::new(&agent)).transpose()? else { return Ok(()) };
+    let universal = tables::universal_of(&*view, &agent)?;
+    let assured = tables::assured_of(&*view, &agent)?;
+    let made_otherwise = universal.is_some_and(|row| row.recorded.coverage_floor != scoring.coverage_floor)
+        || assured.is_some_and(|row| row.recorded.parameters != scoring.model.digest());
     if made_otherwise {
         write(ledger, |tx| {
             let size = tx.size()?;
@@ -80,13 +89,13 @@ pub(crate) fn ask_if_settings_changed(ledger: &dyn Ledger, scoring: &Scoring) ->
 }
 
 /// Scores every agent if that is due and nobody else is at it; at once, if it is due at all and the caller cannot wait.
-pub(crate) fn recompute_if_due(ledger: &dyn Ledger, scoring: &Scoring, at_once: bool) -> Result<()> {
+pub(crate) fn recompute_if_due(ledger: &dyn Ledger, scoring: &Scoring, clock: &Clock, at_once: bool) -> Result<()> {
     let Some(asked) = ledger.view()?.job(due::RECOMPUTE, due::EVERYONE)? else { return Ok(()) };
     let claim = ledger.jobs().claim(due::RECOMPUTE, 1, LEASE)?.pop();
     match claim {
-        Some(claim) => drop(recompute_claimed(ledger, scoring, Some(claim), &mut |_| {})?),
+        Some(claim) => drop(recompute_claimed(ledger, scoring, clock, Some(claim), &mut |_| {})?),
         None if at_once => {
-            recompute_claimed(ledger, scoring, None, &mut |_| {})?;
+            recompute_claimed(ledger, scoring, clock, None, &mut |_| {})?;
             // Somebody else has the job, or had it and died. It is done, unless something asked again meanwhile.
             write(ledger, move |tx| {
                 let same = tx.job(due::RECOMPUTE, due::EVERYONE)?.is_some_and(|job| job.payload == asked.payload);
@@ -98,16 +107,22 @@ pub(crate) fn recompute_if_due(ledger: &dyn Ledger, scoring: &Scoring, at_once: 
     Ok(())
 }
 
-fn recompute_all(ledger: &dyn Ledger, scoring: &Scoring, progress: &mut dyn FnMut(usize)) -> Result<Recomputed> {
+fn recompute_all(
+    ledger: &dyn Ledger,
+    scoring: &Scoring,
+    clock: &Clock,
+    progress: &mut dyn FnMut(usize),
+) -> Result<Recomputed> {
     let mut done = Recomputed::default();
     let mut after: Option<String> = None;
     loop {
         let agents = next_agents(&*ledger.view()?, after.as_deref())?;
         let Some(last) = agents.last() else { return Ok(done) };
         after = Some(last.to_string());
+        let now = clock();
         let tasks: Vec<Task> = agents
             .par_chunks(AGENTS_PER_TASK)
-            .map(|agents| Task::compute(ledger, scoring, agents))
+            .map(|agents| Task::compute(ledger, scoring, agents, now))
             .collect::<Result<_>>()?;
         done.agents += agents.len();
         done.signals += tasks.iter().map(|task| task.signals).sum::<usize>();
@@ -125,62 +140,38 @@ fn next_agents(view: &dyn View, after: Option<&str>) -> Result<Vec<EntityId>> {
     Ok(agents)
 }
 
-/// Some agents' new scores, as of one size of the ledger.
+/// Some agents' new scores, as of one size of the ledger and one hour.
 struct Task {
     as_of: u64,
+    hour: Timestamp,
     signals: usize,
-    changed: Vec<(EntityId, Canonical)>,
+    changed: Vec<Scored>,
 }
 
 impl Task {
-    fn compute(ledger: &dyn Ledger, scoring: &Scoring, agents: &[EntityId]) -> Result<Self> {
+    fn compute(ledger: &dyn Ledger, scoring: &Scoring, agents: &[EntityId], now: Timestamp) -> Result<Self> {
         let view = ledger.view()?;
         let weights = Weights::read(&*view)?;
-        let mut task = Self { as_of: view.size()?, signals: 0, changed: Vec::new() };
+        let mut task = Self { as_of: view.size()?, hour: age::hour_of(now)?, signals: 0, changed: Vec::new() };
         for agent in agents {
             let inputs = filter::inputs(&*view, agent, &weights, &scoring.tags)?;
             task.signals += inputs.len();
-            if let Some(body) = changed(&*view, agent, task.as_of, &inputs, scoring)? {
-                task.changed.push((agent.clone(), body));
-            }
+            task.changed.extend(score::news(&*view, agent, &inputs, &weights, scoring, task.as_of, now)?);
         }
         Ok(task)
     }
 }
 
-/// The agent's new score event, unless its newest says the same but for `as_of`.
-fn changed(
-    view: &(impl View + ?Sized),
-    agent: &EntityId,
-    as_of: u64,
-    inputs: &[Input],
-    scoring: &Scoring,
-) -> Result<Option<Canonical>> {
-    let last: Option<ScoreRow> = tables::get(view, tables::SCORES, agent.as_str())?;
-    if inputs.is_empty() && last.as_ref().is_none_or(|last| last.recorded.status == ScoreStatus::Unrated) {
-        return Ok(None);
-    }
-    let mut record = ScoreRecord::compute(agent.clone(), as_of, inputs, scoring.coverage_floor)?;
-    if let Some(last) = last {
-        record.as_of = last.recorded.as_of;
-        let bytes = view.entry(last.seq)?.unwrap_or_default();
-        if Entry::parse(last.seq, &bytes)?.body() == Canonical::of(&record)?.as_str() {
-            return Ok(None);
-        }
-        record.as_of = as_of;
-    }
-    Ok(Some(Canonical::of(&record)?))
-}
-
-/// Appends the new events. If anyone else wrote since they were computed, they are made again here, in the writer.
+/// Appends the new events. If anyone else wrote since they were computed, or another hour has begun, they are made again here, in
+/// the writer.
 fn record(ledger: &dyn Ledger, scoring: &Scoring, tasks: Vec<Task>) -> Result<usize> {
     let scoring = scoring.clone();
     write(ledger, move |tx| {
-        let now = tx.size()?;
+        let (size, now) = (tx.size()?, tx.stamp()?);
         let mut weights = None;
         let mut scores = Vec::new();
         for task in &tasks {
-            if task.as_of == now {
+            if task.as_of == size && task.hour == age::hour_of(now)? {
                 scores.extend(task.changed.iter().cloned());
                 continue;
             }
@@ -188,13 +179,13 @@ fn record(ledger: &dyn Ledger, scoring: &Scoring, tasks: Vec<Task>) -> Result<us
                 Some(weights) => weights,
                 None => weights.insert(Weights::read(tx)?),
             };
-            for (agent, _) in &task.changed {
+            for Scored { agent, .. } in &task.changed {
                 let inputs = filter::inputs(tx, agent, weights, &scoring.tags)?;
-                scores.extend(changed(tx, agent, now, &inputs, &scoring)?.map(|body| (agent.clone(), body)));
+                scores.extend(score::news(tx, agent, &inputs, weights, &scoring, size, now)?);
             }
         }
         score::record_scores(tx, &scores)?;
-        let scored: Vec<&str> = tasks.iter().flat_map(|task| &task.changed).map(|(agent, _)| agent.as_str()).collect();
+        let scored: Vec<&str> = tasks.iter().flat_map(|task| &task.changed).map(|one| one.agent.as_str()).collect();
         tx.delete_jobs(due::RESCORE, &scored)?;
         Ok::<_, crate::Error>(scores.len())
     })

@@ -1,10 +1,13 @@
 //! The bodies of entries, by kind.
 
-use credence_engine::universal::{self, Outcome};
+use credence_engine::{
+    assured::{self, Assured},
+    universal::{self, Outcome},
+};
 use credence_ledger::{Entry, Kind, NewEntry};
 use credence_protocol::{
-    Alias, Audience, Canonical, EntityId, KeyId, PublicKey, ScoreStatus, SecretKey, Signal, Signature, Tag, Timestamp,
-    Uuid, strict::present,
+    Alias, Audience, Canonical, EntityId, KeyId, PublicKey, Root, ScoreStatus, SecretKey, Signal, Signature, Tag,
+    Timestamp, Uuid, strict::present,
 };
 use data_encoding::HEXLOWER;
 use serde::{Deserialize, Serialize};
@@ -29,12 +32,22 @@ pub struct SourceRecord {
     /// Who runs it.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "present")]
     pub owner: Option<EntityId>,
+    /// The registries that it re-reads: sources that share one are one voice. None given: as before; an empty list: none.
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "present")]
+    pub roots: Option<Vec<Root>>,
     /// Where it says how it verifies outputs: with it the source is admitted as a provider.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "present")]
     pub methodology: Option<String>,
     /// What it signs from then on must name this authority; nothing where it is not bound.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "present")]
     pub aud: Option<Audience>,
+}
+
+impl SourceRecord {
+    /// Another weight, and nothing else that is new.
+    pub fn weighing(source: EntityId, weight: f64) -> Self {
+        Self { source, weight, description: None, owner: None, roots: None, methodology: None, aud: None }
+    }
 }
 
 /// An agent. A later record of the same agent adds to the former.
@@ -222,6 +235,9 @@ pub struct Input {
     /// Who signed it: found in that entry, not repeated in the event.
     #[serde(skip)]
     pub source: EntityId,
+    /// When it was measured, in microseconds since 1970: found in that entry, too.
+    #[serde(skip)]
+    pub observed_at: i64,
     /// The tag.
     pub tag: Tag,
     /// 0..=100.
@@ -277,10 +293,16 @@ pub struct ScoreRecord {
 }
 
 impl ScoreRecord {
-    /// The score of `inputs`.
-    pub fn compute(agent: EntityId, as_of: u64, inputs: &[Input], coverage_floor: f64) -> Result<Self> {
+    /// The score of `inputs`, which are of `independent` voices.
+    pub fn compute(
+        agent: EntityId,
+        as_of: u64,
+        inputs: &[Input],
+        independent: usize,
+        coverage_floor: f64,
+    ) -> Result<Self> {
         let weighted: Vec<_> = crate::filter::weighted(inputs).collect();
-        let outcome = universal::score(&weighted, coverage_floor)?;
+        let outcome = universal::score_with(&weighted, independent, coverage_floor)?;
         Ok(Self { agent, as_of, formula: universal::FORMULA, coverage_floor, inputs: InputList::of(inputs)?, outcome })
     }
 }
@@ -302,7 +324,7 @@ pub struct RecordedScore {
     pub tier: String,
     /// 0..=1.
     pub coverage: f64,
-    /// Distinct sources.
+    /// Independent sources.
     pub sources: usize,
     /// Before rounding; absent when unrated, as are those that follow.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -313,9 +335,65 @@ pub struct RecordedScore {
     /// The uncertainty.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stddev: Option<f64>,
-    /// The probability of the tier.
+    /// The integral over the tier's band.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tier_confidence: Option<f64>,
+}
+
+/// An assured score, formula `uts/2`. Its inputs are those of the `uts/1` event that it names; ages follow from the signals' entries,
+/// voices from the `source` entries before `as_of`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct AssuredRecord {
+    /// The agent.
+    pub agent: EntityId,
+    /// The ledger's size that the score saw.
+    pub as_of: u64,
+    /// The formula.
+    pub formula: String,
+    /// The digest of its parameters.
+    pub parameters: String,
+    /// The entry of the `uts/1` event with the same inputs.
+    pub inputs_of: u64,
+    /// The hour for which ages were taken: a whole one, UTC.
+    pub evaluated_at: Timestamp,
+    /// Every number.
+    #[serde(flatten)]
+    pub assured: Assured,
+}
+
+/// A score event of either formula.
+#[derive(Debug, Clone, PartialEq)]
+pub enum ScoreEvent {
+    /// `uts/1`.
+    Universal(RecordedScore),
+    /// `uts/2`.
+    Assured(Box<AssuredRecord>),
+}
+
+impl ScoreEvent {
+    /// Parses the body of entry `seq`, by the formula that it names.
+    pub fn parse(seq: u64, body: &str) -> credence_ledger::Result<Self> {
+        #[derive(Deserialize)]
+        struct Named {
+            formula: String,
+        }
+        let damaged = |why: String| credence_ledger::Error::Entry { seq, why };
+        let wrong = |e: serde_json::Error| damaged(e.to_string());
+        let Named { formula } = serde_json::from_str(body).map_err(wrong)?;
+        match formula.as_str() {
+            universal::FORMULA => Ok(Self::Universal(serde_json::from_str(body).map_err(wrong)?)),
+            assured::FORMULA => Ok(Self::Assured(Box::new(serde_json::from_str(body).map_err(wrong)?))),
+            _ => Err(damaged(credence_engine::Error::UnknownFormula(formula.chars().take(40).collect()).to_string())),
+        }
+    }
+
+    /// The ledger's size that the score saw.
+    pub fn as_of(&self) -> u64 {
+        match self {
+            Self::Universal(event) => event.as_of,
+            Self::Assured(event) => event.as_of,
+        }
+    }
 }
 
 /// How far the log of a guard has grown, as it was seen.
@@ -346,8 +424,8 @@ pub enum Record {
     Agent(AgentRecord),
     /// A signal.
     Signal(Box<Signal>),
-    /// A score.
-    Score(RecordedScore),
+    /// A score, of either formula.
+    Score(ScoreEvent),
     /// A key revoked.
     KeyRevocation(KeyRevocationRecord),
     /// A signal withdrawn.
@@ -393,7 +471,7 @@ impl Record {
                 let damaged = |e: credence_protocol::Error| credence_ledger::Error::Entry { seq, why: e.to_string() };
                 Record::Signal(Box::new(Signal::parse(entry.body().as_bytes()).map_err(damaged)?))
             }
-            Kind::Score => Record::Score(entry.record(seq)?),
+            Kind::Score => Record::Score(ScoreEvent::parse(seq, entry.body())?),
             Kind::Checkpoint => Record::Checkpoint(entry.record(seq)?),
             Kind::Responses => Record::Responses(entry.record(seq)?),
             Kind::Clock => Record::Clock(entry.record(seq)?),
@@ -404,7 +482,12 @@ impl Record {
             Kind::Withdrawal => Record::Withdrawal(entry.record(seq)?),
             Kind::Standing => Record::Standing(entry.record(seq)?),
             // Of ledgers beside the authority's.
-            other @ (Kind::Receipt | Kind::HeldReceipt | Kind::Canary | Kind::Segment) => Record::Other(other),
+            other @ (Kind::Receipt
+            | Kind::HeldReceipt
+            | Kind::Canary
+            | Kind::Control
+            | Kind::Operation
+            | Kind::Segment) => Record::Other(other),
         })
     }
 }

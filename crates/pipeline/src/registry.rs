@@ -1,8 +1,10 @@
 //! Agents, sources and keys: who is spoken of, who may speak and how much it counts. Every change is an entry.
 
+use std::ops::ControlFlow;
+
 use credence_engine::mixture::is_weight;
-use credence_ledger::{Transaction, View, write};
-use credence_protocol::{AUTHORITY_SOURCE, Alias, EntityId, KeyId, PublicKey, SecretKey, is_deceptive};
+use credence_ledger::{Scan, Transaction, View, write};
+use credence_protocol::{AUTHORITY_SOURCE, Alias, EntityId, KeyId, PublicKey, Root, SecretKey, is_deceptive};
 
 use crate::{
     Authority, Error, Result, projection,
@@ -36,6 +38,8 @@ pub struct NewSource {
     pub description: Option<String>,
     /// Who runs it.
     pub owner: Option<EntityId>,
+    /// The registries that it re-reads: sources that share one are one voice.
+    pub roots: Vec<Root>,
     /// Where it says how it verifies outputs: with it the source is admitted as a provider.
     pub methodology: Option<String>,
     /// What it signs need not name this authority.
@@ -52,7 +56,30 @@ impl NewAgent {
 impl NewSource {
     /// Nothing but an id and a weight.
     pub fn new(source: EntityId, weight: f64) -> Self {
-        Self { source, weight, description: None, owner: None, methodology: None, unbound: false }
+        Self { source, weight, description: None, owner: None, roots: Vec::new(), methodology: None, unbound: false }
+    }
+}
+
+/// What is to change about a source; what is not given stays.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct SourceChange {
+    /// Its weight.
+    pub weight: Option<f64>,
+    /// Where it says how it verifies outputs; an empty text takes its admission as a provider back.
+    pub methodology: Option<String>,
+    /// Who runs it.
+    pub owner: Option<EntityId>,
+    /// The registries that it re-reads; an empty list for none.
+    pub roots: Option<Vec<Root>>,
+}
+
+impl SourceChange {
+    fn differs(&self, row: &SourceRow) -> bool {
+        let methodology = row.methodology.as_deref().unwrap_or_default();
+        self.weight.is_some_and(|weight| weight != row.weight)
+            || self.methodology.as_deref().is_some_and(|text| text != methodology)
+            || self.owner.is_some() && self.owner != row.owner
+            || self.roots.as_ref().is_some_and(|roots| *roots != row.roots)
     }
 }
 
@@ -96,6 +123,7 @@ impl Authority {
         check_text("description", new.description.as_deref())?;
         check_methodology(new.methodology.as_deref())?;
         check_weight(new.weight)?;
+        check_roots(&new.roots)?;
         let origin = self.origin()?;
         write(self.ledger(), move |tx| {
             if tables::get::<SourceRow>(tx, tables::SOURCES, new.source.as_str())?.is_some() {
@@ -104,9 +132,10 @@ impl Authority {
             if let Some(taken) = source_id_taken(tx, &new.source)? {
                 return Err(taken);
             }
-            let NewSource { source, weight, description, owner, methodology, unbound } = new.clone();
-            let aud = (!unbound).then(|| origin.clone());
-            let record = SourceRecord { source: source.clone(), weight, description, owner, methodology, aud };
+            let NewSource { source, weight, description, owner, roots, methodology, unbound } = new.clone();
+            refuse_owner_it_rates(tx, &source, owner.as_ref())?;
+            let (aud, roots) = ((!unbound).then(|| origin.clone()), (!roots.is_empty()).then_some(roots));
+            let record = SourceRecord { source: source.clone(), weight, description, owner, roots, methodology, aud };
             append(tx, &source, &Record::Source(record))
         })
     }
@@ -119,56 +148,31 @@ impl Authority {
             if row.weight == weight {
                 return Err(Error::SameWeight { source_id: source.clone(), weight });
             }
-            let (description, owner, methodology, aud) = (None, None, None, None);
-            let record = SourceRecord { source: source.clone(), weight, description, owner, methodology, aud };
+            let record = SourceRecord::weighing(source.clone(), weight);
             append(tx, &source, &Record::Source(record))
         })?;
         self.wake_scorer();
         Ok(seq)
     }
 
-    /// Changes a source from now on, all at once: its weight, where it says how it verifies (empty for no longer), who runs it.
-    pub fn change_source(
-        &self,
-        source: EntityId,
-        weight: Option<f64>,
-        methodology: Option<String>,
-        owner: Option<EntityId>,
-    ) -> Result<u64> {
-        weight.map_or(Ok(()), check_weight)?;
-        check_methodology(methodology.as_deref().filter(|text| !text.is_empty()))?;
+    /// Changes a source from now on, all at once. Where its weight, owner or roots change, every agent is scored again.
+    pub fn change_source(&self, source: EntityId, change: SourceChange) -> Result<u64> {
+        change.weight.map_or(Ok(()), check_weight)?;
+        check_methodology(change.methodology.as_deref().filter(|text| !text.is_empty()))?;
+        check_roots(change.roots.as_deref().unwrap_or_default())?;
         let seq = write(self.ledger(), move |tx| {
             let row = require_source(tx, &source)?;
-            let differs = weight.is_some_and(|weight| weight != row.weight)
-                || methodology.as_deref().is_some_and(|text| text != row.methodology.as_deref().unwrap_or_default())
-                || owner.is_some() && owner != row.owner;
-            if !differs {
+            if !change.differs(&row) {
                 return Err(Error::NothingNew(source.clone()));
             }
-            let weight = weight.unwrap_or(row.weight);
-            let (owner, methodology) = (owner.clone(), methodology.clone());
-            let record =
-                SourceRecord { source: source.clone(), weight, description: None, owner, methodology, aud: None };
-            append(tx, &source, &Record::Source(record))
-        })?;
-        self.wake_scorer();
-        Ok(seq)
-    }
-
-    /// Admits a source as an output-verification provider, by where it says how it verifies; or no longer, by an empty text;
-    /// or says who runs it.
-    pub fn describe_source(
-        &self,
-        source: EntityId,
-        methodology: Option<String>,
-        owner: Option<EntityId>,
-    ) -> Result<u64> {
-        check_methodology(methodology.as_deref().filter(|text| !text.is_empty()))?;
-        let seq = write(self.ledger(), move |tx| {
-            let row = require_source(tx, &source)?;
-            let (weight, owner, methodology) = (row.weight, owner.clone(), methodology.clone());
-            let record =
-                SourceRecord { source: source.clone(), weight, description: None, owner, methodology, aud: None };
+            refuse_owner_it_rates(tx, &source, change.owner.as_ref())?;
+            let SourceChange { weight, methodology, owner, roots } = change.clone();
+            let record = SourceRecord {
+                owner,
+                roots,
+                methodology,
+                ..SourceRecord::weighing(source.clone(), weight.unwrap_or(row.weight))
+            };
             append(tx, &source, &Record::Source(record))
         })?;
         self.wake_scorer();
@@ -209,6 +213,8 @@ impl Authority {
     }
 }
 
+/// Roots of one source at most.
+pub(crate) const MAX_ROOTS: usize = 16;
 /// Characters of a name, description or reason.
 const MAX_TEXT: usize = 256;
 
@@ -241,6 +247,28 @@ fn check_methodology(url: Option<&str>) -> Result<()> {
     let address =
         |url: &str| ["https://", "http://"].iter().any(|start| url.len() > start.len() && url.starts_with(start));
     if url.is_none_or(address) { Ok(()) } else { Err(Error::Methodology) }
+}
+
+fn check_roots(roots: &[Root]) -> Result<()> {
+    let twice = roots.iter().enumerate().find(|(n, root)| roots[..*n].contains(root)).map(|(_, root)| root);
+    if let Some(root) = twice {
+        return Err(Error::RootTwice(root.clone()));
+    }
+    if roots.len() > MAX_ROOTS { Err(Error::TooManyRoots(roots.len())) } else { Ok(()) }
+}
+
+/// A source must not be run by an agent that it rates: its word on its owner would never count.
+fn refuse_owner_it_rates(tx: &dyn Transaction, source: &EntityId, owner: Option<&EntityId>) -> Result<()> {
+    let Some(owner) = owner else { return Ok(()) };
+    let mut rated = false;
+    tx.scan(tables::CURRENT, Scan::prefix(&format!("{owner}/{source}/")), &mut |_, _| {
+        rated = true;
+        ControlFlow::Break(())
+    })?;
+    if rated {
+        return Err(Error::OwnerIsRated { source_id: source.clone(), agent: owner.clone() });
+    }
+    Ok(())
 }
 
 fn check_weight(weight: f64) -> Result<()> {

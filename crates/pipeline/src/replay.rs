@@ -133,11 +133,11 @@ impl<'a> Fold<'a> {
 
     /// Folds one entry in; a score event is made again first.
     pub(crate) fn step(&mut self, seq: u64, entry: &Entry, record: &Record) -> Result<()> {
+        let moment = Appended { seq, recorded_at: entry.recorded_at };
         match record {
             Record::Source(_) | Record::KeyRevocation(_) => self.weights = None,
             Record::Statement(stated) if matches!(stated.body, StatementBody::Summary(..)) => self.weights = None,
             Record::Signal(signal) => {
-                let moment = Appended { seq, recorded_at: entry.recorded_at };
                 if let Some(wrong) = derive::wrong(&self.scratch, signal, moment)? {
                     self.report.differences.add(seq, wrong);
                 }
@@ -152,12 +152,12 @@ impl<'a> Fold<'a> {
                     Some(weights) => weights,
                     None => self.weights.insert(Weights::read(&self.scratch)?),
                 };
-                let again = score::recorded_again(&self.scratch, &entry.subject, event, weights, self.tags);
+                let again = score::recorded_again(&self.scratch, moment, &entry.subject, event, weights, self.tags);
                 self.report.score_events += 1;
-                if event.as_of > seq {
+                if event.as_of() > seq {
                     self.report
                         .differences
-                        .add(seq, format!("the score event claims to have seen {} entries", event.as_of));
+                        .add(seq, format!("the score event claims to have seen {} entries", event.as_of()));
                 }
                 match again {
                     Ok(again) if again.as_str() == entry.body() => {}
@@ -173,7 +173,7 @@ impl<'a> Fold<'a> {
             }
             _ => {}
         }
-        projection::apply(&mut self.scratch, Appended { seq, recorded_at: entry.recorded_at }, &entry.subject, record)
+        projection::apply(&mut self.scratch, moment, &entry.subject, record)
     }
 
     /// Compares every table, row by row.

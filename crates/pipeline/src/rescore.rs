@@ -8,12 +8,12 @@ use credence_protocol::EntityId;
 use crate::{
     Authority, Result, due,
     filter::{self, Weights},
-    integrity, query,
+    integrity,
     score::{self, Scoring},
 };
 
 impl Authority {
-    /// Records a new score event of `agent` if its newest is behind; gives whether it was.
+    /// Records new score events of `agent` if its newest are behind; gives whether they were.
     pub fn rescore(&self, agent: &EntityId) -> Result<bool> {
         let (agent, scoring) = (agent.clone(), self.scoring().clone());
         write(self.ledger(), move |tx| rescore(tx, &agent, &scoring))
@@ -22,15 +22,16 @@ impl Authority {
 
 /// The same within a unit of work.
 pub(crate) fn rescore(tx: &mut dyn Transaction, agent: &EntityId, scoring: &Scoring) -> Result<bool> {
-    if !query::is_behind(tx, agent, &scoring.tags)? {
-        return Ok(false);
-    }
+    // A row that was changed past the ledger must not pass for a score that is behind.
+    integrity::events(tx, agent)?;
     let weights = Weights::read(tx)?;
+    let inputs = filter::inputs(tx, agent, &weights, &scoring.tags)?;
+    let Some(scored) = score::news(tx, agent, &inputs, &weights, scoring, tx.size()?, tx.stamp()?)? else {
+        return Ok(false);
+    };
     // Somebody waits to sign what comes of it.
-    integrity::inputs(tx, agent, &filter::inputs(tx, agent, &weights, &scoring.tags)?)?;
-    if let Some(body) = score::score_of(tx, agent, &weights, scoring)? {
-        score::record_scores(tx, &[(agent.clone(), body)])?;
-    }
+    integrity::inputs(tx, agent, &inputs)?;
+    score::record_scores(tx, &[scored])?;
     tx.delete_jobs(due::RESCORE, &[agent.as_str()])?;
     Ok(true)
 }

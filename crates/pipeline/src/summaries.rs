@@ -4,7 +4,7 @@
 use std::ops::ControlFlow;
 
 use credence_engine::hcs25::{
-    output_verification::{DEFAULT_MIN_CHECKS, Parameters, Report, Summary, Window},
+    output_verification::{DEFAULT_MIN_CHECKS, Parameters, ProviderRef, Report, Summary, Window},
     providers::{self, Combined, Measure, Party, ProviderReport, StakeJump},
 };
 use credence_ledger::{Appended, Scan, Transaction, View};
@@ -211,6 +211,9 @@ pub struct Oddity {
 /// What providers say of an agent over a window.
 #[derive(Debug, Serialize)]
 pub struct Stats {
+    /// The reports that count as one `outputVerificationSummary`, in the standard's own fields, for others to collect.
+    #[serde(flatten)]
+    pub published: Summary,
     /// The agent.
     pub agent: EntityId,
     /// The window.
@@ -223,6 +226,32 @@ pub struct Stats {
     pub findings: Vec<Oddity>,
     /// What each provider reported.
     pub summaries: Vec<Reported>,
+}
+
+/// What was checked, counted.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct Checked {
+    /// Checks by admitted providers whose reports are not stale.
+    pub checks: u64,
+    /// How many of them were blocked.
+    pub blocked: u64,
+    /// The providers.
+    pub providers: usize,
+}
+
+impl Stats {
+    /// What was checked by providers whose reports count as the standard has it.
+    pub fn checked(&self) -> Checked {
+        let mut all = Checked::default();
+        for provider in self.hcs25.providers.iter().filter(|provider| provider.counted) {
+            let report = self.summaries.iter().find(|report| report.provider == provider.id);
+            let share = report.and_then(|report| report.summary.0.get("blockRate")?.as_f64()).unwrap_or(0.0);
+            all.checks = all.checks.saturating_add(provider.checks);
+            all.blocked = all.blocked.saturating_add((share * provider.checks as f64).round() as u64);
+            all.providers += 1;
+        }
+        all
+    }
 }
 
 /// What a provider reported.
@@ -239,7 +268,7 @@ pub struct Reported {
 }
 
 /// What providers say of `agent` over `window`, as of `now`. Only those that the operator admits now count.
-pub fn stats(view: &(impl View + ?Sized), agent: &EntityId, window: Window, now: Timestamp) -> Result<Stats> {
+pub(crate) fn stats(view: &(impl View + ?Sized), agent: &EntityId, window: Window, now: Timestamp) -> Result<Stats> {
     let mut rows: Vec<(String, SummaryRow)> = Vec::new();
     let prefix = format!("{agent}/{}/", window.key());
     tables::scan(view, tables::SUMMARIES, Scan::prefix(&prefix), |key, row| {
@@ -276,7 +305,45 @@ pub fn stats(view: &(impl View + ?Sized), agent: &EntityId, window: Window, now:
     };
     let standard = combine(Measure::Standard(credence_engine::hcs25::Profile::Spec)).map_err(crate::Error::Hcs25)?;
     let signal = combine(Measure::Signal).map_err(crate::Error::Hcs25)?;
-    Ok(Stats { agent: agent.clone(), window, hcs25: told(standard), signal: told(signal), findings, summaries })
+    let published = published(view, window, &standard, &reports, &summaries)?;
+    Ok(Stats {
+        published,
+        agent: agent.clone(),
+        window,
+        hcs25: told(standard),
+        signal: told(signal),
+        findings,
+        summaries,
+    })
+}
+
+/// The reports that count, merged, with who signed them and where each method is published.
+fn published(
+    view: &(impl View + ?Sized),
+    window: Window,
+    standard: &Combined,
+    reports: &[ProviderReport],
+    summaries: &[Reported],
+) -> Result<Summary> {
+    let mut parts = Vec::new();
+    for outcome in standard.providers.iter().filter(|outcome| outcome.counted) {
+        let report = reports.iter().find(|report| report.provider.id == outcome.id).map(|report| &report.report);
+        let (Some(Report::Applicable(summary)), Some(reported)) =
+            (report, summaries.iter().find(|reported| reported.provider == outcome.id))
+        else {
+            continue;
+        };
+        let source: Option<SourceRow> = tables::get(view, tables::SOURCES, &outcome.id)?;
+        let statement = crate::query::record(view, reported.seq)?;
+        let provider = ProviderRef {
+            id: outcome.id.clone(),
+            signer_address: statement["key_id"].as_str().map(str::to_owned),
+            methodology_url: source.and_then(|source| source.methodology),
+            checks_contributed: None,
+        };
+        parts.push((summary, provider));
+    }
+    Ok(Summary::merged(&parts, window.days() as f64))
 }
 
 /// A source, and who runs it.

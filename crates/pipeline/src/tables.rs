@@ -11,8 +11,8 @@
 //! | `slots` | agent/source/tag/observed_at/seq | every signal under each of its tags, oldest first |
 //! | `superseded` | id/seq | that the signal at seq supersedes this one |
 //! | `current` | agent/source/tag | the current signal of each slot |
-//! | `scores` | agent | the newest score |
-//! | `score_events` | agent/seq | every score |
+//! | `scores` | agent/formula | the newest score by each formula |
+//! | `score_events` | agent/formula/seq | every score |
 //! | `records` | kind/id | where a statement with an id of its own is |
 //! | `identities` | agent | what an agent declares of itself |
 //! | `contracts` | id | a claim, and what became of it |
@@ -50,11 +50,15 @@
 
 use std::ops::ControlFlow;
 
+use credence_engine::{assured, universal};
 use credence_ledger::{Scan, Table, Transaction, View};
-use credence_protocol::{Alias, Audience, EntityId, KeyId, PublicKey, Tag, Timestamp, Uuid};
+use credence_protocol::{Alias, Audience, EntityId, KeyId, PublicKey, Root, Tag, Timestamp, Uuid};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
-use crate::{Error, Result, record::RecordedScore};
+use crate::{
+    Error, Result,
+    record::{AssuredRecord, RecordedScore},
+};
 
 /// agent → [`AgentRow`]
 pub const AGENTS: Table = Table("agents");
@@ -72,9 +76,9 @@ pub const SUPERSEDED: Table = Table("superseded");
 pub const SIGNAL_IDS: Table = Table("signal_ids");
 /// agent/source/tag → [`CurrentRow`]
 pub const CURRENT: Table = Table("current");
-/// agent → [`ScoreRow`]
+/// agent/formula → [`ScoreRow`], [`AssuredRow`]
 pub const SCORES: Table = Table("scores");
-/// agent/seq → [`ScoreRow`]
+/// agent/formula/seq → [`ScoreRow`], [`AssuredRow`]
 pub const SCORE_EVENTS: Table = Table("score_events");
 /// kind/id → seq
 pub const RECORDS: Table = Table("records");
@@ -216,6 +220,9 @@ pub struct SourceRow {
     /// Who runs it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub owner: Option<EntityId>,
+    /// The registries that it re-reads.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub roots: Vec<Root>,
     /// How it verifies outputs, where it is admitted as a provider.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub methodology: Option<String>,
@@ -295,6 +302,41 @@ pub struct ScoreRow {
     /// The numbers.
     #[serde(flatten)]
     pub recorded: RecordedScore,
+}
+
+/// A recorded assured score.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct AssuredRow {
+    /// Its entry.
+    pub seq: u64,
+    /// When it was recorded.
+    pub recorded_at: Timestamp,
+    /// When an event was last recorded by age alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub aged_at: Option<Timestamp>,
+    /// The event.
+    #[serde(flatten)]
+    pub recorded: AssuredRecord,
+}
+
+/// `agent/formula`.
+pub fn score_place(agent: &EntityId, formula: &str) -> String {
+    format!("{agent}/{formula}")
+}
+
+/// `agent/formula/seq`, with the seq in a form that sorts.
+pub fn score_event_place(agent: &EntityId, formula: &str, seq: u64) -> String {
+    format!("{agent}/{formula}/{seq:016}")
+}
+
+/// An agent's newest universal score.
+pub fn universal_of(view: &(impl View + ?Sized), agent: &EntityId) -> Result<Option<ScoreRow>> {
+    get(view, SCORES, &score_place(agent, universal::FORMULA))
+}
+
+/// An agent's newest assured score.
+pub fn assured_of(view: &(impl View + ?Sized), agent: &EntityId) -> Result<Option<AssuredRow>> {
+    get(view, SCORES, &score_place(agent, assured::FORMULA))
 }
 
 /// `agent/seq`, with the seq in a form that sorts.

@@ -23,6 +23,11 @@ pub enum Error {
     /// Not an entity id.
     #[error("'{0}' is not an entity id: 1 to 128 of A-Z a-z 0-9 . _ ~ - (and neither '.' nor '..')")]
     EntityId(String),
+    /// Not a root.
+    #[error(
+        "'{0}' is not a root: up to 128 bytes, names of A-Z a-z 0-9 . _ ~ - joined by single colons, such as erc8004:eip155:8453"
+    )]
+    Root(String),
     /// Not the origin of a log.
     #[error("aud: '{0}' is not the origin of an authority's log: up to 255 bytes without spaces and '+'")]
     Audience(String),

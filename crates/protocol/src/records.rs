@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{EntityId, Timestamp, strict::StrictValue};
+use crate::{EntityId, RiskBand, Timestamp, strict::StrictValue};
 
 /// Who an agent is, in its own words. Members beyond these are kept and not interpreted.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -44,8 +44,8 @@ pub struct ContractRecord {
     pub verification_hash: Option<String>,
     /// How sure the agent is.
     pub confidence_metrics: ConfidenceMetrics,
-    /// How risky it says the claim is: low, moderate or high.
-    pub risk_band: String,
+    /// How risky it says the claim is.
+    pub risk_band: RiskBand,
     /// When.
     #[serde(default)]
     pub timestamp: Option<Timestamp>,

@@ -4,14 +4,17 @@
 //! (they collide as doubles; send them as strings, RFC 7493 §2.2), nesting deeper than [`limits::MAX_JSON_DEPTH`],
 //! trailing text, invalid UTF-8. A number with a fraction or an exponent is a double whatever its size, such as `1e30`, unless
 //! canonical JSON would write it as an integer that is refused: it writes doubles below 10^21 in digits.
+//!
+//! What is judged and not signed needs less: [`unique`] refuses duplicate keys alone, because two readers of such an object may see
+//! different values.
 
-use std::fmt;
+use std::{cell::RefCell, fmt};
 
 use serde::{
     Deserialize, Deserializer,
     de::{self, DeserializeOwned, DeserializeSeed, MapAccess, SeqAccess, Visitor},
 };
-use serde_json::{Map, Number, Value};
+use serde_json::{Map, Number, Value, map::Entry};
 
 use crate::{Error, limits};
 
@@ -27,6 +30,27 @@ pub fn typed<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Error> {
         return Err(Error::Malformed(unsafe_number_text(number)));
     }
     serde_json::from_slice(bytes).map_err(|e| Error::Malformed(e.to_string()))
+}
+
+/// Why [`unique`] could not read something.
+#[derive(Debug)]
+pub enum Unreadable {
+    /// A key occurs twice in its object: where, such as `result.items[3].price`.
+    DuplicateKey(String),
+    /// It is not JSON.
+    NotJson(serde_json::Error),
+}
+
+/// Parses any JSON value in which no object has a key twice; `name` begins the place that an error names.
+pub fn unique(name: &str, bytes: &[u8]) -> Result<Value, Unreadable> {
+    let twice = RefCell::default();
+    let mut reader = serde_json::Deserializer::from_slice(bytes);
+    let whole = Reader { rules: Rules::UniqueKeys, depth: 0, twice: &twice };
+    let read = whole.deserialize(&mut reader).and_then(|value| reader.end().map(|()| value));
+    read.map_err(|error| match twice.into_inner() {
+        Some(path) => Unreadable::DuplicateKey(format!("{name}{path}")),
+        None => Unreadable::NotJson(error),
+    })
 }
 
 /// For `#[serde(default, deserialize_with)]`: an optional field is present or absent, never `null`, because `null` would
@@ -67,21 +91,44 @@ pub struct StrictValue(pub Value);
 
 impl<'de> Deserialize<'de> for StrictValue {
     fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
-        Strict { depth: 0 }.deserialize(d).map(StrictValue)
+        Reader { rules: Rules::Strict, depth: 0, twice: &RefCell::default() }.deserialize(d).map(StrictValue)
     }
 }
 
-#[derive(Clone, Copy)]
-struct Strict {
-    depth: usize,
+#[derive(Clone, Copy, PartialEq)]
+enum Rules {
+    /// All of them.
+    Strict,
+    /// No key twice.
+    UniqueKeys,
 }
 
-impl Strict {
+/// Builds a value by the rules.
+#[derive(Clone, Copy)]
+struct Reader<'a> {
+    rules: Rules,
+    depth: usize,
+    /// The path from the value at hand to a key that occurs twice.
+    twice: &'a RefCell<Option<String>>,
+}
+
+impl Reader<'_> {
     fn deeper<E: de::Error>(self) -> Result<Self, E> {
-        if self.depth == limits::MAX_JSON_DEPTH {
+        if self.rules == Rules::Strict && self.depth == limits::MAX_JSON_DEPTH {
             return Err(E::custom(format!("nested deeper than {} levels", limits::MAX_JSON_DEPTH)));
         }
-        Ok(Self { depth: self.depth + 1 })
+        Ok(Self { depth: self.depth + 1, ..self })
+    }
+
+    fn is_safe(self, integer: u64) -> bool {
+        self.rules == Rules::UniqueKeys || integer <= limits::MAX_SAFE_INTEGER
+    }
+
+    /// On the way out of a value in which a key occurs twice.
+    fn within(self, step: impl FnOnce() -> String) {
+        if let Some(path) = &mut *self.twice.borrow_mut() {
+            path.insert_str(0, &step());
+        }
     }
 }
 
@@ -138,14 +185,14 @@ fn string_length(bytes: &[u8]) -> usize {
     bytes.len()
 }
 
-impl<'de> DeserializeSeed<'de> for Strict {
+impl<'de> DeserializeSeed<'de> for Reader<'_> {
     type Value = Value;
     fn deserialize<D: Deserializer<'de>>(self, d: D) -> Result<Value, D::Error> {
         d.deserialize_any(self)
     }
 }
 
-impl<'de> Visitor<'de> for Strict {
+impl<'de> Visitor<'de> for Reader<'_> {
     type Value = Value;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -158,20 +205,15 @@ impl<'de> Visitor<'de> for Strict {
         Ok(Value::Bool(v))
     }
     fn visit_u64<E: de::Error>(self, v: u64) -> Result<Value, E> {
-        if v > limits::MAX_SAFE_INTEGER {
-            return Err(unsafe_number(v));
-        }
-        Ok(Value::Number(v.into()))
+        if self.is_safe(v) { Ok(Value::Number(v.into())) } else { Err(unsafe_number(v)) }
     }
     fn visit_i64<E: de::Error>(self, v: i64) -> Result<Value, E> {
-        if v.unsigned_abs() > limits::MAX_SAFE_INTEGER {
-            return Err(unsafe_number(v));
-        }
-        Ok(Value::Number(v.into()))
+        if self.is_safe(v.unsigned_abs()) { Ok(Value::Number(v.into())) } else { Err(unsafe_number(v)) }
     }
     fn visit_f64<E: de::Error>(self, v: f64) -> Result<Value, E> {
         // Integers past u64 arrive here as doubles too: they were refused before the text was parsed.
-        if v.abs() > limits::MAX_SAFE_INTEGER as f64 && v.abs() < FIRST_WITH_EXPONENT {
+        let in_digits = v.abs() > limits::MAX_SAFE_INTEGER as f64 && v.abs() < FIRST_WITH_EXPONENT;
+        if self.rules == Rules::Strict && in_digits {
             return Err(unsafe_number(v));
         }
         let number = Number::from_f64(v).ok_or_else(|| E::custom("a number that is not finite"))?;
@@ -186,20 +228,37 @@ impl<'de> Visitor<'de> for Strict {
     fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Value, A::Error> {
         let deeper = self.deeper()?;
         let mut items = Vec::new();
-        while let Some(item) = seq.next_element_seed(deeper)? {
-            items.push(item);
+        loop {
+            match seq.next_element_seed(deeper) {
+                Ok(Some(item)) => items.push(item),
+                Ok(None) => return Ok(Value::Array(items)),
+                Err(error) => {
+                    self.within(|| format!("[{}]", items.len()));
+                    return Err(error);
+                }
+            }
         }
-        Ok(Value::Array(items))
     }
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Value, A::Error> {
         let deeper = self.deeper()?;
         let mut members = Map::new();
         while let Some(key) = map.next_key::<String>()? {
-            if members.contains_key(&key) {
-                return Err(de::Error::custom(format!("duplicate key \"{key}\"")));
+            let place = match members.entry(key) {
+                Entry::Vacant(place) => place,
+                Entry::Occupied(known) => {
+                    *self.twice.borrow_mut() = Some(format!(".{}", known.key()));
+                    return Err(de::Error::custom(format!("duplicate key \"{}\"", known.key())));
+                }
+            };
+            match map.next_value_seed(deeper) {
+                Ok(member) => {
+                    place.insert(member);
+                }
+                Err(error) => {
+                    self.within(|| format!(".{}", place.key()));
+                    return Err(error);
+                }
             }
-            let member = map.next_value_seed(deeper)?;
-            members.insert(key, member);
         }
         Ok(Value::Object(members))
     }
@@ -249,6 +308,35 @@ mod tests {
             assert_eq!(text.as_str(), format!(r#"{{"x":[{canonical}]}}"#));
             assert_eq!(value(text.as_bytes()).unwrap(), first, "what is stored can be read again");
         }
+    }
+
+    #[test]
+    fn a_key_that_occurs_twice_is_found_where_it_is() {
+        for (text, place) in [
+            (r#"{"a":1,"a":1}"#, "result.a"),
+            (r#"{"items":[{},{"x":{"b":1,"\u0062":2}}]}"#, "result.items[1].x.b"),
+            (r#"[[{"k":{"k":0},"k":1}]]"#, "result[0][0].k"),
+        ] {
+            let Err(Unreadable::DuplicateKey(at)) = unique("result", text.as_bytes()) else { panic!("{text}") };
+            assert_eq!(at, place);
+        }
+        for text in ["{\"a\":", "1 2", "nul", "{\"a\":[}"] {
+            assert!(matches!(unique("result", text.as_bytes()), Err(Unreadable::NotJson(_))), "{text}");
+        }
+    }
+
+    #[test]
+    fn where_only_keys_must_be_unique_everything_else_is_read_as_elsewhere() {
+        for text in [
+            r#"{"a":[1,-2,1e30,1e20,18446744073709551615,0.1,"x\n",null,true,{"b":{}}],"c":[{"a":1},{"a":2}]}"#,
+            "\"a\"",
+            "-0.0",
+        ] {
+            let expected: Value = serde_json::from_str(text).unwrap();
+            assert_eq!(unique("", text.as_bytes()).unwrap(), expected);
+        }
+        let deep = "[".repeat(limits::MAX_JSON_DEPTH + 1) + &"]".repeat(limits::MAX_JSON_DEPTH + 1);
+        assert!(unique("", deep.as_bytes()).is_ok());
     }
 
     #[test]

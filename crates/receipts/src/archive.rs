@@ -14,12 +14,12 @@ use credence_ledger::{
 use credence_protocol::{EntityId, PublicKey, SecretKey, Timestamp, Uuid, receipt::Receipt};
 
 use crate::{
-    Error,
+    Error, digest_rows,
     export::ExportedReceipt,
     folder,
     journal::{self, JournalContents, JournalKey},
     records::{CanaryRecord, NewReceipt, PartDigests, Private, unanswered},
-    segments::{PARTS, PRIVATE, SegmentLog, SegmentRemains, open_segment, origin, read_remains, segments, visit},
+    segments::{PRIVATE, SegmentLog, SegmentRemains, open_segment, origin, read_remains, segments, visit},
 };
 
 /// How long a receipt may wait for the checkpoint over it.
@@ -262,8 +262,7 @@ impl Archive {
     pub fn parts(&self, found: &FoundReceipt) -> PartDigests {
         let read = || {
             let log = self.sources[found.source].segment(found.at?.0).ok()?;
-            let row = log.ledger().view().ok()?.get(PARTS, &found.receipt.call.to_string()).ok()??;
-            serde_json::from_slice(&row).ok()
+            digest_rows::read(&*log.ledger().view().ok()?, found.receipt.call)
         };
         read().unwrap_or_default()
     }

@@ -114,7 +114,7 @@ impl Source {
                         ));
                     }
                 }
-                Kind::Canary => {}
+                Kind::Canary | Kind::Control | Kind::Operation => {}
                 other => findings.push(format!("{here}: entry {seq} is a {}, which does not belong here", other.key())),
             }
             edge.extend(&[merkle::leaf(bytes)]);

@@ -22,14 +22,15 @@ use serde::{Deserialize, Serialize};
 use crate::{
     Archive, Clock, Error, FoundReceipt, Warn,
     archive::Source,
+    digest_rows::DigestRow,
     export::ExportedReceipt,
     folder::{self, Place},
     journal::{self, Journal, JournalContents, JournalKey},
     now,
-    records::{CanaryRecord, CountedCall, Intent, NewReceipt, PartDigests, Private, unanswered},
-    segments::{CANARIES, PARTS, PRIVATE, SegmentLog, SegmentWriter, origin, segments, visit},
+    records::{CanaryRecord, ControlRecord, CountedCall, Intent, NewReceipt, PartDigests, Private, unanswered},
+    segments::{CANARIES, PRIVATE, SegmentLog, SegmentWriter, origin, segments, visit},
 };
-use pending::{CanaryRow, PendingRows, ReceiptRow, Rows};
+use pending::{PendingRows, ReceiptRow, Rows, ShadowRow};
 use rotation::CurrentSegment;
 
 /// Bytes of receipts kept, over all segments: about a million receipts.
@@ -82,6 +83,18 @@ pub struct ReceiptBook {
     current: Mutex<CurrentSegment>,
     pending: Mutex<PendingRows>,
     warn: Warn,
+    recovered: Recovered,
+}
+
+/// Lines of the journal that could not be taken over when the book was opened. They are put aside and not signed.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Recovered {
+    /// Lines that cannot be read.
+    pub unreadable: usize,
+    /// Lines that this guard did not write, or that were changed.
+    pub forged: usize,
+    /// A segment that could not be used, so that another was begun.
+    pub unusable_segment: Option<u64>,
 }
 
 /// How far receipts reach: a segment, and how many entries of it. JSON: `[segment, entries]`.
@@ -95,6 +108,8 @@ pub enum BookEntry {
     Receipt(Box<Receipt>),
     /// A canary.
     Canary(CanaryRecord),
+    /// A control.
+    Control(ControlRecord),
 }
 
 /// What [`ReceiptBook::flush_journal`] moved into the ledger.
@@ -104,6 +119,8 @@ pub struct Flushed {
     pub calls: Vec<CountedCall>,
     /// The canaries.
     pub canaries: Vec<CanaryRecord>,
+    /// The controls.
+    pub controls: Vec<ControlRecord>,
 }
 
 /// How a book is doing.
@@ -138,15 +155,22 @@ impl ReceiptBook {
         let sealing = if volatile { Sealing::Volatile } else { Sealing::Batched };
         let writer = SegmentWriter { folder: folder.clone(), origin, key, subject: provider, clock, sealing };
         let pending = PendingRows::new(Journal::open(&folder)?);
-        let current = Mutex::new(CurrentSegment::open(&writer, &warn)?);
-        let book = Self { writer, source, max_bytes, current, pending: Mutex::new(pending), warn };
-        book.recover()?;
+        let (current, unusable_segment) = CurrentSegment::open(&writer, &warn)?;
+        let recovered = Recovered { unusable_segment, ..Recovered::default() };
+        let (current, pending) = (Mutex::new(current), Mutex::new(pending));
+        let mut book = Self { writer, source, max_bytes, current, pending, warn, recovered };
+        (book.recovered.unreadable, book.recovered.forged) = book.recover()?;
         Ok(book)
     }
 
-    /// Takes what a guard that was killed has left in the journal.
-    fn recover(&self) -> Result<(), Error> {
-        let JournalContents { intents, mut receipts, canaries, unreadable, forged } =
+    /// What could not be taken over when the book was opened.
+    pub fn recovered(&self) -> Recovered {
+        self.recovered
+    }
+
+    /// Takes what a guard that was killed has left in the journal. Gives how many lines are unreadable, and how many forged.
+    fn recover(&self) -> Result<(usize, usize), Error> {
+        let JournalContents { intents, mut receipts, canaries, controls, unreadable, forged } =
             journal::read(&self.writer.folder, self.journal_key())?;
         if unreadable + forged > 0 {
             let aside = self.pending().journal.put_aside()?.display().to_string();
@@ -164,6 +188,7 @@ impl ReceiptBook {
         let mut rows = Rows {
             receipts: receipts.iter().map(|new| self.receipt_row(new)).collect::<Result<_, _>>()?,
             canaries: canaries.into_iter().map(|canary| self.canary_row(canary)).collect::<Result<_, _>>()?,
+            controls: controls.into_iter().map(|control| self.control_row(control)).collect::<Result<_, _>>()?,
         };
         // It may have been killed after they had moved, and before the journal was emptied.
         for number in if rows.len() == 0 { Vec::new() } else { self.segments()? } {
@@ -177,18 +202,20 @@ impl ReceiptBook {
             }
             rows.receipts.retain(|row| !moved.contains(&row.call));
             moved.clear();
-            for row in &rows.canaries {
-                if view.get(CANARIES, &row.call)?.is_some() {
-                    moved.insert(row.call.clone());
+            let shadow = rows.canaries.iter().map(|row| &row.place).chain(rows.controls.iter().map(|row| &row.place));
+            for place in shadow {
+                if view.get(CANARIES, place)?.is_some() {
+                    moved.insert(place.clone());
                 }
             }
-            rows.canaries.retain(|row| !moved.contains(&row.call));
+            rows.canaries.retain(|row| !moved.contains(&row.place));
+            rows.controls.retain(|row| !moved.contains(&row.place));
         }
         self.pending().hold(rows);
         if let Err(error) = self.flush_journal(Vec::new()) {
             self.warn(&format!("{} receipts stay in the journal: {error}", self.in_journal()));
         }
-        Ok(())
+        Ok((unreadable, forged))
     }
 
     fn warn(&self, text: &str) {
@@ -203,7 +230,12 @@ impl ReceiptBook {
         self.pending.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn subject(&self, agent: Option<&EntityId>) -> EntityId {
+    /// The folder of the receipts.
+    pub(crate) fn folder(&self) -> &std::path::Path {
+        &self.writer.folder
+    }
+
+    pub(crate) fn subject(&self, agent: Option<&EntityId>) -> EntityId {
         agent.unwrap_or(&self.writer.subject).clone()
     }
 
@@ -220,10 +252,16 @@ impl ReceiptBook {
         })
     }
 
-    fn canary_row(&self, canary: CanaryRecord) -> Result<CanaryRow, Error> {
-        let subject = self.subject(canary.agent.as_ref());
-        let entry = NewEntry { kind: Kind::Canary, subject, body: Canonical::of(&canary)?, weight: None };
-        Ok(CanaryRow { entry, call: canary.call.to_string(), canary })
+    fn canary_row(&self, record: CanaryRecord) -> Result<ShadowRow<CanaryRecord>, Error> {
+        let subject = self.subject(record.agent.as_ref());
+        let entry = NewEntry { kind: Kind::Canary, subject, body: Canonical::of(&record)?, weight: None };
+        Ok(ShadowRow { entry, place: record.call.to_string(), record })
+    }
+
+    fn control_row(&self, record: ControlRecord) -> Result<ShadowRow<ControlRecord>, Error> {
+        let subject = self.subject(record.agent.as_ref());
+        let entry = NewEntry { kind: Kind::Control, subject, body: Canonical::of(&record)?, weight: None };
+        Ok(ShadowRow { entry, place: format!("control/{}", record.call), record })
     }
 
     fn journal_key(&self) -> &JournalKey {
@@ -274,12 +312,17 @@ impl ReceiptBook {
         Ok(())
     }
 
-    /// Writes canaries into the journal.
-    pub fn record_canaries(&self, canaries: &[CanaryRecord]) -> Result<(), Error> {
-        let rows = canaries.iter().map(|canary| self.canary_row(canary.clone())).collect::<Result<Vec<_>, Error>>()?;
-        let mut lines = Vec::with_capacity(256 * rows.len());
-        rows.iter().for_each(|row| self.journal_key().push_canary(&mut lines, row.entry.body.as_bytes()));
-        self.pending().append(&lines, |pending| pending.canaries.extend(rows))
+    /// Writes what was judged in shadow into the journal.
+    pub fn record_shadow(&self, canaries: &[CanaryRecord], controls: &[ControlRecord]) -> Result<(), Error> {
+        let canaries = canaries.iter().map(|one| self.canary_row(one.clone())).collect::<Result<Vec<_>, Error>>()?;
+        let controls = controls.iter().map(|one| self.control_row(one.clone())).collect::<Result<Vec<_>, Error>>()?;
+        let mut lines = Vec::with_capacity(256 * (canaries.len() + controls.len()));
+        canaries.iter().for_each(|row| self.journal_key().push_canary(&mut lines, row.entry.body.as_bytes()));
+        controls.iter().for_each(|row| self.journal_key().push_control(&mut lines, row.entry.body.as_bytes()));
+        self.pending().append(&lines, |pending| {
+            pending.canaries.extend(canaries);
+            pending.controls.extend(controls);
+        })
     }
 
     /// How many records are in the journal alone.
@@ -300,10 +343,8 @@ impl ReceiptBook {
 
     /// Moves what is in the journal into the ledger, with the digests of parts, which are lost if this fails.
     pub fn flush_journal(&self, parts: Vec<(Uuid, PartDigests)>) -> Result<Flushed, Error> {
-        let mut digests = Vec::with_capacity(parts.len());
-        for (call, parts) in &parts {
-            digests.push((call.to_string(), serde_json::to_string(parts)?));
-        }
+        let digests =
+            parts.iter().map(|(call, parts)| DigestRow::of(*call, parts)).collect::<Result<Vec<_>, Error>>()?;
         let mut pending = self.pending();
         let rows = Arc::clone(&pending.rows);
         let bytes = rows.bytes();
@@ -314,11 +355,12 @@ impl ReceiptBook {
                     tx.append(&row.entry)?;
                     tx.put(PRIVATE, &row.call, &row.private)?;
                 }
-                for row in &rows.canaries {
-                    tx.append(&row.entry)?;
-                    tx.put(CANARIES, &row.call, "1")?;
+                let canaries = rows.canaries.iter().map(|row| (&row.entry, &row.place));
+                for (entry, place) in canaries.chain(rows.controls.iter().map(|row| (&row.entry, &row.place))) {
+                    tx.append(entry)?;
+                    tx.put(CANARIES, place, "1")?;
                 }
-                digests.iter().try_for_each(|(call, digests)| tx.put(PARTS, call, digests))
+                digests.iter().try_for_each(|row| row.put(tx))
             };
             Ok(credence_ledger::write(segment.ledger(), work)?)
         });
@@ -333,7 +375,8 @@ impl ReceiptBook {
         drop(pending);
         Ok(Flushed {
             calls: rows.receipts.iter().filter_map(|row| row.counted.clone()).collect(),
-            canaries: rows.canaries.iter().map(|row| row.canary.clone()).collect(),
+            canaries: rows.canaries.iter().map(|row| row.record.clone()).collect(),
+            controls: rows.controls.iter().map(|row| row.record.clone()).collect(),
         })
     }
 
@@ -373,7 +416,7 @@ impl ReceiptBook {
     }
 
     /// A segment, for reading.
-    fn segment(&self, number: u64) -> Result<SegmentLog, Error> {
+    pub(crate) fn segment(&self, number: u64) -> Result<SegmentLog, Error> {
         let current = self.current_log();
         if number == current.number {
             return Ok(current);
@@ -402,6 +445,7 @@ impl ReceiptBook {
                 match entry.kind {
                     Kind::Receipt => each(BookEntry::Receipt(entry.record(seq)?), entry.recorded_at),
                     Kind::Canary => each(BookEntry::Canary(entry.record(seq)?), entry.recorded_at),
+                    Kind::Control => each(BookEntry::Control(entry.record(seq)?), entry.recorded_at),
                     _ => {}
                 }
                 Ok(())

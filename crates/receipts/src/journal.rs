@@ -11,6 +11,7 @@
 //! MAC {"kind":"intent","intent":{…},"private":{…}}     a call about to be forwarded
 //! MAC {"kind":"receipt","receipt":{…},"private":{…}}   a call that was answered, or never will be
 //! MAC {"kind":"canary","canary":{…}}                   a made-up result that was judged
+//! MAC {"kind":"control","control":{…}}                 a genuine result that was judged again
 //! ```
 //!
 //! The MAC is HMAC-SHA256 of the object under a [`JournalKey`]. A line that another process has appended has none that fits, and is
@@ -32,7 +33,7 @@ use zeroize::Zeroizing;
 
 use crate::{
     Error,
-    records::{CanaryRecord, Intent, NewReceipt, Private},
+    records::{CanaryRecord, ControlRecord, Intent, NewReceipt, Private},
 };
 
 /// The file's name, in the folder of the receipts.
@@ -68,6 +69,8 @@ pub struct JournalContents {
     pub receipts: Vec<NewReceipt>,
     /// Canaries.
     pub canaries: Vec<CanaryRecord>,
+    /// Controls.
+    pub controls: Vec<ControlRecord>,
     /// Lines that cannot be read, apart from an unfinished last one: its message has not gone on.
     pub unreadable: usize,
     /// Lines whose MAC is missing or does not fit: this guard did not write them.
@@ -81,6 +84,7 @@ enum Line {
     Intent { intent: Box<Intent>, private: Private },
     Receipt { receipt: Box<Receipt>, private: Private },
     Canary { canary: CanaryRecord },
+    Control { control: ControlRecord },
 }
 
 impl Journal {
@@ -181,6 +185,11 @@ impl JournalKey {
         self.push(out, &[b"{\"kind\":\"canary\",\"canary\":", canary, b"}"]);
     }
 
+    /// Adds the line of a control to `out`, given as JSON.
+    pub fn push_control(&self, out: &mut Vec<u8>, control: &[u8]) {
+        self.push(out, &[b"{\"kind\":\"control\",\"control\":", control, b"}"]);
+    }
+
     fn push(&self, out: &mut Vec<u8>, record: &[&[u8]]) {
         let mac = self.mac(record).finalize().into_bytes();
         out.extend_from_slice(BASE64URL_NOPAD.encode(&mac).as_bytes());
@@ -254,6 +263,7 @@ fn read_once(folder: &Path, key: &JournalKey) -> Result<JournalContents, Error> 
                 contents.receipts.push(NewReceipt { receipt: *receipt, private });
             }
             Ok(Line::Canary { canary }) => contents.canaries.push(canary),
+            Ok(Line::Control { control }) => contents.controls.push(control),
             Err(_) => contents.unreadable += 1,
         }
     }

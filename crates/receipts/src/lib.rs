@@ -14,6 +14,7 @@
 //! - [`folder`]: where guards keep their state, and the place of one guard;
 //! - [`records`]: what is written about a call; [`journal`]: the file it is first written to;
 //! - [`book`]: writes receipts into [`segments`]; [`archive`]: reads them; [`mod@audit`]: looks for damage;
+//! - [`operation`]: what was done to a guard, beside the receipts;
 //! - [`export`]: one receipt with its proof, for others to check; [`handover`]: batches of receipts for an authority;
 //! - [`transcript`], [`claims`]: what an agent says its tools returned, compared with the receipts; [`parts`] tells which part differs.
 //!
@@ -24,11 +25,13 @@ pub mod archive;
 pub mod audit;
 pub mod book;
 pub mod claims;
+mod digest_rows;
 mod error;
 pub mod export;
 pub mod folder;
 pub mod handover;
 pub mod journal;
+pub mod operation;
 pub mod parts;
 pub mod records;
 pub mod segments;
@@ -43,7 +46,8 @@ pub use archive::{Archive, Filter, FoundReceipt};
 pub use book::{BookSettings, ReceiptBook};
 pub use error::Error;
 pub use folder::Place;
-pub use records::{CanaryRecord, CountedCall, Intent, NewReceipt, PartDigests, Private};
+pub use operation::{OperationAction, OperationRecord, Operator};
+pub use records::{CanaryRecord, ControlRecord, CountedCall, Intent, NewReceipt, PartDigests, Private};
 
 use credence_protocol::Timestamp;
 

@@ -127,6 +127,18 @@ pub struct CanaryRecord {
     pub caught: bool,
 }
 
+/// A result known to be genuine and whether the engine rejected it, as an entry.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ControlRecord {
+    /// The call whose result was judged again.
+    pub call: Uuid,
+    /// The agent, as in that call's receipt.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agent: Option<EntityId>,
+    /// It was not accepted.
+    pub rejected: bool,
+}
+
 /// What window summaries count of a receipt.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CountedCall {

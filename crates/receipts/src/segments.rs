@@ -21,7 +21,8 @@ use crate::{Clock, Error, folder, now};
 pub const PRIVATE: Table = Table("private");
 /// Digests of values' parts by call.
 pub const PARTS: Table = Table("parts");
-/// Calls that have a canary: tells whether one that is in the journal is in the ledger, too.
+/// Calls that have a canary, and under `control/` those that have a control: tells whether one that is in the journal is in the
+/// ledger, too.
 pub const CANARIES: Table = Table("canaries");
 
 /// Where a segment begins.

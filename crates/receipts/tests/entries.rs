@@ -6,7 +6,9 @@ use credence_protocol::{
     Canonical, Decision, EntityId, Stake, Timestamp, Uuid,
     receipt::{CallOutcome, Exact, Salts, Views, forms_of_result},
 };
-use credence_receipts::{CanaryRecord, Intent, segments::SegmentRecord};
+use credence_receipts::{
+    CanaryRecord, ControlRecord, Intent, OperationAction, OperationRecord, Operator, segments::SegmentRecord,
+};
 use credence_testing::assert_vector;
 
 fn at() -> Timestamp {
@@ -54,6 +56,22 @@ fn canaries() {
         caught: true,
     };
     assert_entry(Kind::Canary, Canonical::of(&canary).unwrap());
+    let control = ControlRecord { call: canary.call, agent: canary.agent, rejected: false };
+    assert_entry(Kind::Control, Canonical::of(&control).unwrap());
+}
+
+#[test]
+fn operations() {
+    let operation = OperationRecord {
+        action: OperationAction::Off,
+        at: at(),
+        by: Some(Operator { terminal: Some("/dev/pts/3".into()), uid: 1000, user: Some("ada".into()) }),
+        call: None,
+        detail: None,
+        id: Uuid::from_u128(2),
+        tool: None,
+    };
+    assert_entry(Kind::Operation, Canonical::of(&operation).unwrap());
 }
 
 #[test]

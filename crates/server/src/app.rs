@@ -1,4 +1,7 @@
-//! What every request sees.
+//! What every request sees. How work gets its turn is in [`work`], whether anything may be signed in [`signing`].
+
+mod signing;
+mod work;
 
 use std::{
     io,
@@ -10,16 +13,12 @@ use std::{
 };
 
 use arc_swap::ArcSwapOption;
-use axum::http::StatusCode;
 use credence_engine::assessment::Rules;
 use credence_ledger::{Clock, Kind, LogKey, LogVerifier, View};
 use credence_pipeline::{
     Authority,
-    answer::Refusal,
     credentials::Office,
-    derive, integrity,
-    outcomes::Reliability,
-    query::{self, CurrentScore, Explanation, Reading},
+    query::{self, CurrentScore, Explanation, Reading, Reliability},
     receipts::ReceiptStore,
     times,
 };
@@ -36,7 +35,7 @@ use crate::{
     identity::Identities,
     limiter::Limiter,
     metrics::{GaugeValues, Metrics},
-    namespace::Namespace,
+    peers::EstablishedPeers,
     pool::Pool,
     problem::Problem,
     routes,
@@ -45,7 +44,7 @@ use crate::{
     steady::SteadyClock,
     tail::Tail,
     tokens::{Bearer, TokenStore, Tokens},
-    turns::{self, Turns},
+    turns::Turns,
 };
 
 /// Reads of the ledger at once, at most: four for each processor, because they hardly wait.
@@ -75,13 +74,6 @@ const MIB: u64 = 1024 * 1024;
 const ANONYMOUS_BODIES: u64 = 4;
 /// Events that a slow listener may lag behind.
 const EVENTS: usize = 1_024;
-
-/// The check of the whole ledger is not over.
-const CHECK_RUNS: usize = 0;
-/// It found nothing.
-const CHECK_SAME: usize = 1;
-/// It, or a check before a signature, found that a table differs from the ledger.
-const CHECK_DIFFERS: usize = 2;
 
 /// What a service is made of.
 pub struct Setup {
@@ -125,6 +117,7 @@ pub struct App {
     pub(crate) demo: Option<Arc<Bearer>>,
     pub(crate) sessions: Sessions,
     pub(crate) rankings: Rankings,
+    pub(crate) peers: EstablishedPeers,
     pub(crate) samples: Samples,
     pub(crate) answers: Answers,
     pub(crate) outbox: Outbox,
@@ -166,7 +159,7 @@ pub struct App {
     pub(crate) curve: tokio::sync::Mutex<Option<(std::time::Instant, Arc<Reliability>)>>,
     /// Why the key cannot sign, if it cannot.
     unusable: ArcSwapOption<String>,
-    /// What the check of the whole ledger found: [`CHECK_RUNS`], [`CHECK_SAME`] or [`CHECK_DIFFERS`].
+    /// What the check of the whole ledger found: a constant of [`signing`].
     ledger_check: AtomicUsize,
     /// The service is about to stop.
     pub(crate) closing: watch::Sender<bool>,
@@ -232,6 +225,7 @@ impl App {
             demo: demo.map(|name| Arc::new(Bearer::visitor(name, now))),
             sessions: Sessions::default(),
             rankings: Rankings::default(),
+            peers: EstablishedPeers::default(),
             samples: Samples::default(),
             answers: Answers::default(),
             outbox: Outbox::default(),
@@ -259,75 +253,12 @@ impl App {
             disk_full: AtomicBool::new(false),
             curve: tokio::sync::Mutex::default(),
             unusable: ArcSwapOption::empty(),
-            ledger_check: AtomicUsize::new(CHECK_RUNS),
+            ledger_check: AtomicUsize::new(signing::CHECK_RUNS),
             closing: watch::Sender::new(false),
             settings,
         });
         app.refresh_signing_permission()?;
         Ok(app)
-    }
-
-    /// Whether the authority's key may sign. Asked at the start, and whenever a key or a revocation was recorded.
-    fn refresh_signing_permission(&self) -> credence_ledger::Result<()> {
-        let view = self.authority.ledger().view()?;
-        let why = derive::unusable(&*view, &self.office.key)
-            .unwrap_or_else(|error| Some(format!("whether the key may sign cannot be seen: {error}")));
-        if let Some(why) = &why {
-            tracing::error!(why, "nothing can be signed");
-        }
-        self.unusable.store(why.map(Arc::new));
-        Ok(())
-    }
-
-    /// Checks the whole ledger against its tables, until it is done or the service is about to stop.
-    pub(crate) fn check_ledger(&self) {
-        let checked = self.authority.ledger().view().map_err(credence_pipeline::Error::from).and_then(|view| {
-            integrity::check(&*view, &self.log, &self.authority.scoring().tags, &|| !*self.closing.borrow())
-        });
-        match checked {
-            Ok(integrity::Checked::Same { entries }) => {
-                tracing::info!(entries, "the tables say what the ledger says");
-                self.ledger_check.store(CHECK_SAME, Ordering::Relaxed);
-            }
-            Ok(integrity::Checked::Differ(findings)) => {
-                let first = findings.listed.first().map_or(String::new(), |finding| finding.what.clone());
-                self.note_difference(&format!("{} differences, the first: {first}", findings.count));
-            }
-            Ok(integrity::Checked::Stopped) => {}
-            Err(credence_pipeline::Error::Differs(what)) => self.note_difference(&what),
-            // A full temporary folder says nothing of the tables.
-            Err(error) => tracing::warn!(%error, "whether the tables say what the ledger says could not be checked"),
-        }
-    }
-
-    /// From now on nothing is signed.
-    pub(crate) fn note_difference(&self, what: &str) {
-        tracing::error!(what, "the tables differ from the ledger: nothing is signed any more");
-        self.ledger_check.store(CHECK_DIFFERS, Ordering::Relaxed);
-        // What was signed before may rest on it too.
-        self.answers.clear();
-    }
-
-    /// Makes something signed. Where the tables differ from the ledger, nothing is signed any more.
-    pub(crate) fn signing<T>(&self, made: Result<T, Refusal>) -> Result<T, Problem> {
-        if let Err(Refusal::Pipeline(credence_pipeline::Error::Differs(what))) = &made {
-            self.note_difference(what);
-        }
-        Ok(made?)
-    }
-
-    /// Refuses where nothing can be signed.
-    pub(crate) fn signs(&self) -> Result<(), Problem> {
-        if self.ledger_check.load(Ordering::Relaxed) == CHECK_DIFFERS {
-            return Err(Problem::differs());
-        }
-        match &*self.unusable.load() {
-            None => Ok(()),
-            Some(_) => {
-                let detail = "the authority's signing key does not count any more: the operator has to give it another";
-                Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, "signing_key_unusable", detail).retry_after(60))
-            }
-        }
     }
 
     /// The ledger and what writes to it, for whoever embeds the service.
@@ -392,52 +323,6 @@ impl App {
             return Err(credence_pipeline::answer::Refusal::Behind(agent.clone()).into());
         }
         Ok(read(&*view)?)
-    }
-
-    /// Work that waits for the disk, off the threads that answer.
-    pub(crate) async fn work<T: Send + 'static>(
-        self: &Arc<Self>,
-        work: impl FnOnce(&App) -> Result<T, Problem> + Send + 'static,
-    ) -> Result<T, Problem> {
-        self.within(&self.works, work).await
-    }
-
-    /// Judging that takes long: it needs a processor all the time.
-    pub(crate) async fn judging<T: Send + 'static>(
-        self: &Arc<Self>,
-        work: impl FnOnce(&App) -> Result<T, Problem> + Send + 'static,
-    ) -> Result<T, Problem> {
-        self.within(&self.judgings, work).await
-    }
-
-    /// Opens a namespace of the engine. Those who wait for theirs do not hold up other work.
-    pub(crate) async fn opening(self: &Arc<Self>, name: EntityId) -> Result<Arc<Namespace>, Problem> {
-        let _turn = self.openings.wait(turns::payer()).await;
-        self.work(move |app| app.engines.open(name.as_str())).await
-    }
-
-    /// The place is held until the work is over, also where nobody waits for it any more: what was given up must not pile up.
-    async fn within<T: Send + 'static>(
-        self: &Arc<Self>,
-        places: &Turns,
-        work: impl FnOnce(&App) -> Result<T, Problem> + Send + 'static,
-    ) -> Result<T, Problem> {
-        let place = places.wait(turns::payer()).await;
-        let app = Arc::clone(self);
-        let done = tokio::task::spawn_blocking(move || {
-            let done = work(&app);
-            drop(place);
-            done
-        });
-        done.await.unwrap_or_else(|e| Err(Problem::internal(&e)))
-    }
-
-    /// A consistent read.
-    pub(crate) async fn read<T: Send + 'static>(
-        self: &Arc<Self>,
-        read: impl FnOnce(&App, &dyn View) -> Result<T, Problem> + Send + 'static,
-    ) -> Result<T, Problem> {
-        self.within(&self.reads, move |app| read(app, &*app.authority.ledger().view()?)).await
     }
 
     /// Looks at what is new in the ledger, and tells listeners.

@@ -27,6 +27,7 @@ mod metrics;
 mod namespace;
 mod origin;
 mod pace;
+mod peers;
 mod pool;
 mod problem;
 mod recent;
@@ -41,7 +42,6 @@ mod tail;
 pub mod telemetry;
 pub mod tokens;
 mod turns;
-mod unique;
 
 pub use app::{App, BLOCKING_THREADS, Setup, StartError};
 pub use routes::openapi;

@@ -1,6 +1,7 @@
 //! How answers look, for the OpenAPI description. What the pipeline serialises itself is described here once more; tests hold
 //! every answer against its description, field by field.
 
+use credence_pipeline::query::CurrentAssured;
 use credence_protocol::ScoreStatus;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -44,9 +45,95 @@ pub(crate) struct Agent {
     pub seq: u64,
     /// The authority took its standing back.
     pub revoked: bool,
-    /// The newest recorded score; none before the first.
+    /// The newest recorded universal score; none before the first.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub score: Option<RecordedScore>,
+    /// The newest recorded assured score; none before the first.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub assured: Option<AssuredScore>,
+}
+
+/// A recorded assured score (`uts/2`): what can be vouched for.
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct AssuredScore {
+    /// Its entry.
+    pub seq: u64,
+    #[schema(format = DateTime)]
+    pub recorded_at: String,
+    pub formula: String,
+    /// The digest of the formula's parameters.
+    pub parameters: String,
+    /// The entry of the `uts/1` event that lists the inputs.
+    pub inputs_of: u64,
+    /// The hour for which ages were taken.
+    #[schema(format = DateTime)]
+    pub evaluated_at: String,
+    /// When an event was last recorded by age alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(format = DateTime)]
+    pub aged_at: Option<String>,
+    /// `published` or `unrated`.
+    #[schema(value_type = String)]
+    pub status: ScoreStatus,
+    /// The lower end of the range, rounded, or the cap.
+    #[schema(minimum = 0, maximum = 100)]
+    pub score: u8,
+    /// The band of the score.
+    pub tier: String,
+    /// What is believed.
+    pub estimate: f64,
+    pub sd: f64,
+    pub low: f64,
+    pub high: f64,
+    /// What the worst hole in security leaves possible; 100 where none was found.
+    pub cap: f64,
+    /// The share of the estimate that is evidence.
+    #[schema(minimum = 0, maximum = 1)]
+    pub known: f64,
+    /// Independent sources that it is worth.
+    pub n_eff: f64,
+    /// The largest change of the score when one independent source is left out.
+    pub fragility: u8,
+    /// Tags that belong to no dimension.
+    pub not_counted: Vec<String>,
+    /// `security`, `output`, `reliability`, `reputation`, `identity`, `adoption`: those that are measured, each
+    /// `{estimate, sd, known, n_eff, weakest?}`.
+    #[schema(value_type = Object)]
+    pub dimensions: Value,
+    /// What adds up to the score, in order, each `{name, value}`.
+    #[schema(value_type = Vec<Object>)]
+    pub steps: Value,
+}
+
+impl From<CurrentAssured> for AssuredScore {
+    fn from(current: CurrentAssured) -> Self {
+        let CurrentAssured { seq, recorded_at, formula, parameters, inputs_of, evaluated_at, aged_at, numbers } =
+            current;
+        Self {
+            seq,
+            recorded_at: recorded_at.to_string(),
+            formula,
+            parameters,
+            inputs_of,
+            evaluated_at: evaluated_at.to_string(),
+            aged_at: aged_at.map(|at| at.to_string()),
+            status: numbers.status,
+            score: numbers.score,
+            tier: numbers.tier.key().to_owned(),
+            estimate: numbers.estimate,
+            sd: numbers.sd,
+            low: numbers.low,
+            high: numbers.high,
+            cap: numbers.cap,
+            known: numbers.known,
+            n_eff: numbers.n_eff,
+            fragility: numbers.fragility,
+            not_counted: numbers.not_counted,
+            dimensions: serde_json::json!(numbers.dimensions),
+            steps: serde_json::json!(numbers.steps),
+        }
+    }
 }
 
 /// A page of agents.
@@ -54,7 +141,7 @@ pub(crate) struct Agent {
 #[serde(deny_unknown_fields)]
 pub(crate) struct AgentList {
     pub agents: Vec<Agent>,
-    /// Ask with `after` set to this for the next page; none at the end.
+    /// Ask with `after` (with `rank`: `page`) set to this for the next page; none at the end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next: Option<String>,
 }
@@ -79,7 +166,7 @@ pub(crate) struct RecordedScore {
     pub tier: String,
     #[schema(minimum = 0, maximum = 1)]
     pub coverage: f64,
-    /// Distinct sources.
+    /// Independent sources.
     pub sources: usize,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mean: Option<f64>,
@@ -98,7 +185,10 @@ pub(crate) struct History {
     pub agent: String,
     /// The authority took the agent's standing back: whatever the numbers say.
     pub revoked: bool,
+    /// Universal scores (`uts/1`).
     pub scores: Vec<RecordedScore>,
+    /// Assured scores (`uts/2`).
+    pub assured: Vec<AssuredScore>,
 }
 
 /// The newest recorded score.
@@ -126,9 +216,11 @@ pub(crate) struct Score {
     weighted_mean: Option<f64>,
     stddev: Option<f64>,
     tier_confidence: Option<f64>,
-    /// The probability of every tier.
+    /// The share of the curve (mean ± stddev) over the band of every tier.
     #[schema(value_type = Option<Object>)]
     tier_distribution: Option<Value>,
+    /// The newest recorded assured score; none where nothing that counts was ever measured.
+    assured: Option<AssuredScore>,
     certification: Certification,
     /// The authority took the agent's standing back: whatever the number says.
     #[serde(default)]
@@ -167,6 +259,9 @@ pub(crate) struct ScoreEvent {
     /// Inputs, weights, formula and every number.
     #[schema(value_type = Object)]
     event: Value,
+    /// The assured score in force then.
+    #[schema(value_type = Option<Object>)]
+    assured: Option<Value>,
 }
 
 /// A caller's own view, under its own weights.
@@ -219,12 +314,31 @@ pub(crate) struct Explanation {
     tier_confidence: Option<f64>,
     #[schema(value_type = Option<Object>)]
     tier_distribution: Option<Value>,
+    /// The newest recorded assured score.
+    assured: Option<AssuredScore>,
     certification: Certification,
     /// The authority took the agent's standing back: whatever the number says.
     #[serde(default)]
     revoked: bool,
-    /// What each source did to it.
+    /// What each source did to the universal score.
     contributions: Vec<Contribution>,
+    /// What would raise the assured score most.
+    advice: Vec<Advice>,
+}
+
+/// One more fully trusted source under a tag, and what it would do to the assured score.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[allow(dead_code, reason = "describes what the engine serialises")]
+pub(crate) struct Advice {
+    tag: String,
+    dimension: String,
+    /// Whether anybody measures it now.
+    measured: bool,
+    /// Points gained if the source says what is believed now.
+    gain_confirmed: f64,
+    /// Points gained if the source finds a good value.
+    gain_improved: f64,
 }
 
 /// One source's part in a score.

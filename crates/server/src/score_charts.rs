@@ -2,8 +2,8 @@
 
 use credence_charts::{Band, Bin, Chart, ScorePoint};
 use credence_engine::{reliability::Curve, tiers::Tier};
-use credence_pipeline::query::ScoreRow;
-use credence_protocol::ScoreStatus;
+use credence_pipeline::query::{AssuredRow, ScoreRow};
+use credence_protocol::{ScoreStatus, Timestamp};
 
 /// The bands of the score.
 pub fn bands() -> Vec<Band<'static>> {
@@ -17,19 +17,30 @@ pub fn bands() -> Vec<Band<'static>> {
     Tier::ALL.into_iter().map(band).collect()
 }
 
-/// An agent's published scores over time; `rows` are its recorded ones, newest first.
+/// An agent's published universal scores over time; `rows` are its recorded ones, newest first.
 pub fn history(title: &str, rows: &[ScoreRow]) -> Chart {
     let published = rows.iter().rev().filter(|row| row.recorded.status == ScoreStatus::Published);
-    let points: Vec<ScorePoint> = published
-        .filter_map(|row| {
-            let (mean, stddev) = (row.recorded.mean?, row.recorded.stddev?);
-            let time = row.recorded_at.to_string();
-            let minute = time.get(..16).unwrap_or(&time).replace('T', " ");
-            let label = format!("{minute}: {mean:.1} ± {stddev:.1}, entry {}", row.seq);
-            Some(ScorePoint { at: row.recorded_at.micros(), mean, stddev, label })
-        })
-        .collect();
-    credence_charts::history(title, &points, &bands())
+    let points = published.filter_map(|row| {
+        Some(point(row.recorded_at, row.seq, row.recorded.mean?, row.recorded.stddev?, row.recorded.score))
+    });
+    credence_charts::history(title, &points.collect::<Vec<_>>(), &bands())
+}
+
+/// An agent's published assured scores over time, by their estimates; `rows` are its recorded ones, newest first.
+pub fn assured_history(title: &str, rows: &[AssuredRow]) -> Chart {
+    let published = rows.iter().rev().filter(|row| row.recorded.assured.status == ScoreStatus::Published);
+    let points = published.map(|row| {
+        let numbers = &row.recorded.assured;
+        point(row.recorded_at, row.seq, numbers.estimate, numbers.sd, numbers.score)
+    });
+    credence_charts::history(title, &points.collect::<Vec<_>>(), &bands())
+}
+
+fn point(at: Timestamp, seq: u64, mean: f64, stddev: f64, score: u8) -> ScorePoint {
+    let time = at.to_string();
+    let minute = time.get(..16).unwrap_or(&time).replace('T', " ");
+    let label = format!("{minute}: {mean:.1} ± {stddev:.1}, score {score}, entry {seq}");
+    ScorePoint { at: at.micros(), mean, stddev, label }
 }
 
 /// Of agents rated so, the share of good outcomes; and how far that is from the score on average, by outcomes.

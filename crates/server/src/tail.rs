@@ -49,6 +49,8 @@ fn concerns(kind: Kind) -> Concerns {
         | Kind::Receipt
         | Kind::HeldReceipt
         | Kind::Canary
+        | Kind::Control
+        | Kind::Operation
         | Kind::Segment
         | Kind::Checkpoint => Concerns::Nobody,
         // An answer names the score event that it rests on: the newest.

@@ -63,19 +63,19 @@ struct Queue {
 struct Inner {
     free: usize,
     taken: [usize; 2],
-    waiting: [Waiting; 2],
+    waiting: [CallersByTurn; 2],
     /// Whose turn it is.
     next: usize,
 }
 
-/// Those who wait, by caller.
+/// Calls that wait for a place, by caller; callers take turns.
 #[derive(Default)]
-struct Waiting {
+struct CallersByTurn {
     turns: VecDeque<Owner>,
     of: HashMap<Owner, VecDeque<oneshot::Sender<Place>>>,
 }
 
-impl Waiting {
+impl CallersByTurn {
     fn push(&mut self, owner: Owner, waiter: oneshot::Sender<Place>) {
         let queue = self.of.entry(owner).or_default();
         if queue.is_empty() {

@@ -1,6 +1,8 @@
 //! The service under hostile load: many tokens, tools and names, slow bodies, heads and readers, 250 addresses. Memory stays below
-//! its bound, honest callers are served, and `admin` always is. 20 seconds; five minutes with `LONG_TESTS`, which then also holds
-//! how long others wait.
+//! its bound, honest callers are served, and `admin` always is. Until everyone was answered often enough; for five minutes with
+//! `LONG_TESTS`, which then also holds how long others wait.
+//!
+//! Honest callers have a thread of their own: on one with the hostile ones, their times would be those of the queue inside this test.
 #![allow(clippy::unwrap_used, missing_docs, reason = "helpers of tests: a failing unwrap is how a test says no")]
 
 use std::{
@@ -14,7 +16,7 @@ use std::{
 
 use credence_protocol::{EntityId, Timestamp};
 use credence_server::tokens::{NewToken, Scope, TokenFile, TokenStore};
-use credence_testing::{Service, now, until};
+use credence_testing::{PATIENCE, Service, now, until};
 use serde_json::{Map, Value, json};
 use tokio::{
     io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader},
@@ -25,8 +27,10 @@ use tokio::{
 /// Callers that mean harm.
 const ADDRESSES: u32 = 250;
 const TOKENS: usize = 48;
-/// No honest request may wait longer, on however busy a machine.
-const NEVER: Duration = Duration::from_secs(10);
+/// With `LONG_TESTS` no honest request may wait longer. Without, only one that hangs fails: the machine may be busy with other things.
+const LONGEST: Duration = Duration::from_secs(10);
+/// Answers to each honest caller, before the load and under it, without `LONG_TESTS`.
+const ANSWERS: usize = 60;
 
 const ENGINE_MIB: u64 = 32;
 const BODY_MIB: u64 = 32;
@@ -36,6 +40,8 @@ const BOUND_MIB: u64 = 2 * ENGINE_MIB + BODY_MIB * 3 + 128 + CONNECTIONS * 32 / 
 
 struct Target {
     to: SocketAddr,
+    /// No honest request may wait longer.
+    longest: Duration,
     end: AtomicBool,
     /// Requests of those who mean harm that were answered, and how.
     served: AtomicU64,
@@ -132,6 +138,10 @@ impl Times {
         times[((times.len() - 1) as f64 * part) as usize]
     }
 
+    fn count(&self) -> usize {
+        self.0.lock().unwrap().len()
+    }
+
     fn clear(&self) {
         self.0.lock().unwrap().clear();
     }
@@ -150,12 +160,12 @@ async fn honest(
     while target.goes_on() {
         n += 1;
         let (request, since) = (request(n), Instant::now());
-        let mut answer =
-            timeout(NEVER, client.ask(&request)).await.unwrap_or_else(|_| panic!("{what} waited for {NEVER:?}"));
+        let longest = target.longest;
+        let waited = |_| panic!("{what} waited for {longest:?}");
+        let mut answer = timeout(longest, client.ask(&request)).await.unwrap_or_else(waited);
         if answer.is_none() {
             // A connection that was idle may have been closed as the request was on its way.
-            answer =
-                timeout(NEVER, client.ask(&request)).await.unwrap_or_else(|_| panic!("{what} waited for {NEVER:?}"));
+            answer = timeout(longest, client.ask(&request)).await.unwrap_or_else(waited);
         }
         let (status, body) = answer.unwrap_or_else(|| panic!("{what}: the connection was closed"));
         assert!((200..300).contains(&status), "{what}: {status} {}", String::from_utf8_lossy(&body));
@@ -253,7 +263,6 @@ fn metric(service: &Service, name: &str) -> u64 {
 #[test]
 fn nobody_is_crowded_out() {
     let long = std::env::var_os("LONG_TESTS").is_some();
-    let (calm, load) = if long { (20, 300) } else { (4, 20) };
     let settings = [
         format!("max_engine_mib={ENGINE_MIB}"),
         format!("max_body_memory_mib={BODY_MIB}"),
@@ -271,17 +280,19 @@ fn nobody_is_crowded_out() {
     });
     let target = Arc::new(Target {
         to: service.url[7..].parse().unwrap(),
+        longest: if long { LONGEST } else { PATIENCE },
         end: AtomicBool::new(false),
         served: AtomicU64::default(),
         refused: AtomicU64::default(),
     });
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    let thread = || tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    let (honest_thread, hostile_thread) = (thread(), thread());
     let kinds = ["verify", "answer", "score", "anonymous answer", "admin"];
     let times: Vec<Arc<Times>> = kinds.iter().map(|_| Arc::default()).collect();
     let from = Ipv4Addr::new(127, 0, 1, 1);
     let mut callers = Vec::new();
     {
-        let _inside = runtime.enter();
+        let _inside = honest_thread.enter();
         let spawn = |at: usize, from: Ipv4Addr, request: Box<dyn FnMut(u32) -> Vec<u8> + Send>| {
             tokio::spawn(honest(Arc::clone(&target), kinds[at], from, Arc::clone(&times[at]), request))
         };
@@ -309,11 +320,15 @@ fn nobody_is_crowded_out() {
             }),
         ));
     }
-    std::thread::sleep(Duration::from_secs(calm));
+    let answered = || times.iter().all(|times| times.count() >= ANSWERS);
+    if long {
+        std::thread::sleep(Duration::from_secs(20));
+    }
+    until("every honest caller is answered", answered);
     let unloaded: Vec<Duration> = times.iter().map(|times| times.quantile(0.99)).collect();
     times.iter().for_each(|times| times.clear());
     {
-        let _inside = runtime.enter();
+        let _inside = hostile_thread.enter();
         for (n, token) in greedy.iter().enumerate() {
             let seed = n as u32;
             if n % 3 == 0 {
@@ -341,14 +356,29 @@ fn nobody_is_crowded_out() {
         }
     }
     let (since, mut resident, mut learned) = (Instant::now(), 0, 0);
-    while since.elapsed() < Duration::from_secs(load) {
+    let forgotten = || metric(&service, "credence_verify_forgotten{kind=\"tools\"}");
+    let at_least = if long { Duration::from_secs(300) } else { Duration::ZERO };
+    loop {
         resident = resident.max(resident_mib(service.pid()));
         learned = learned.max(metric(&service, "credence_verify_memory_bytes"));
+        // The load was hostile, all of the memory for what was learned was wanted, and everyone was answered.
+        let enough = target.refused.load(Relaxed) > 100 && forgotten() > 0 && answered();
+        if enough && since.elapsed() >= at_least {
+            break;
+        }
+        assert!(
+            since.elapsed() < at_least + PATIENCE,
+            "refused {}, forgotten {}",
+            target.refused.load(Relaxed),
+            forgotten()
+        );
+        // Between two looks: asking for the metrics is load, too.
         std::thread::sleep(Duration::from_millis(500));
     }
+    let load = since.elapsed().as_secs();
     target.end.store(true, Relaxed);
-    let counts: Vec<u32> = callers.into_iter().map(|caller| runtime.block_on(caller).unwrap()).collect();
-    let forgotten = metric(&service, "credence_verify_forgotten{kind=\"tools\"}");
+    let counts: Vec<u32> = callers.into_iter().map(|caller| honest_thread.block_on(caller).unwrap()).collect();
+    let forgotten = forgotten();
     println!(
         "{load} s: {} hostile requests served, {} refused; {resident} MiB resident of {BOUND_MIB}, {} MiB learned of {ENGINE_MIB}, {forgotten} tools forgotten",
         target.served.load(Relaxed),
@@ -362,12 +392,9 @@ fn nobody_is_crowded_out() {
             counts[at], unloaded[at]
         );
     }
-    runtime.shutdown_background();
-    // The load was hostile, and all of the memory for what was learned was wanted.
-    assert!(target.refused.load(Relaxed) > 100 && forgotten > 0);
+    hostile_thread.shutdown_background();
     assert!(resident < BOUND_MIB, "{resident} MiB");
     assert!(learned <= ENGINE_MIB * 1024 * 1024 / 16 * 17, "{learned}");
-    assert!(counts.iter().all(|count| *count > 20), "{counts:?}");
     if long {
         for at in 0..kinds.len() {
             let (before, after) = (unloaded[at], times[at].quantile(0.99));

@@ -27,6 +27,9 @@ import zlib
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import parse_qsl, urlsplit
 
+import lenient_json
+from lenient_json import Members, decoder, values
+
 FIRST = "--first" in sys.argv
 EFFECTS = os.open(os.environ["EFFECTS"], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
 BREAKS = re.compile("[\r\n\v\f\x1c\x1d\x1e\x85\u2028\u2029]+")
@@ -34,22 +37,14 @@ LENGTH = re.compile(rb"(?i)\A[ \t\r\n]*content-length[ \t]*:[ \t]*(\d+)[^\n]*\n"
 CALL = "tools/call"
 
 
-class Members(list):
-    """An object as it was written: its members in order, twice where they are there twice."""
-
-    def find(self, name):
-        same = [value for key, value in self if key.strip().strip("\0").casefold() == name.casefold()]
-        return None if not same else same[0] if FIRST else same[-1]
+def find(members, name):
+    """The member of this name: the first or the last of several."""
+    same = members.all(name)
+    return None if not same else same[0] if FIRST else same[-1]
 
 
 def plain(value):
-    if isinstance(value, Members):
-        pairs = [(key, plain(one)) for key, one in value]
-        return dict(reversed(pairs)) if FIRST else dict(pairs)
-    return [plain(one) for one in value] if isinstance(value, list) else value
-
-
-decoder = json.JSONDecoder(strict=False, object_pairs_hook=Members)
+    return lenient_json.plain(value, FIRST)
 
 
 def relaxed(text):
@@ -59,21 +54,6 @@ def relaxed(text):
     return text if '"' in text else text.replace("'", '"')
 
 
-def values(text):
-    """Every value in a text, whatever stands between them."""
-    at, found = 0, []
-    while at < len(text):
-        start = re.compile(r'[{\["]').search(text, at)
-        if not start:
-            break
-        try:
-            value, at = decoder.raw_decode(text, start.start())
-            found.append(value)
-        except (ValueError, RecursionError):
-            at = start.start() + 1
-    return found
-
-
 def whole(text):
     text = text.lstrip("\ufeff")
     for form in (text, relaxed(text)):
@@ -81,20 +61,20 @@ def whole(text):
             return [decoder.decode(form.strip().strip("\0"))]
         except (ValueError, RecursionError):
             pass
-    return values(text)
+    return list(values(text))
 
 
 def calls(value, depth=0):
     """The calls in a value: itself, those of a list, those in a text that is JSON."""
     if isinstance(value, Members):
-        method, params = value.find("method"), value.find("params")
+        method, params = find(value, "method"), find(value, "params")
         if isinstance(method, list) and method:
             method = method[0]
         if isinstance(method, str) and method.strip().strip("\0").casefold() == CALL:
             if isinstance(params, list) and not isinstance(params, Members) and params:
                 params = Members(zip(("name", "arguments"), params))
             params = params if isinstance(params, Members) else Members()
-            yield value.find("id"), params.find("name"), params.find("arguments")
+            yield find(value, "id"), find(params, "name"), find(params, "arguments")
     elif isinstance(value, list) and depth < 8:
         for one in value:
             yield from calls(one, depth + 1)
@@ -106,9 +86,9 @@ def calls(value, depth=0):
 def requests(value):
     """What else asks for an answer."""
     for one in value if isinstance(value, list) and not isinstance(value, Members) else [value]:
-        if isinstance(one, Members) and isinstance(one.find("method"), str) and one.find("id") is not None:
-            if one.find("method").strip().casefold() != CALL:
-                yield one.find("id"), one.find("method"), one.find("params")
+        if isinstance(one, Members) and isinstance(find(one, "method"), str) and find(one, "id") is not None:
+            if find(one, "method").strip().casefold() != CALL:
+                yield find(one, "id"), find(one, "method"), find(one, "params")
 
 
 def kill_at(arguments, moment):
@@ -269,8 +249,8 @@ class Handler(BaseHTTPRequestHandler):
         for value in found:
             got = list(calls(value))
             if named and not got and isinstance(value, Members):
-                params = value.find("params")
-                got = [(value.find("id"), self.headers.get("mcp-name"), params.find("arguments") if isinstance(params, Members) else None)]
+                params = find(value, "params")
+                got = [(find(value, "id"), self.headers.get("mcp-name"), find(params, "arguments") if isinstance(params, Members) else None)]
             for number, tool, arguments in got:
                 said = execute(number, tool, arguments)
                 out += answer(number, tool, said)

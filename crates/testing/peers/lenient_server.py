@@ -12,32 +12,14 @@ import re
 import sys
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
+from lenient_json import Members, plain, values
+
 FILE = sys.argv[1]
-decoder = json.JSONDecoder(object_pairs_hook=lambda pairs: Members(pairs), strict=False)
 
 
-class Members(list):
-    """The members of an object, with all that are there twice."""
-
-    def all(self, name):
-        return [value for key, value in self if key.lower() == name]
-
-    def last(self, name, default=None):
-        return (self.all(name) or [default])[-1]
-
-
-def values(text):
-    """Every JSON value in a text, wherever it begins."""
-    at = 0
-    while at < len(text):
-        begin = re.compile(r"[\[{]").search(text, at)
-        if not begin:
-            return
-        try:
-            value, at = decoder.raw_decode(text, begin.start())
-            yield value
-        except ValueError:
-            at = begin.start() + 1
+def objects(text):
+    """Every object or list in a text, wherever it begins."""
+    return values(text, r"[\[{]")
 
 
 def messages(data):
@@ -45,8 +27,8 @@ def messages(data):
         data = gzip.decompress(data)
     text = data.decode("utf-16-le" if data[1:2] == b"\0" else "utf-8", "replace")
     parts = [part for part in re.split("[\r\n\u2028\u2029\x85\x0b\x0c]", text) if part.strip()]
-    whole = list(values(text))
-    found = whole if len(whole) > len(parts) or len(parts) == 1 else [value for part in parts for value in values(part)]
+    whole = list(objects(text))
+    found = whole if len(whole) > len(parts) or len(parts) == 1 else [value for part in parts for value in objects(part)]
     queue = list(found or whole)
     while queue:
         value = queue.pop(0)
@@ -54,12 +36,6 @@ def messages(data):
             yield value
         elif isinstance(value, list):
             queue[:0] = value
-
-
-def plain(value):
-    if isinstance(value, Members):
-        return {key: plain(member) for key, member in value}
-    return [plain(item) for item in value] if isinstance(value, list) else value
 
 
 def answers(data):

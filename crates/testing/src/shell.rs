@@ -50,6 +50,8 @@ impl Shell {
         let mut command = Command::new(binary());
         command.args(args).current_dir(self.folder.path()).env("NO_COLOR", "1");
         command.env_remove("CREDENCE_DATA");
+        // Not the configuration of who runs the tests.
+        command.env("XDG_CONFIG_HOME", self.folder.path().join("config"));
         command
     }
 

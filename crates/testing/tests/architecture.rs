@@ -151,3 +151,85 @@ fn no_file_is_too_long() {
         .collect();
     assert!(long.is_empty(), "above {MOST_LINES} lines: look for the second idea in it:\n{}", long.join("\n"));
 }
+
+/// Functions of other modules than `query` that may be given a view: what they make is more than what is read.
+const NOT_READS: &[&str] = &[
+    "audit::audit",
+    "replay::replay",
+    // A signed document.
+    "credentials::status_list",
+    // The health of the service itself.
+    "derive::unusable",
+    "integrity::check",
+    "times::last_recorded",
+];
+
+/// What a crate's sources say of tables: calls of `pipeline` with a view that are not of `query`, and reads past it.
+fn reads_past_query(text: &str, modules: &[String]) -> Vec<String> {
+    let mut found: Vec<String> = ["credence_ledger::Table", "Scan::", ".get_many(", ".scan(", "put_many("]
+        .into_iter()
+        .filter(|forbidden| text.contains(forbidden))
+        .map(str::to_owned)
+        .collect();
+    for module in modules {
+        for (at, _) in text.match_indices(&format!("{module}::")) {
+            let word = |c: char| c.is_alphanumeric() || c == '_';
+            if text[..at].ends_with(word) {
+                continue;
+            }
+            let name: String = text[at + module.len() + 2..].chars().take_while(|c| word(*c)).collect();
+            let called = format!("{module}::{name}");
+            let rest = &text[at + called.len()..];
+            let argument = rest.strip_prefix('(').map(|rest| rest.trim_start().trim_start_matches(['&', '*']));
+            let first = argument.and_then(|argument| argument.split(',').next()).unwrap_or_default();
+            if (first.starts_with("view") || first.contains(".view()?")) && !NOT_READS.contains(&called.as_str()) {
+                found.push(called);
+            }
+        }
+    }
+    found
+}
+
+#[test]
+fn tables_are_opened_in_one_room() {
+    let lib = fs::read_to_string(project_root().join("crates/pipeline/src/lib.rs")).unwrap();
+    let modules: Vec<String> = lib
+        .lines()
+        .filter_map(|line| line.strip_prefix("pub mod ")?.strip_suffix(';'))
+        .filter(|module| *module != "query")
+        .map(str::to_owned)
+        .collect();
+    assert!(modules.len() > 10, "{modules:?}");
+    assert!(!lib.contains("pub mod tables"), "the tables are seen by `pipeline` alone");
+    let mut files = Vec::new();
+    for name in ["server", "cli", "demo"] {
+        sources(&project_root().join("crates").join(name).join("src"), &mut files);
+    }
+    let wrong: Vec<String> = files
+        .iter()
+        .flat_map(|file| {
+            let found = reads_past_query(&fs::read_to_string(file).unwrap(), &modules);
+            found.into_iter().map(move |what| format!("{}: {what}", file.display()))
+        })
+        .collect();
+    assert!(
+        wrong.is_empty(),
+        "what is read for a person or an answer goes through `pipeline::query`:\n{}",
+        wrong.join("\n")
+    );
+}
+
+#[test]
+fn a_read_past_query_is_found() {
+    let modules = ["summaries".to_owned(), "credentials".to_owned()];
+    let found = |text| reads_past_query(text, &modules);
+    assert_eq!(found("let s = summaries::stats(&*view, agent)?;"), ["summaries::stats"]);
+    assert_eq!(found("summaries::stats(&*authority.ledger().view()?, agent)"), ["summaries::stats"]);
+    assert_eq!(found("view.scan(T, Scan::all(), f)"), ["Scan::", ".scan("]);
+    assert_eq!(
+        found(
+            "query::stats(view); credentials::status_list(view, o); my_summaries::x(view); credentials::Office::new(url)"
+        ),
+        [""; 0]
+    );
+}

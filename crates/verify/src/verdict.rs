@@ -143,7 +143,7 @@ pub(crate) fn explain(judged: &Judged) -> String {
             0 => {
                 format!("{decision}: nothing could be checked yet, so P(fabricated) stays at the prior, {percent}")
             }
-            n => format!("{decision}: none of the {n} signals that could be evaluated fired; P(fabricated) {percent}"),
+            n => format!("{decision}: none of the {n} checks that could be made fired; P(fabricated) {percent}"),
         };
     };
     let (mut strongest, mut others) = (first, 0);
@@ -156,8 +156,8 @@ pub(crate) fn explain(judged: &Judged) -> String {
     let seen = strongest.detail.as_deref().unwrap_or_default();
     let others = match others {
         0 => String::new(),
-        1 => " (and one other signal fired)".to_owned(),
-        n => format!(" (and {n} other signals fired)"),
+        1 => " (and one other check fired)".to_owned(),
+        n => format!(" (and {n} other checks fired)"),
     };
     let alone = if *decision == Decision::Accept { ", which alone is not unusual" } else { "" };
     let withheld = withheld.map_or_else(String::new, |block| {

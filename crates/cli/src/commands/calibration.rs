@@ -1,7 +1,7 @@
 use std::{path::PathBuf, process::ExitCode};
 
 use credence_engine::reliability::Bin;
-use credence_pipeline::outcomes::{self, Reliability};
+use credence_pipeline::query::{self, Reliability};
 use credence_server::score_charts;
 
 use super::Done;
@@ -28,7 +28,7 @@ pub fn run(home: &Home, out: &Output, args: Args) -> Done {
     let reader = home.reader()?;
     let view = reader.view()?;
     let agent = args.agent.map(|name| reader.agent(&*view, &name)).transpose()?;
-    let reliability = outcomes::reliability(&*view, agent.as_ref())?;
+    let reliability = query::reliability(&*view, agent.as_ref())?;
     if let Some(path) = &args.plot {
         let (chart, _) = score_charts::reliability("Reliability of the scores", &reliability.curve);
         traces::write(path, chart.file().as_bytes())?;

@@ -1,13 +1,15 @@
-use std::process::ExitCode;
+use std::{collections::BTreeMap, process::ExitCode};
 
-use anyhow::{Context, ensure};
+use anyhow::{Context, bail, ensure};
 use clap::{Subcommand, ValueEnum};
 use credence_engine::{
+    assured::{self, Model, Signal},
     hcs25::Profile,
     reputation,
     universal::{self, DEFAULT_COVERAGE_FLOOR, Weighted},
+    voices::{Speaker, Voices},
 };
-use credence_protocol::strict;
+use credence_protocol::{EntityId, Root, strict};
 use credence_verify::Evidence;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -20,8 +22,16 @@ const MAX_INPUT_BYTES: u64 = 64 * 1024 * 1024;
 
 #[derive(Subcommand)]
 pub enum Command {
-    /// The universal score: {"signals":[{"source","tag","value","stddev","weight"}]}
+    /// The universal score: {"signals":[{"source","owner"?,"roots"?,"tag","value","stddev","weight"}],"coverage_floor"?}
+    ///
+    /// Sources with the same owner, or that share a root, count as one.
     Universal,
+    /// The assured score: {"signals":[{"source","owner"?,"roots"?,"tag","value","stddev","weight","age_days"?}],
+    /// "formula"?,"parameters"?}
+    ///
+    /// The steps of the answer add up to its score. `parameters` is the digest of the parameters to use; those of this version by
+    /// default, which the answer names.
+    Assured,
     /// HCS-25's output-verification adapter: an outputVerificationSummary, or
     /// {"providers":[{"id","owner"?,…summary}],"agent"?,"now"?}
     OutputVerification {
@@ -132,8 +142,18 @@ fn default_floor() -> f64 {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
+struct Assured {
+    signals: Vec<AgedSignal>,
+    formula: Option<String>,
+    parameters: Option<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 struct UniversalSignal {
     source: String,
+    owner: Option<EntityId>,
+    roots: Option<Vec<Root>>,
     #[serde(rename = "tag")]
     _tag: String,
     value: f64,
@@ -141,6 +161,86 @@ struct UniversalSignal {
     stddev: f64,
     #[serde(default = "one")]
     weight: f64,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct AgedSignal {
+    source: String,
+    owner: Option<EntityId>,
+    roots: Option<Vec<Root>>,
+    tag: String,
+    value: f64,
+    #[serde(default)]
+    stddev: f64,
+    #[serde(default = "one")]
+    weight: f64,
+    #[serde(default)]
+    age_days: f64,
+}
+
+impl UniversalSignal {
+    fn speaker(&self) -> Speaker<'_> {
+        let owner = self.owner.as_ref().map(EntityId::as_str);
+        Speaker { source: &self.source, owner, roots: self.roots.as_deref().unwrap_or_default(), weight: self.weight }
+    }
+}
+
+impl AgedSignal {
+    fn signal(&self) -> Signal<'_> {
+        Signal {
+            source: &self.source,
+            owner: self.owner.as_ref().map(EntityId::as_str),
+            roots: self.roots.as_deref().unwrap_or_default(),
+            tag: &self.tag,
+            value: self.value,
+            stddev: self.stddev,
+            weight: self.weight,
+            age_days: self.age_days,
+        }
+    }
+}
+
+fn universal(request: &Universal) -> anyhow::Result<universal::Outcome> {
+    let speakers: Vec<Speaker<'_>> = request.signals.iter().map(UniversalSignal::speaker).collect();
+    one_owner_each(&speakers)?;
+    let weighted: Vec<_> = request
+        .signals
+        .iter()
+        .map(|s| Weighted { source: s.source.as_str(), value: s.value, stddev: s.stddev, weight: s.weight })
+        .collect();
+    Ok(universal::score_with(&weighted, Voices::of(&speakers).independent(), request.coverage_floor)?)
+}
+
+fn assured(request: &Assured) -> anyhow::Result<Value> {
+    if let Some(formula) = request.formula.as_deref().filter(|formula| *formula != assured::FORMULA) {
+        bail!("unknown formula '{formula}': `compute assured` computes {}", assured::FORMULA);
+    }
+    let model = match &request.parameters {
+        Some(digest) => Model::with_digest(digest)?,
+        None => Model::standard()?,
+    };
+    let signals: Vec<Signal<'_>> = request.signals.iter().map(AgedSignal::signal).collect();
+    let speakers: Vec<Speaker<'_>> = signals.iter().map(Signal::speaker).collect();
+    one_owner_each(&speakers)?;
+    let mut answer = serde_json::to_value(model.score(&signals)?)?;
+    answer["formula"] = json!(assured::FORMULA);
+    answer["parameters"] = json!(model.digest());
+    Ok(answer)
+}
+
+/// A source has one owner, however many signals it has.
+fn one_owner_each(speakers: &[Speaker<'_>]) -> anyhow::Result<()> {
+    let mut known: BTreeMap<&str, Speaker<'_>> = BTreeMap::new();
+    for (n, speaker) in speakers.iter().enumerate() {
+        let first = known.entry(speaker.source).or_insert(*speaker);
+        ensure!(
+            first.owner == speaker.owner,
+            "signal {n}: source '{}' has another owner than in an earlier signal",
+            speaker.source
+        );
+    }
+    Ok(())
 }
 
 fn one() -> f64 {
@@ -164,12 +264,11 @@ pub fn run(command: Command) -> Done {
         }
         Command::Universal => {
             let request: Universal = strict::object(&input).context("on standard input")?;
-            let weighted: Vec<_> = request
-                .signals
-                .iter()
-                .map(|s| Weighted { source: s.source.as_str(), value: s.value, stddev: s.stddev, weight: s.weight })
-                .collect();
-            Output { json: true }.show(&universal::score(&weighted, request.coverage_floor)?, String::new)?;
+            Output { json: true }.show(&universal(&request)?, String::new)?;
+        }
+        Command::Assured => {
+            let request: Assured = strict::object(&input).context("on standard input")?;
+            Output { json: true }.show(&assured(&request)?, String::new)?;
         }
     }
     Ok(ExitCode::SUCCESS)

@@ -1,10 +1,12 @@
 use std::process::ExitCode;
 
 use anyhow::Context;
-use clap::{Subcommand, ValueEnum};
-use credence_engine::reputation::performance::RiskBand;
+use clap::{
+    Subcommand,
+    builder::{PossibleValuesParser, TypedValueParser},
+};
 use credence_pipeline::query::{self, ContractRow};
-use credence_protocol::{EntityId, StatementKind};
+use credence_protocol::{EntityId, RiskBand, StatementKind};
 use serde_json::{Value, json};
 
 use super::Done;
@@ -43,8 +45,8 @@ pub struct PublishArgs {
     #[arg(long)]
     id: Option<String>,
     /// How risky it is
-    #[arg(long, value_enum, required_unless_present = "file")]
-    risk: Option<Risk>,
+    #[arg(long, value_parser = risk_parser(), required_unless_present = "file")]
+    risk: Option<RiskBand>,
     /// How probable, 0 to 1
     #[arg(long, allow_negative_numbers = true)]
     probability: Option<f64>,
@@ -67,11 +69,8 @@ pub struct PublishArgs {
     sign: SignArgs,
 }
 
-#[derive(Clone, Copy, ValueEnum)]
-pub enum Risk {
-    Low,
-    Moderate,
-    High,
+fn risk_parser() -> impl TypedValueParser<Value = RiskBand> {
+    PossibleValuesParser::new(RiskBand::ALL.map(RiskBand::name)).try_map(|name| name.parse())
 }
 
 #[derive(clap::Args)]
@@ -128,15 +127,10 @@ fn publish(home: &Home, out: &Output, args: PublishArgs) -> Done {
     })
 }
 
-fn record(args: &PublishArgs, agent: &EntityId, risk: Risk) -> Value {
-    let band = match risk {
-        Risk::Low => "low",
-        Risk::Moderate => "moderate",
-        Risk::High => "high",
-    };
+fn record(args: &PublishArgs, agent: &EntityId, risk: RiskBand) -> Value {
     let id = args.id.clone().unwrap_or_else(|| statement::fresh_id("contract"));
     let mut record = json!({
-        "signal_id": id, "origin_agent": agent, "risk_band": band, "timestamp": now(),
+        "signal_id": id, "origin_agent": agent, "risk_band": risk, "timestamp": now(),
         "confidence_metrics": args.probability.map_or_else(|| json!({}), |p| json!({ "probability": p })),
     });
     let optional = [("context_hash", &args.context_hash), ("verification_hash", &args.verification_hash)];
@@ -195,7 +189,7 @@ fn shown(id: &str, row: &ContractRow) -> String {
     let probability = facts.probability.map_or("none given".to_owned(), |p| p.to_string());
     format!(
         "contract {id} of {agent} (entry {seq})\n  published    {at}\n  challenges   until {closes}\n  risk         {}\n  probability  {probability}\n  transparency {:.2}\n  outcome      {outcome}",
-        band(facts.band),
+        facts.band,
         facts.checklist.score(),
     )
 }
@@ -204,18 +198,10 @@ fn described(id: &str, row: &ContractRow) -> Value {
     let outcome = row.outcome.map(|(value, entry)| json!({ "value": value, "entry": entry }));
     json!({
         "contract": id, "agent": row.agent, "seq": row.seq, "published": row.at, "challenges_until": row.closes,
-        "risk_band": band(row.facts.band), "probability": row.facts.probability,
+        "risk_band": row.facts.band, "probability": row.facts.probability,
         "transparency": row.facts.checklist.score(), "outcome": outcome, "verification": row.verification,
         "refuted_by": row.refuted_by,
     })
-}
-
-fn band(band: RiskBand) -> &'static str {
-    match band {
-        RiskBand::Low => "low",
-        RiskBand::Moderate => "moderate",
-        RiskBand::High => "high",
-    }
 }
 
 fn list(home: &Home, out: &Output, agent: &str, limit: usize) -> Done {
@@ -231,7 +217,7 @@ fn list(home: &Home, out: &Output, agent: &str, limit: usize) -> Done {
         let line = |(id, row): &(String, ContractRow)| {
             let outcome = row.outcome.map_or(String::new(), |(outcome, _)| outcome.to_string());
             let t = format!("{:.2}", row.facts.checklist.score());
-            vec![id.clone(), row.at.to_string(), band(row.facts.band).to_owned(), t, outcome, row.closes.to_string()]
+            vec![id.clone(), row.at.to_string(), row.facts.band.to_string(), t, outcome, row.closes.to_string()]
         };
         let header = ["contract", "published", "risk", "t", "outcome", "challenges until"];
         output::table(&header, &["t", "outcome"], rows.iter().map(line))

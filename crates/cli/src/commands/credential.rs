@@ -3,7 +3,10 @@
 use std::{io::Write, path::PathBuf, process::ExitCode};
 
 use anyhow::{Context, bail};
-use credence_pipeline::credentials::{self, Office, Revocable};
+use credence_pipeline::{
+    credentials::Office,
+    query::{self, Revocable},
+};
 use serde_json::json;
 
 use super::Done;
@@ -54,7 +57,7 @@ fn office(home: &Home) -> anyhow::Result<Office> {
 pub fn issue(home: &Home, out: &Output, args: Args) -> Done {
     let office = office(home)?;
     let authority = home.authority()?;
-    let agent = credence_pipeline::query::resolve(&*authority.ledger().view()?, &args.agent)?;
+    let agent = query::resolve(&*authority.ledger().view()?, &args.agent)?;
     let credential = authority.issue_credential(&office, &agent, args.days)?;
     authority.flush()?;
     match args.out.as_deref() {
@@ -72,7 +75,7 @@ pub fn issue(home: &Home, out: &Output, args: Args) -> Done {
 pub fn revoke(home: &Home, out: &Output, args: RevokeArgs) -> Done {
     let RevokeArgs { what, lift, reason } = args;
     let authority = home.authority()?;
-    let found = credentials::revocable(&*authority.ledger().view()?, &what)?;
+    let found = query::revocable(&*authority.ledger().view()?, &what)?;
     match found {
         Revocable::Agent(agent) => {
             let seq = authority.set_standing(agent.clone(), !lift, reason)?;

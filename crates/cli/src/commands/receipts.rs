@@ -187,7 +187,7 @@ fn list(out: &Output, which: &Which, limit: usize) -> Done {
 /// The verdict, or why there is none.
 fn words(receipt: &Receipt) -> String {
     match (&receipt.verdict, &receipt.unjudged) {
-        (Some(verdict), _) => json!(verdict).as_str().unwrap_or_default().to_owned(),
+        (Some(verdict), _) => verdict.to_string(),
         (None, Some(why)) => why.clone(),
         (None, None) => String::new(),
     }
@@ -196,7 +196,7 @@ fn words(receipt: &Receipt) -> String {
 /// What a verdict rests on.
 fn because(receipt: &Receipt) -> String {
     let Some(posterior) = receipt.posterior else { return String::new() };
-    let checks = if receipt.checks.is_empty() { "no signal fired".to_owned() } else { receipt.checks.join(", ") };
+    let checks = if receipt.checks.is_empty() { "no check fired".to_owned() } else { receipt.checks.join(", ") };
     format!("{checks}; P(fabricated) {posterior:.3}")
 }
 
@@ -357,8 +357,8 @@ fn check(
     let read = transcript::read_without(&bytes, ignored_members).with_context(|| format!("transcript {file}"))?;
     ensure!(
         allow_empty || !read.is_unrecognised(),
-        "nothing in {file} is recognised as a tool call or a result (those of OpenAI, Anthropic, Bedrock, Gemini, LangChain, Vercel's AI \
-         SDK and MCP are); --allow-empty says that this is fine"
+        "nothing in {file} is recognised as a tool call or a result (those of OpenAI, Anthropic, Bedrock, Gemini, LangChain, Pydantic AI, Vercel's AI \
+         SDK, OpenTelemetry and MCP are); --allow-empty says that this is fine"
     );
     let (archive, key) = open(&which.keeping)?;
     let report = archive.check(&key, &read, options)?;

@@ -1,6 +1,9 @@
 use std::process::ExitCode;
 
-use credence_engine::reputation::Tier;
+use credence_engine::reputation::{
+    Tier,
+    readable::{ClaimsHeld, Percentile, Readable},
+};
 use credence_pipeline::{
     query::{self, Reputation, ReputationRow},
     reputation as model,
@@ -36,11 +39,13 @@ pub fn run(home: &Home, out: &Output, args: Args) -> Done {
         return Ok(ExitCode::SUCCESS);
     };
     let needed = model::parameters().established_events;
-    let Reputation { row, established, lapsed } = &reputation;
+    let established_scores = query::established_reputations(&*view)?;
+    let Reputation { row, readable, established, lapsed } = &reputation;
+    let readable = readable.clone().among(&established_scores);
     let events: Vec<Value> = rows.iter().take(limit).map(|row| json!(row)).collect();
     let shown = json!({
         "agent": agent, "reputation": reputation.published(&agent), "standing": reputation.standing(),
-        "events": row.events, "stddev": reputation.stddev(), "raw": row.raw, "basis": row.basis, "last": events,
+        "events": row.events, "stddev": reputation.stddev(), "readable": readable, "raw": row.raw, "basis": row.basis, "last": events,
     });
     out.show(&shown, || {
         let head = if lapsed.is_some() {
@@ -63,9 +68,26 @@ pub fn run(home: &Home, out: &Output, args: Args) -> Done {
                 row.score, row.events
             )
         };
-        format!("{head}\n\n{}\n\n{}", factors(row), moves(&rows, limit))
+        format!("{head}\n  {}\n\n{}\n\n{}", read(&readable), factors(row), moves(&rows, limit))
     })?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// What makes R readable: `58 on the scale of one factor; 1 of 1 claims held (15–100 %)`.
+fn read(readable: &Readable) -> String {
+    let mut text = format!("{:.0} on the scale of one factor", readable.geometric_mean);
+    if let Some(ClaimsHeld { held, of, low, high }) = readable.claims {
+        text += &format!(
+            "; {held} of {} held ({:.0}–{:.0} %)",
+            output::count(of as usize, "claim"),
+            low * 100.0,
+            high * 100.0
+        );
+    }
+    if let Some(Percentile { percentile, among }) = readable.percentile {
+        text += &format!("; above {percentile:.0} % of {among} established agents");
+    }
+    text
 }
 
 fn factors(row: &ReputationRow) -> String {

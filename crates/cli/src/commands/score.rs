@@ -1,10 +1,15 @@
 use std::{collections::BTreeMap, path::PathBuf, process::ExitCode};
 
 use anyhow::Context;
-use credence_engine::{certification::Certification, tiers::Tier, universal::Outcome};
+use credence_engine::{
+    assured::{Dimension, DimensionScore},
+    certification::Certification,
+    tiers::Tier,
+    universal::Outcome,
+};
 use credence_pipeline::{
-    query::{self, CurrentScore, Explanation, ScoreRow},
-    record::RecordedScore,
+    query::{self, CurrentAssured, CurrentScore, Explanation},
+    record::{AssuredRecord, RecordedScore},
 };
 use credence_protocol::{ScoreStatus, Timestamp, strict};
 use credence_server::score_charts;
@@ -13,7 +18,7 @@ use serde_json::{Value, json};
 
 use super::Done;
 use crate::{
-    home::Home,
+    home::{self, Home},
     input,
     output::{self, Output},
     traces,
@@ -58,16 +63,26 @@ pub fn score(home: &Home, out: &Output, args: Args) -> Done {
     let agent = reader.agent(&*view, &args.agent)?;
     if let Some(at) = args.at {
         let recorded = query::score_at(&*view, &agent, at)?;
-        let numbers: RecordedScore = serde_json::from_value(recorded.event.clone())?;
-        let listed = &recorded.event["inputs"];
+        let numbers: RecordedScore = serde_json::from_value(recorded.universal.event.clone())?;
+        let assured = recorded.assured.as_ref().map(|one| serde_json::from_value(one.event.clone())).transpose()?;
+        let assured: Option<AssuredRecord> = assured;
+        let listed = &recorded.universal.event["inputs"];
         let inputs = listed.as_array().map_or_else(|| listed["count"].to_string(), |list| list.len().to_string());
         let sources = output::count(numbers.sources, "source");
         out.show(&recorded, || {
-            let mut text = format!("{agent}  {}", display(&numbers));
-            text += &format!("\n  recorded   {} (entry {})", recorded.recorded_at, recorded.seq);
+            let assured_line =
+                assured.as_ref().map_or(String::new(), |one| format!("{} · ", query::headline(&one.assured)));
+            let mut text = format!("{agent}  {assured_line}universal {}", display(&numbers));
+            text += &format!("\n  recorded   {} (entry {})", recorded.universal.recorded_at, recorded.universal.seq);
+            if let (Some(event), Some(one)) = (&recorded.assured, &assured) {
+                text +=
+                    &format!("\n  assured    {} (entry {}), for {}", event.recorded_at, event.seq, one.evaluated_at);
+            }
             text +=
                 &format!("\n  made from  {inputs} inputs of {sources}, when the ledger had {} entries", numbers.as_of);
-            text + &format!("\n  formula    {}", numbers.formula)
+            let formulas =
+                assured.as_ref().map_or(String::new(), |one| format!(", {} {}", one.formula, one.parameters));
+            text + &format!("\n  formula    {}{formulas}", numbers.formula)
         })?;
     } else if let Some(file) = args.weights {
         let weights = read_weights(&file)?;
@@ -87,7 +102,7 @@ pub fn score(home: &Home, out: &Output, args: Args) -> Done {
         })?;
     } else {
         let score = reader.reading().score(&*view, &agent)?;
-        let behind = reader.reading().is_behind(&*view, &agent)?;
+        let behind = reader.reading().is_behind(&*view, &agent, home::now())?;
         out.show(&marked(&score, behind)?, || current_score(&score, behind))?;
     }
     Ok(ExitCode::SUCCESS)
@@ -103,27 +118,52 @@ fn marked(score: &impl Serialize, behind: bool) -> anyhow::Result<Value> {
 }
 
 fn current_score(score: &CurrentScore, behind: bool) -> String {
-    let CurrentScore { agent, outcome, certification, as_of, seq, .. } = score;
+    let CurrentScore { agent, outcome, assured, certification, as_of, seq, .. } = score;
     let event = seq.map_or(String::new(), |seq| format!(", recorded as entry {seq}"));
-    let due = if behind { "; rescoring is due: other signals or weights count by now" } else { "" };
-    let Outcome::Rated(score) = outcome else {
+    let due = if behind { "; rescoring is due: other signals, weights or ages count by now" } else { "" };
+    let Outcome::Rated(rated) = outcome else {
+        let line = if assured.is_some() { score.to_string() } else { outcome.to_string() };
         return format!(
-            "{agent}  {outcome}{}",
+            "{agent}  {line}{}",
             if behind { format!("\n  as of  {as_of} entries{event}{due}") } else { String::new() }
         );
     };
-    let unpublished = if score.status == ScoreStatus::Partial {
-        "\n  partial: coverage is below the floor, so this score is not published"
+    let unpublished = if rated.status == ScoreStatus::Partial {
+        "\n  partial: coverage is below the floor, so the universal score is not published"
     } else {
         ""
     };
     format!(
-        "{agent}  {score}{unpublished}\n  certification  {}\n  coverage       {:.3} from {}; weighted mean {:.2}\n  as of          {as_of} entries{event}{due}",
+        "{agent}  {score}{unpublished}\n  certification  {}\n  universal      {rated}\n  coverage       {:.3} from {}; weighted mean {:.2}{}\n  as of          {as_of} entries{event}{due}",
         certified(certification),
-        score.coverage,
-        output::count(score.sources, "source"),
-        score.weighted_mean
+        rated.coverage,
+        output::count(rated.sources, "independent source"),
+        rated.weighted_mean,
+        assured.as_ref().map_or(String::new(), assured_lines),
     )
+}
+
+/// The dimensions of an assured score, and for when it holds.
+fn assured_lines(assured: &CurrentAssured) -> String {
+    let numbers = &assured.numbers;
+    let dimension = |(name, one): (&Dimension, &DimensionScore)| {
+        let weakest = one.weakest.as_ref().map_or(String::new(), |tag| format!("; weakest {tag}"));
+        format!(
+            "\n    {:<12} {:>3.0} ± {:<4.1} evidence {:>3.0} %{weakest}",
+            name.name(),
+            one.estimate,
+            one.sd,
+            one.known * 100.0
+        )
+    };
+    let dimensions: String = numbers.dimensions.iter().map(dimension).collect();
+    let capped = if numbers.cap < numbers.low {
+        format!("; capped at {:.1} by the weakest of security", numbers.cap)
+    } else {
+        String::new()
+    };
+    let fragile = format!("one voice less moves it by up to {}", output::count(numbers.fragility.into(), "point"));
+    format!("\n  assured        at {}, entry {}; {fragile}{capped}{dimensions}", assured.evaluated_at, assured.seq)
 }
 
 fn certified(certification: &Certification) -> String {
@@ -162,14 +202,21 @@ pub fn explain(home: &Home, out: &Output, args: ExplainArgs) -> Done {
     let view = reader.view()?;
     let agent = reader.agent(&*view, &args.agent)?;
     let explanation = reader.reading().explain(&*view, &agent)?;
-    let behind = reader.reading().is_behind(&*view, &agent)?;
+    let behind = reader.reading().is_behind(&*view, &agent, home::now())?;
     out.show(&marked(&explanation, behind)?, || explained(&explanation, behind))?;
     Ok(ExitCode::SUCCESS)
 }
 
 fn explained(explanation: &Explanation, behind: bool) -> String {
-    let Explanation { score, contributions } = explanation;
+    let Explanation { score, contributions, advice } = explanation;
     let mut text = current_score(score, behind);
+    if let Some(assured) = &score.assured {
+        text += &format!("\n\nAssured: {}", assured.numbers.sum());
+        if !advice.is_empty() {
+            text += "\n\nWhat would raise it most:";
+            advice.iter().for_each(|one| text += &format!("\n  {one}"));
+        }
+    }
     if score.outcome.rated().is_some() {
         let lines = contributions.iter().map(|part| {
             let measured: Vec<String> = part.signals.iter().map(|s| format!("{} {}", s.tag, s.value)).collect();
@@ -186,7 +233,7 @@ fn explained(explanation: &Explanation, behind: bool) -> String {
         let header = ["source", "weight", "share", "mean", "pull", "without it", "signals"];
         text += "\n\n";
         text += &output::table(&header, &header[1..6], lines);
-        text += "\n\npull: points by which the source moves the score; without it: the score if it had said nothing";
+        text += "\n\npull: points by which the source moves the universal score; without it: that score if it had said nothing";
     }
     let Certification { next, missing, .. } = &score.certification;
     if let Some(next) = next {
@@ -206,21 +253,27 @@ pub fn history(home: &Home, out: &Output, args: HistoryArgs) -> Done {
     if let Some(path) = &args.plot {
         traces::write(path, score_charts::history(&format!("Score of {agent}"), &rows).file().as_bytes())?;
     }
-    let json: Vec<Value> = rows.iter().map(|row| json!(row)).collect();
+    let assured = query::assured_history(&*view, &agent, args.limit as usize)?;
+    let mut events: Vec<(u64, Value, Vec<String>)> = Vec::with_capacity(rows.len() + assured.len());
+    for row in &rows {
+        let cells = [row.recorded_at.to_string(), format!("universal {}", display(&row.recorded)), row.seq.to_string()];
+        events.push((row.seq, json!(row), cells.to_vec()));
+    }
+    for (n, row) in assured.iter().enumerate() {
+        let by_age = assured.get(n + 1).is_some_and(|before| before.recorded.inputs_of == row.recorded.inputs_of);
+        let age = if by_age { " (by age)" } else { "" };
+        let line = format!("{}{age}", query::headline(&row.recorded.assured));
+        events.push((row.seq, json!(row), vec![row.recorded_at.to_string(), line, row.seq.to_string()]));
+    }
+    events.sort_by_key(|(seq, ..)| std::cmp::Reverse(*seq));
+    events.truncate(args.limit as usize);
+    let json: Vec<&Value> = events.iter().map(|(_, value, _)| value).collect();
     out.show(&json, || {
-        if rows.is_empty() {
+        if events.is_empty() {
             return format!("{agent} has no score yet");
         }
-        let line = |row: &ScoreRow| {
-            vec![
-                row.recorded_at.to_string(),
-                display(&row.recorded),
-                row.recorded.sources.to_string(),
-                row.seq.to_string(),
-            ]
-        };
-        let table =
-            output::table(&["recorded", "score", "sources", "entry"], &["sources", "entry"], rows.iter().map(line));
+        let lines = events.iter().map(|(.., cells)| cells.clone());
+        let table = output::table(&["recorded", "score", "entry"], &["entry"], lines);
         table + &output::drawn(args.plot.as_deref())
     })?;
     Ok(ExitCode::SUCCESS)

@@ -2,10 +2,10 @@ use std::process::ExitCode;
 
 use clap::Subcommand;
 use credence_pipeline::{
-    NewSource,
+    NewSource, SourceChange,
     query::{self, SourceRow},
 };
-use credence_protocol::EntityId;
+use credence_protocol::{EntityId, Root};
 use serde_json::{Value, json};
 
 use super::Done;
@@ -28,12 +28,28 @@ pub enum Command {
         /// Who runs it: it has no say on agents of the same owner
         #[arg(long)]
         owner: Option<EntityId>,
+        /// The registries that it re-reads, such as npm or erc8004:eip155:8453: sources that share one count as one voice
+        #[arg(long, value_name = "ROOT", value_delimiter = ',')]
+        roots: Vec<Root>,
         /// Where it says how it verifies outputs: with it the source is admitted as a verification provider
         #[arg(long, value_name = "URL")]
         methodology: Option<String>,
         /// What it signs need not name this authority (aud): it can then be replayed to another that knows its key
         #[arg(long)]
         unbound: bool,
+    },
+    /// Say who runs a source and which registries it re-reads, from now on
+    Change {
+        source: EntityId,
+        /// Who runs it
+        #[arg(long, required_unless_present_any = ["roots", "no_roots"])]
+        owner: Option<EntityId>,
+        /// The registries that it re-reads, instead of those named before
+        #[arg(long, value_name = "ROOT", value_delimiter = ',')]
+        roots: Option<Vec<Root>>,
+        /// It re-reads no registry
+        #[arg(long, conflicts_with = "roots")]
+        no_roots: bool,
     },
     /// Admit a source as an output-verification provider, from now on
     Provider {
@@ -60,19 +76,32 @@ pub enum Command {
 
 pub fn run(home: &Home, out: &Output, command: Command) -> Done {
     match command {
-        Command::Add { source, weight, description, owner, methodology, unbound } => {
+        Command::Add { source, weight, description, owner, roots, methodology, unbound } => {
             let authority = home.authority()?;
-            let new = NewSource { source: source.clone(), weight, description, owner, methodology, unbound };
+            let new = NewSource { source: source.clone(), weight, description, owner, roots, methodology, unbound };
             let seq = authority.add_source(new)?;
             authority.flush()?;
             out.show(&json!({ "source": source, "weight": weight, "seq": seq }), || {
                 format!("Source {source} with weight {weight} (entry {seq}). Next: `credence keys generate {source}`.")
             })?;
         }
+        Command::Change { source, owner, roots, no_roots } => {
+            let authority = home.authority()?;
+            let roots = if no_roots { Some(Vec::new()) } else { roots };
+            let change = SourceChange { owner: owner.clone(), roots: roots.clone(), ..SourceChange::default() };
+            let seq = authority.change_source(source.clone(), change)?;
+            crate::statement::score_and_flush(&authority, out)?;
+            out.show(&json!({ "source": source, "owner": owner, "roots": roots, "seq": seq }), || {
+                format!("Source {source} is as said from entry {seq} on. Agents were scored again.")
+            })?;
+        }
         Command::Provider { source, methodology, withdraw, owner } => {
             let authority = home.authority()?;
             let methodology = if withdraw { Some(String::new()) } else { methodology };
-            let seq = authority.describe_source(source.clone(), methodology.clone(), owner)?;
+            let seq = authority.change_source(
+                source.clone(),
+                SourceChange { methodology: methodology.clone(), owner, ..SourceChange::default() },
+            )?;
             crate::statement::score_and_flush(&authority, out)?;
             out.show(&json!({ "source": source, "methodology": methodology, "seq": seq }), || {
                 let what = if withdraw { "is no verification provider" } else { "is as said" };
@@ -93,16 +122,17 @@ pub fn run(home: &Home, out: &Output, command: Command) -> Done {
             let rows = query::sources(&*reader.view()?)?;
             let list: Vec<Value> = rows
                 .iter()
-                .map(|(source, row)| json!({ "source": source, "weight": row.weight, "description": row.description, "owner": row.owner, "methodology": row.methodology, "aud": row.aud, "seq": row.seq }))
+                .map(|(source, row)| json!({ "source": source, "weight": row.weight, "description": row.description, "owner": row.owner, "roots": row.roots, "methodology": row.methodology, "aud": row.aud, "seq": row.seq }))
                 .collect();
             out.show(&list, || {
                 let described = |row: &SourceRow| row.description.clone().unwrap_or_default();
                 let lines = rows.iter().map(|(source, row)| {
                     let owner = row.owner.as_ref().map(ToString::to_string).unwrap_or_default();
                     let provider = row.methodology.clone().unwrap_or_default();
-                    vec![source.clone(), row.weight.to_string(), owner, provider, described(row)]
+                    let roots: Vec<&str> = row.roots.iter().map(Root::as_str).collect();
+                    vec![source.clone(), row.weight.to_string(), owner, roots.join(", "), provider, described(row)]
                 });
-                output::table(&["source", "weight", "owner", "verifies as", "description"], &["weight"], lines)
+                output::table(&["source", "weight", "owner", "roots", "verifies as", "description"], &["weight"], lines)
             })?;
         }
     }

@@ -2,7 +2,7 @@ use std::process::ExitCode;
 
 use credence_engine::hcs25::output_verification::Window;
 use credence_engine::hcs25::providers::Combined;
-use credence_pipeline::summaries::{self, Stats};
+use credence_pipeline::query::{self, Stats};
 
 use super::Done;
 use crate::{
@@ -27,13 +27,13 @@ pub fn run(home: &Home, out: &Output, args: Args) -> Done {
     let reader = home.reader()?;
     let view = reader.view()?;
     let agent = reader.agent(&*view, &args.agent)?;
-    let stats = summaries::stats(&*view, &agent, args.window, now())?;
+    let stats = query::stats(&*view, &agent, args.window, now())?;
     out.show(&stats, || shown(&stats))?;
     Ok(ExitCode::SUCCESS)
 }
 
 fn shown(stats: &Stats) -> String {
-    let Stats { agent, window, hcs25, signal, findings, summaries } = stats;
+    let Stats { agent, window, hcs25, signal, findings, summaries, .. } = stats;
     let mut text = format!("{agent}, output verification over {}", window.key());
     if !hcs25.applicable {
         text += &format!("\n  not applicable: {}", hcs25.reason.as_deref().unwrap_or_default());

@@ -1,4 +1,5 @@
 use std::{
+    collections::HashMap,
     fs::{self, File},
     io::{self, Write},
     path::{Path, PathBuf},
@@ -33,8 +34,8 @@ pub struct Args {
     /// Mode adaptive: the share of genuine results that may be blocked
     #[arg(long, value_name = "RATE", value_parser = traces::rate)]
     max_false_block_rate: Option<f64>,
-    /// Make up a result of the same call after this share of accepted ones, judge it in shadow, and say on the line whether
-    /// it was caught: shows how able the engine is (for `credence rollup`)
+    /// After this share of accepted results make up one of the same call, and judge an earlier accepted one again, both in
+    /// shadow: the line says whether the first was caught and the second rejected (for `credence rollup`)
     #[arg(long, value_name = "SHARE", value_parser = traces::rate)]
     canaries: Option<f64>,
 }
@@ -50,6 +51,8 @@ struct Line {
     at: Option<Value>,
     #[serde(skip_serializing_if = "Option::is_none")]
     canary: Option<Canary>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    control: Option<Control>,
 }
 
 /// A made-up result of the same call.
@@ -60,24 +63,50 @@ struct Canary {
     caught: bool,
 }
 
-/// Spreads canaries evenly over accepted results.
-struct Canaries {
-    share: f64,
-    owed: f64,
+/// An earlier result of the same tool that was accepted, judged again.
+#[derive(Serialize)]
+struct Control {
+    /// It was not accepted.
+    rejected: bool,
 }
 
-impl Canaries {
-    fn judge(&mut self, engine: &Engine, trace: &Trace, verdict: &Verdict) -> anyhow::Result<Option<Canary>> {
-        if verdict.decision != Decision::Accept {
-            return Ok(None);
+/// Tools for which a result is held.
+const MAX_HELD: usize = 1024;
+
+/// Spreads canaries and controls evenly over accepted results.
+struct Shadow {
+    share: f64,
+    owed: f64,
+    /// The result of each tool that will be judged again.
+    held: HashMap<String, Trace>,
+}
+
+impl Shadow {
+    fn is_due(&mut self, verdict: &Verdict) -> bool {
+        if verdict.decision == Decision::Accept {
+            self.owed += self.share;
         }
-        self.owed += self.share;
-        if self.owed < 1.0 {
-            return Ok(None);
+        let due = verdict.decision == Decision::Accept && self.owed >= 1.0;
+        if due {
+            self.owed -= 1.0;
         }
-        self.owed -= 1.0;
+        due
+    }
+
+    fn canary(&self, engine: &Engine, trace: &Trace) -> anyhow::Result<Option<Canary>> {
         let made = engine.canary(&trace.call())?;
         Ok(made.map(|made| Canary { fabrication: made.fabrication, caught: made.verdict.decision != Decision::Accept }))
+    }
+
+    /// Judges the result that is held of the tool, and holds this one in its place.
+    fn control(&mut self, engine: &Engine, trace: Trace) -> anyhow::Result<Option<Control>> {
+        let tool = trace.tool.clone();
+        if self.held.len() >= MAX_HELD && !self.held.contains_key(&tool) {
+            return Ok(None);
+        }
+        let Some(former) = self.held.insert(tool, trace) else { return Ok(None) };
+        let verdict = engine.verify(&former.call().learn(false))?;
+        Ok(Some(Control { rejected: verdict.decision != Decision::Accept }))
     }
 }
 
@@ -95,11 +124,11 @@ pub fn run(args: Args) -> Done {
     calibrations.apply(&engine)?;
     let mut stdout = io::stdout().lock();
     let mut bad = false;
-    let mut canaries = Canaries { share: args.canaries.unwrap_or(0.0), owed: 0.0 };
+    let mut shadow = Shadow { share: args.canaries.unwrap_or(0.0), owed: 0.0, held: HashMap::new() };
     let mut judged = || -> anyhow::Result<()> {
         for line in Lines::open(&args.file, MAX_TRACE_BYTES, 0)? {
             let (number, bytes) = line?;
-            match judge(&engine, &bytes, &mut canaries) {
+            match judge(&engine, &bytes, &mut shadow) {
                 Ok(line) => writeln!(stdout, "{}", serde_json::to_string(&line)?)?,
                 Err(error) => {
                     bad = true;
@@ -128,9 +157,13 @@ pub fn keep(path: &Path, snapshot: &[u8]) -> io::Result<()> {
     fs::rename(next, path)
 }
 
-fn judge(engine: &Engine, bytes: &[u8], canaries: &mut Canaries) -> anyhow::Result<Line> {
+fn judge(engine: &Engine, bytes: &[u8], shadow: &mut Shadow) -> anyhow::Result<Line> {
     let trace = Trace::parse(bytes)?;
     let verdict = engine.verify(&trace.call())?;
-    let canary = canaries.judge(engine, &trace, &verdict)?;
-    Ok(Line { verdict, id: trace.id, at: trace.at, canary })
+    let (id, at) = (trace.id.clone(), trace.at.clone());
+    let (canary, control) = match shadow.is_due(&verdict) {
+        true => (shadow.canary(engine, &trace)?, shadow.control(engine, trace)?),
+        false => (None, None),
+    };
+    Ok(Line { verdict, id, at, canary, control })
 }

@@ -101,6 +101,99 @@ fn universal_vectors() {
 }
 
 #[test]
+fn assured_vectors() {
+    let shell = Shell::new();
+    let all: Value = serde_json::from_slice(&std::fs::read("../../testdata/uts2.json").unwrap()).unwrap();
+    let cases = all["vectors"].as_array().unwrap();
+    assert!(cases.len() >= 20);
+    for case in cases {
+        let name = case["name"].as_str().unwrap();
+        let ran = shell.run_with(&["compute", "assured"], &json!({"signals": case["input"]}).to_string());
+        assert_eq!(ran.code, Some(0), "{name}: {ran:?}");
+        let actual: Value = serde_json::from_str(&ran.stdout).unwrap();
+        let close = |actual: &Value, expected: &Value| match (actual.as_f64(), expected.as_f64()) {
+            (Some(actual), Some(expected)) => (actual - expected).abs() <= TOLERANCE,
+            _ => actual == expected,
+        };
+        for (field, expected) in case["output"].as_object().unwrap().iter().filter(|(field, _)| *field != "dimensions")
+        {
+            assert!(close(&actual[field], expected), "{name}, {field}: {} ≠ {expected}", actual[field]);
+        }
+        let dimensions = case["output"]["dimensions"].as_object().unwrap();
+        assert_eq!(actual["dimensions"].as_object().unwrap().len(), dimensions.len(), "{name}");
+        for (dimension, expected) in dimensions {
+            for (field, theirs) in [("estimate", "theta"), ("sd", "sd"), ("known", "Z"), ("n_eff", "n_eff")] {
+                let actual = &actual["dimensions"][dimension][field];
+                assert!(
+                    close(actual, &expected[theirs]),
+                    "{name}, {dimension}.{field}: {actual} ≠ {}",
+                    expected[theirs]
+                );
+            }
+        }
+        let steps = actual["steps"].as_array().unwrap();
+        let sum: f64 = steps.iter().map(|step| step["value"].as_f64().unwrap()).fold(0.0, |sum, value| sum + value);
+        assert_eq!(sum, actual["score"].as_f64().unwrap(), "{name}: the steps add up");
+    }
+    let uncounted = json!({"signals": [{"source": "a", "tag": "output_coverage", "value": 90}, {"source": "a", "tag": "no_such", "value": 9}]});
+    let ran = shell.run_with(&["compute", "assured"], &uncounted.to_string());
+    let actual: Value = serde_json::from_str(&ran.stdout).unwrap();
+    assert_eq!(
+        (&actual["status"], &actual["not_counted"]),
+        (&json!("unrated"), &json!(["no_such", "output_coverage"]))
+    );
+}
+
+#[test]
+fn sources_of_one_owner_or_root_count_once() {
+    let shell = Shell::new();
+    let scored = |model: &str, owner: Value, roots: [Value; 2]| {
+        let signal = |source: &str, roots: &Value| json!({"source": source, "owner": owner, "roots": roots, "tag": "rel_uptime", "value": 90, "stddev": 1, "weight": 1});
+        let input = json!({"signals": [signal("a", &roots[0]), signal("b", &roots[1])]});
+        let ran = shell.run_with(&["compute", model], &input.to_string());
+        assert_eq!(ran.code, Some(0), "{ran:?}");
+        serde_json::from_str::<Value>(&ran.stdout).unwrap()
+    };
+    let sources = |owner: Value, roots| scored("universal", owner, roots)["sources"].clone();
+    let (none, base, all) = (json!([]), json!(["erc8004:eip155:8453"]), json!(["erc8004"]));
+    assert_eq!(sources(Value::Null, [none.clone(), none.clone()]), 2);
+    assert_eq!(sources(json!("one"), [none.clone(), none.clone()]), 1);
+    assert_eq!(sources(Value::Null, [base.clone(), all.clone()]), 1);
+    assert_eq!(sources(Value::Null, [base.clone(), json!(["erc8004:eip155:1"])]), 2);
+    let n_eff = |roots| scored("assured", Value::Null, roots)["n_eff"].as_f64().unwrap();
+    assert!((n_eff([base.clone(), all]) - 1.0).abs() < 1e-9 && (n_eff([base, none]) - 2.0).abs() < 1e-9);
+}
+
+#[test]
+fn bad_input_of_the_assured_score_is_named() {
+    let shell = Shell::new();
+    let signal = |field: &str, value: Value| {
+        let mut signal = json!({"source": "a", "tag": "rel_uptime", "value": 1, "stddev": 1, "weight": 1});
+        signal[field] = value;
+        json!({"signals": [signal]}).to_string()
+    };
+    let other_owner = json!({"signals": [
+        {"source": "a", "owner": "x", "tag": "rel_uptime", "value": 1}, {"source": "a", "owner": "y", "tag": "rel_latency_p95", "value": 1},
+    ]});
+    for (input, what) in [
+        (signal("age_days", json!(-0.5)), "age_days -0.5 is below 0"),
+        (signal("value", json!(101)), "value 101"),
+        (signal("stddev", json!(50.5)), "stddev 50.5"),
+        (signal("weight", json!(-1)), "weight -1"),
+        (signal("roots", json!(["erc8004::1"])), "'erc8004::1' is not a root"),
+        (signal("roots", json!(["no name"])), "'no name' is not a root"),
+        (signal("owner", json!("a b")), "'a b' is not an entity id"),
+        (signal("age", json!(1)), "unknown field `age`"),
+        (json!({"signals": [], "formula": "uts/7"}).to_string(), "unknown formula 'uts/7'"),
+        (json!({"signals": [], "parameters": "sha256:00"}).to_string(), "unknown parameters sha256:00"),
+        (other_owner.to_string(), "signal 1: source 'a' has another owner"),
+    ] {
+        let ran = shell.run_with(&["compute", "assured"], &input);
+        assert!(ran.code == Some(1) && ran.stdout.is_empty() && ran.stderr.contains(what), "{input}: {ran:?}");
+    }
+}
+
+#[test]
 fn bad_input_is_named() {
     let shell = Shell::new();
     let signal = |field: &str, value: Value| {

@@ -7,6 +7,9 @@
 //! quality      = max(0, combined − disagreement)
 //! ```
 //!
+//! That is the standard's join. For Credence's own signal ([`Measure::Signal`]) providers [join by random effects](signal::join), and
+//! the weighted mean absolute deviation is taken off as well.
+//!
 //! Each provider's quality is computed on its own: merging rates first would let one provider's blocks lend power to
 //! another's approvals. Nothing is rounded after that. Coverage comes from the checks of all who count.
 //!
@@ -20,7 +23,7 @@ use super::{
     Error, Profile,
     output_verification::{
         Parameters, Report, StakeDistribution, Summary,
-        signal::{self, Estimate},
+        signal::{self, Estimate, Joined},
     },
 };
 
@@ -115,9 +118,6 @@ pub struct ProviderOutcome {
     pub checks: u64,
 }
 
-/// Checks beyond which a provider's word weighs no more in the signal: counts are its own, and cost nothing to invent.
-pub const MAX_WEIGHED_CHECKS: u64 = 10_000;
-
 /// Joins reports on `agent`. Without `now` nothing is stale.
 pub fn combine(
     reports: &[ProviderReport],
@@ -140,23 +140,21 @@ pub fn combine(
             share: None,
             checks: 0,
         };
-        match judge(provider, report, agent, now, measure)? {
-            Ok(summary) => {
-                let quality = match measure {
-                    Measure::Standard(profile) => {
-                        Estimate { value: parameters.evaluate(summary, profile).quality, stddev: 0.0 }
-                    }
-                    Measure::Signal => signal::quality(summary, parameters),
-                };
-                let checks = match measure {
-                    Measure::Standard(_) => summary.total_checks,
-                    Measure::Signal => summary.total_checks.min(MAX_WEIGHED_CHECKS),
-                };
-                let weight = libm::log10(checks as f64 + 1.0);
-                outcome.counted = true;
-                outcome.quality = Some(quality.value);
-                outcome.checks = summary.total_checks;
-                counted.push((n, Counted { quality, weight, checks: summary.total_checks }));
+        let judged = judge(provider, report, agent, now)?;
+        let judged = judged.and_then(|summary| match measure {
+            Measure::Standard(profile) => {
+                let value = parameters.evaluate(summary, profile).quality;
+                Ok((summary.total_checks, Estimate { value, stddev: 0.0 }))
+            }
+            Measure::Signal => match signal::quality(summary, parameters) {
+                Ok(quality) => Ok((summary.total_checks, quality)),
+                Err(why) => Err((summary.total_checks, why.to_string())),
+            },
+        });
+        match judged {
+            Ok((checks, quality)) => {
+                (outcome.counted, outcome.quality, outcome.checks) = (true, Some(quality.value), checks);
+                counted.push((n, Counted { quality, checks }));
             }
             Err((checks, reason)) => {
                 outcome.checks = checks;
@@ -164,10 +162,6 @@ pub fn combine(
             }
         }
         providers.push(outcome);
-    }
-    let weights: f64 = counted.iter().map(|(_, one)| one.weight).sum();
-    for (n, one) in &counted {
-        providers[*n].share = Some(one.weight / weights);
     }
     if counted.is_empty() {
         return Ok(Combined {
@@ -187,17 +181,21 @@ pub fn combine(
             providers,
         });
     }
-    let mean =
-        |of: &dyn Fn(&Counted) -> f64| counted.iter().map(|(_, one)| one.weight * of(one)).sum::<f64>() / weights;
-    let combined = mean(&|one| one.quality.value);
-    let disagreement = mean(&|one| (one.quality.value - combined).abs());
+    let Joined { mean: combined, disagreement, stddev, shares } = match measure {
+        Measure::Standard(_) => by_checks(&counted),
+        Measure::Signal => {
+            let estimates: Vec<Estimate> = counted.iter().map(|(_, one)| one.quality).collect();
+            signal::join(&estimates).unwrap_or_else(|| by_checks(&counted))
+        }
+    };
+    for ((n, _), share) in counted.iter().zip(shares) {
+        providers[*n].share = Some(share);
+    }
     let quality = (combined - disagreement).max(0.0);
     let checks = counted.iter().fold(0_u64, |sum, (_, one)| sum.saturating_add(one.checks));
     let coverage = parameters.coverage(checks);
     let Parameters { quality_weight, coverage_weight, .. } = *parameters;
-    let within: f64 =
-        counted.iter().map(|(_, one)| one.weight / weights * one.quality.stddev).map(|part| part * part).sum();
-    let stddev = libm::sqrt(within + disagreement * disagreement).min(50.0);
+    let stddev = libm::sqrt(stddev * stddev + disagreement * disagreement).min(50.0);
     Ok(Combined {
         applicable: true,
         reason: None,
@@ -212,9 +210,19 @@ pub fn combine(
     })
 }
 
+/// The standard's join: by the logarithm of checks.
+fn by_checks(counted: &[(usize, Counted)]) -> Joined {
+    let weight = |one: &Counted| libm::log10(one.checks as f64 + 1.0);
+    let total: f64 = counted.iter().map(|(_, one)| weight(one)).sum();
+    let mean = |of: &dyn Fn(&Counted) -> f64| counted.iter().map(|(_, one)| weight(one) * of(one)).sum::<f64>() / total;
+    let combined = mean(&|one| one.quality.value);
+    let disagreement = mean(&|one| (one.quality.value - combined).abs());
+    let shares = counted.iter().map(|(_, one)| weight(one) / total).collect();
+    Joined { mean: combined, disagreement, stddev: 0.0, shares }
+}
+
 struct Counted {
     quality: Estimate,
-    weight: f64,
     checks: u64,
 }
 
@@ -226,7 +234,6 @@ fn judge<'a>(
     report: &'a Report,
     agent: Option<&Party>,
     now: Option<Timestamp>,
-    measure: Measure,
 ) -> Result<CountedSummary<'a>, Error> {
     let checks = match report {
         Report::Applicable(summary) => summary.total_checks,
@@ -249,10 +256,7 @@ fn judge<'a>(
             return Ok(Err((checks, format!("stale: updated at {updated_at}, and its window has passed since"))));
         }
     }
-    match signal::unshown_power(summary).filter(|_| measure == Measure::Signal) {
-        Some(reason) => Ok(Err((checks, reason))),
-        None => Ok(Ok(summary)),
-    }
+    Ok(Ok(summary))
 }
 
 /// The share of high and critical checks that is odd when it comes at once.

@@ -6,9 +6,10 @@
 //! taken for σ. Where there are none, σ is the spread of probabilities it gave for one context, or else how its risk bands
 //! jump. Outcomes are on −1..=1: their standard deviation is at most 1 as it is.
 
+use credence_protocol::RiskBand;
 use serde::Serialize;
 
-use super::{Parameters, performance::RiskBand, sum};
+use super::{Parameters, sum};
 
 /// What σ was taken from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]

@@ -1,12 +1,13 @@
 //! What is known of an agent in the window, and the factors it makes.
 
+use credence_protocol::RiskBand;
 use serde::{Deserialize, Serialize};
 
 use super::{
     Factors, Parameters,
     consistency::{self, Basis, Consistency},
     penalty::{self, Penalty},
-    performance::{self, Performance, RapMethod, RiskBand, Settled},
+    performance::{self, Performance, RapMethod, Settled},
     sum,
     transparency::Checklist,
     validation::{self, Validation},

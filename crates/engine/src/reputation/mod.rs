@@ -14,12 +14,14 @@
 //! | Q, 0..=2 | what is erratic or abusive | [`penalty`] |
 //!
 //! [`Evidence`] is what is known of an agent in the window; [`assess`] makes the factors of it, and [`Parameters::update`] the
-//! score. Everything tunable is a named [parameter](Parameters); a change of formula changes [`PROTOCOL_VERSION`].
+//! score; [`time`] says how fast it moves, [`readable`] what is published beside it. Everything tunable is a named [parameter](Parameters); a change of formula changes [`PROTOCOL_VERSION`].
 
 pub mod consistency;
 mod evidence;
 pub mod penalty;
 pub mod performance;
+pub mod readable;
+pub mod time;
 pub mod transparency;
 pub mod validation;
 
@@ -30,7 +32,7 @@ use serde::{Deserialize, Serialize};
 pub use evidence::{Assessed, ContractFacts, Declared, Evidence, assess};
 
 /// The formulas and required fields that this crate implements.
-pub const PROTOCOL_VERSION: &str = "arn/0.1+credence.1";
+pub const PROTOCOL_VERSION: &str = "arn/0.1+credence.2";
 
 /// Everything tunable, with the seed's defaults where it gives one.
 #[derive(Debug, Clone, PartialEq, Serialize)]

@@ -6,6 +6,7 @@
 //! declares which. Undeclared, it can only cost. RAP is bounded, and drawn towards 0 while outcomes are few:
 //! `clamp(RAP, −3, 3) · n / (n + prior)`.
 
+use credence_protocol::RiskBand;
 use serde::{Deserialize, Serialize};
 
 use super::{BandFailures, Parameters, consistency::deviation, sum};
@@ -18,18 +19,6 @@ pub enum RapMethod {
     Sharpe,
     /// How well announced probabilities were met, less understated risk.
     Calibration,
-}
-
-/// How risky the agent says a claim is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum RiskBand {
-    /// Little.
-    Low,
-    /// Some.
-    Moderate,
-    /// Much.
-    High,
 }
 
 impl BandFailures {
@@ -101,7 +90,7 @@ pub fn risk_mismatch(settled: &[Settled], announced: &BandFailures) -> f64 {
         let n = failures.len() as f64;
         if failures.is_empty() { 0.0 } else { (sum(failures.iter().copied()) / n - announced.of(band)).max(0.0) * n }
     };
-    let excess = sum([RiskBand::Low, RiskBand::Moderate, RiskBand::High].into_iter().map(excess));
+    let excess = sum(RiskBand::ALL.into_iter().map(excess));
     excess / settled.len().max(1) as f64
 }
 

@@ -7,6 +7,8 @@
 //! | blocked, unjudged | the same | and with a note, if blocked | an error in its place |
 //! | the tool's own error, the protocol's | as it came | as it came | with a note that it is not verified |
 //! | unreadable | an error in its place | the same | the same |
+//!
+//! A guard that is switched off delivers everything that is readable as it came.
 
 use credence_protocol::{
     Decision, Uuid,
@@ -20,7 +22,7 @@ use super::{
     Guard,
     judging::{Assessment, JudgedCall},
 };
-use crate::{answer::Answer, content, deliver, settings::GuardMode, vetting};
+use crate::{answer::Answer, config::FlagAction, content, deliver, settings::GuardMode, vetting, warn};
 
 /// What the client gets in place of the server's answer.
 #[derive(Debug, PartialEq)]
@@ -31,6 +33,8 @@ pub enum Delivery {
     Annotated(String),
     /// Another result, in part or as a whole.
     Changed(String),
+    /// The result is withheld: this one, an error, says why.
+    Withheld(String),
     /// This error of the protocol, an object.
     Error(String),
 }
@@ -54,6 +58,9 @@ struct GuardMeta<'a> {
     no_receipt: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     content_injection: Option<f64>,
+    /// What reads like instructions, where, and why that is unusual there.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    content_injection_why: Option<String>,
     /// Whether a result that could not be judged or recorded was let through.
     #[serde(skip_serializing_if = "Option::is_none")]
     failed: Option<&'static str>,
@@ -79,6 +86,7 @@ impl<'a> GuardMeta<'a> {
             unjudged: receipt.unjudged.as_deref(),
             no_receipt,
             content_injection: receipt.content_injection,
+            content_injection_why: None,
             failed: None,
             passed: None,
             removed: None,
@@ -96,8 +104,10 @@ impl Guard {
     pub(super) fn deliver(&self, judged: &JudgedCall, answer: Answer<'_>, no_receipt: Option<&str>) -> Delivery {
         let receipt = &judged.new.receipt;
         let tool = &judged.started.tool;
-        let enforce = self.settings.mode == GuardMode::Enforce;
-        let mut meta = GuardMeta::of(receipt, self.settings.mode, no_receipt);
+        let enforce = judged.mode == GuardMode::Enforce;
+        let mut meta = GuardMeta::of(receipt, judged.mode, no_receipt);
+        meta.content_injection_why =
+            judged.injection.as_ref().filter(|finding| finding.fired).map(|finding| finding.reasons());
         let why_not = |why: &str| format!("no receipt could be written for it ({why})");
         match answer {
             Answer::Nothing => Delivery::AsItCame,
@@ -105,6 +115,7 @@ impl Guard {
                 let why = receipt.unjudged.as_deref().unwrap_or_default();
                 Delivery::Error(deliver::error_object(&refusal_text(tool, &format!("it cannot be verified: {why}"))))
             }
+            _ if judged.off => Delivery::AsItCame,
             Answer::Error(_) if !enforce => Delivery::AsItCame,
             Answer::Error(raw) => {
                 let noted = deliver::noted_error(raw.get(), &meta.text(), &error_note("server", receipt));
@@ -122,7 +133,7 @@ impl Guard {
                     meta.failed = Some("closed");
                     let why =
                         no_receipt.map_or_else(|| "it asks for input in a way that is not known".to_owned(), why_not);
-                    Delivery::Changed(deliver::refusal(raw.get(), &meta.text(), &refusal_text(tool, &why)))
+                    Delivery::Withheld(deliver::refusal(raw.get(), &meta.text(), &refusal_text(tool, &why)))
                 })
             }
             Answer::NeedsInput(raw) => match vetting::vetted_continuation(raw.get(), false) {
@@ -139,7 +150,7 @@ impl Guard {
     }
 
     fn deliver_result(&self, judged: &JudgedCall, raw: &RawValue, mut meta: GuardMeta<'_>) -> Delivery {
-        let (receipt, tool, mode) = (&judged.new.receipt, &judged.started.tool, self.settings.mode);
+        let (receipt, tool, mode) = (&judged.new.receipt, &judged.started.tool, judged.mode);
         let enforce = mode == GuardMode::Enforce;
         let assessment = judged.assessment.as_ref().filter(|_| meta.no_receipt.is_none());
         // What a tool calls an error needs no verdict: there is nothing in it to be believed.
@@ -148,7 +159,7 @@ impl Guard {
             meta.failed = Some(if enforce { "closed" } else { "open" });
         }
         let refused = |meta: &GuardMeta<'_>, why: &str| {
-            Delivery::Changed(deliver::refusal(raw.get(), &meta.text(), &refusal_text(tool, why)))
+            Delivery::Withheld(deliver::refusal(raw.get(), &meta.text(), &refusal_text(tool, why)))
         };
         if let (true, Some(why)) = (enforce, meta.no_receipt) {
             return refused(&meta, &format!("no receipt could be written for it ({why})"));
@@ -204,13 +215,20 @@ impl Guard {
 
     /// What the model is told.
     fn note(&self, judged: &JudgedCall, assessment: Option<&Assessment>, replaced: bool) -> Option<String> {
-        let (receipt, mode) = (&judged.new.receipt, self.settings.mode);
+        let (receipt, mode) = (&judged.new.receipt, judged.mode);
         if mode == GuardMode::Observe {
             return None;
         }
         let mut notes: Vec<String> = Vec::new();
         if let Some(one) = assessment.filter(|one| one.decision != Decision::Accept) {
-            notes.push(flag_text(one, receipt, judged.empty));
+            match judged.flags {
+                FlagAction::Note => notes.push(flag_text(one, receipt, judged.empty)),
+                FlagAction::Silent => {}
+                FlagAction::Log => {
+                    let tool: String = receipt.tool.chars().filter(|c| !c.is_control()).collect();
+                    warn(&format!("{} of {tool} (receipt {}): {}", one.decision, receipt.call, one.checks.join(", ")));
+                }
+            }
         }
         if replaced {
             let text = "[credence] The text of this result is not what its structured content says, and was left out.";

@@ -6,19 +6,23 @@ use credence_protocol::receipt::{
     CallOutcome, Commitment, Exact, Salts, Views, cut_name, forms_of_error, forms_of_result,
 };
 use credence_receipts::{
-    CanaryRecord, Intent, NewReceipt, PartDigests, Private,
+    CanaryRecord, ControlRecord, Intent, NewReceipt, PartDigests, Private,
     parts::{digest, digests, fingerprint},
 };
 use credence_verify::{Call, Decision, Origin, Stage};
 use serde_json::{Value, value::RawValue};
 
-use super::{Guard, delivering::Delivery};
+use super::{Guard, controls::HeldResult, delivering::Delivery};
 use crate::{
     Error,
     agreement::TEXT_DIFFERS,
     answer::{Answer, AnswerParts},
+    config::FlagAction,
     content, injection,
+    oversight::EndedCall,
     pending::{PreparedArguments, StartedCall},
+    settings::GuardMode,
+    switch::SWITCHED_OFF,
 };
 
 /// A check in receipts: the result has members that the protocol does not know.
@@ -44,6 +48,14 @@ pub struct JudgedCall {
     pub(super) empty: bool,
     /// Some of its members are not the protocol's.
     pub(super) foreign: bool,
+    /// What is done about a result that is not believed, as it was when this one was judged.
+    pub(super) mode: GuardMode,
+    /// The guard is switched off.
+    pub(super) off: bool,
+    /// What is done about a flag.
+    pub(super) flags: FlagAction,
+    /// The share of accepted results of which a made-up variant is judged.
+    canaries: f64,
 }
 
 /// What was found out about a result.
@@ -73,7 +85,9 @@ impl Guard {
 
     /// Judges an answer. Nothing is written yet.
     pub fn judge(&self, started: StartedCall, answer: Answer<'_>, execution_ms: f64) -> JudgedCall {
-        let mut unjudged: Option<String> = None;
+        let policy = self.oversight.policy(&started.tool);
+        let (mode, off) = (self.oversight.mode_of(&policy), self.oversight.is_off());
+        let mut unjudged: Option<String> = off.then(|| SWITCHED_OFF.to_owned());
         let prepared = started.prepared.or_else(|| self.prepare(started.arguments.as_deref()));
         let prepared = prepared.unwrap_or_else(|| {
             unjudged = Some("the system gives no randomness".to_owned());
@@ -84,6 +98,7 @@ impl Guard {
         let parts = AnswerParts::parse(answer, parsed_arguments.as_ref(), &mut unjudged);
         let mut assessment = None;
         if parts.outcome == CallOutcome::Result && unjudged.is_none() {
+            self.calibrate(&started.tool, &policy);
             match self.assess(&started, &parts, parsed_arguments.as_ref(), execution_ms) {
                 Ok(assessed) => assessment = Some(assessed),
                 Err(error) => unjudged = Some(cut(&error.to_string(), MAX_REASON)),
@@ -91,8 +106,9 @@ impl Guard {
         } else if unjudged.is_none() {
             unjudged = Some(parts.why_unjudged().to_owned());
         }
-        let scan = self.settings.content_injection && !parts.texts.is_empty();
-        let injection = scan.then(|| injection::scan(parts.texts.iter().map(String::as_str)));
+        let blocked = assessment.as_ref().is_some_and(|one| one.decision == Decision::Block);
+        let scan = policy.content_injection && !off;
+        let injection = scan.then(|| self.instructions.look(&started, &parts, !blocked)).flatten();
         let result = Views::commit(&salts.result, &parts.forms);
         let private = Private { salts, print: prepared.print_text() };
         let mut receipt = self.intent(&started, arguments).into_receipt(parts.outcome);
@@ -117,12 +133,18 @@ impl Guard {
             new: NewReceipt { receipt, private },
             started,
             delivery: Delivery::AsItCame,
+            mode,
+            off,
+            flags: policy.flags,
+            canaries: policy.canaries,
         };
         judged.delivery = self.deliver(&judged, answer, None);
         let forms = match &judged.delivery {
             // `_meta` alone, or nothing at all, was added: the client has what the server gave.
             Delivery::AsItCame | Delivery::Annotated(_) => Vec::new(),
-            Delivery::Changed(text) => Exact::parse(text).map(|exact| forms_of_result(&exact)).unwrap_or_default(),
+            Delivery::Changed(text) | Delivery::Withheld(text) => {
+                Exact::parse(text).map(|exact| forms_of_result(&exact)).unwrap_or_default()
+            }
             Delivery::Error(object) => Exact::parse(object).map(|exact| forms_of_error(&exact)).unwrap_or_default(),
         };
         let delivered = Views::commit(&judged.new.private.salts.result, &forms);
@@ -151,7 +173,9 @@ impl Guard {
         if let Some(session) = session {
             call = call.session(session);
         }
-        let verdict = self.engine.verify(&call)?;
+        let engine = self.engine.load();
+        let verdict = engine.verify(&call)?;
+        self.oversight.changed(started.call, &started.tool, &verdict);
         let mut assessment = Assessment {
             decision: verdict.decision,
             posterior: verdict.posterior,
@@ -172,8 +196,11 @@ impl Guard {
             let name = format!("{} (text)", started.tool);
             let judged = text.value.as_ref().map(|value| {
                 let call = Call::new(&name, value).origin(Origin::Upstream);
-                self.engine.verify(&arguments.as_ref().map_or(call, |arguments| call.args(arguments)))
+                engine.verify(&arguments.as_ref().map_or(call, |arguments| call.args(arguments)))
             });
+            if let Some(Ok(judged)) = &judged {
+                self.oversight.changed(started.call, &started.tool, judged);
+            }
             match judged {
                 Some(Ok(judged)) if judged.decision == Decision::Accept => {}
                 Some(Ok(judged)) => {
@@ -216,16 +243,39 @@ impl Guard {
         judged.delivery = self.deliver(judged, answer, Some(why));
     }
 
-    /// A made-up variant of the result, judged in shadow, if it is this one's turn.
-    pub(super) fn canary(&self, judged: &JudgedCall) -> Result<Option<CanaryRecord>, Error> {
-        {
-            let mut owed = self.canaries_owed.lock().unwrap_or_else(PoisonError::into_inner);
-            *owed += self.settings.canaries;
-            if *owed < 1.0 {
-                return Ok(None);
-            }
+    /// Whether it is this accepted result's turn to be put to the test.
+    pub(super) fn owes_shadow(&self, judged: &JudgedCall) -> bool {
+        let mut owed = self.canaries_owed.lock().unwrap_or_else(PoisonError::into_inner);
+        *owed += judged.canaries;
+        let due = *owed >= 1.0;
+        if due {
             *owed -= 1.0;
         }
+        due
+    }
+
+    /// An earlier result of the same tool that was accepted, judged again in shadow; this one takes its place.
+    pub(super) fn control(&self, judged: &JudgedCall) -> Result<Option<ControlRecord>, Error> {
+        let Some(value) = &judged.value else { return Ok(None) };
+        let held = HeldResult {
+            call: judged.new.receipt.call,
+            agent: judged.new.receipt.agent.clone(),
+            value: value.clone(),
+            arguments: judged.started.arguments.clone(),
+            execution_ms: judged.new.receipt.execution_ms,
+        };
+        let former = {
+            let mut controls = self.controls.lock().unwrap_or_else(PoisonError::into_inner);
+            controls.exchange(&judged.started.tool, held)
+        };
+        let Some(former) = former else { return Ok(None) };
+        let verdict = self.engine.load().verify(&former.call(&judged.started.tool).learn(false))?;
+        let rejected = verdict.decision != Decision::Accept;
+        Ok(Some(ControlRecord { call: former.call, agent: former.agent, rejected }))
+    }
+
+    /// A made-up variant of the result, judged in shadow.
+    pub(super) fn canary(&self, judged: &JudgedCall) -> Result<Option<CanaryRecord>, Error> {
         let Some(value) = &judged.value else { return Ok(None) };
         let receipt = &judged.new.receipt;
         let mut call = Call::new(&judged.started.tool, value).origin(Origin::Upstream);
@@ -235,7 +285,7 @@ impl Guard {
         if let Some(arguments) = &judged.started.arguments {
             call = call.args_from_bytes(arguments.get().as_bytes());
         }
-        let Some(made) = self.engine.canary(&call)? else { return Ok(None) };
+        let Some(made) = self.engine.load().canary(&call)? else { return Ok(None) };
         let canary = CanaryRecord {
             call: receipt.call,
             agent: receipt.agent.clone(),
@@ -250,6 +300,23 @@ impl JudgedCall {
     /// What the client gets.
     pub fn delivery(&self) -> &Delivery {
         &self.delivery
+    }
+
+    /// Whether the client did not get the result.
+    pub fn is_withheld(&self) -> bool {
+        matches!(self.delivery, Delivery::Withheld(_))
+            || matches!(self.delivery, Delivery::Error(_)) && self.new.receipt.outcome != CallOutcome::ProtocolError
+    }
+
+    /// What an operator sees of it. `session` stands for callers that name none.
+    pub(super) fn ended(&self, session: &str) -> EndedCall<'_> {
+        EndedCall {
+            receipt: &self.new.receipt,
+            withheld: self.is_withheld(),
+            mode: self.mode,
+            traceparent: self.started.traceparent.as_deref(),
+            session: self.started.caller.session.as_deref().filter(|named| *named != session),
+        }
     }
 
     /// Whether its result was accepted.

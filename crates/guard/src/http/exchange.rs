@@ -13,6 +13,7 @@ use crate::{
     answer::Answer,
     deliver::error_answer,
     forward::{self, Sender},
+    metrics::Direction,
     pending::PendingRequests,
     proxy::{JudgedBatch, Piece, judge, render},
     strict::Framing,
@@ -41,11 +42,14 @@ impl Exchange {
             requests.set_client(&client);
         }
         let from = Sender { caller, session, framing: Framing::Document };
-        let Some(admitted) = forward::admit(guard, &mut requests, body, from, Instant::now()) else {
+        let read = Instant::now();
+        let Some(admitted) = forward::admit(guard, &mut requests, body, from, read) else {
             return Ok(String::new());
         };
         let mut admitted = vec![admitted?];
-        match forward::begin(guard, &mut requests, &mut admitted).pop() {
+        let refused = forward::begin(guard, &mut requests, &mut admitted).pop();
+        guard.oversight().added(Direction::ToServer, read.elapsed());
+        match refused {
             Some(refused) => Err(refused),
             None => Ok(admitted.pop().map(|one| one.text.into_owned()).unwrap_or_default()),
         }

@@ -67,7 +67,7 @@ impl Proxy {
             let data = match &event.data {
                 Some(data) if !data.trim().is_empty() => {
                     let received = match receive_text(data) {
-                        _ if !valid && self.guard.settings.mode == GuardMode::Enforce => invalid(data),
+                        _ if !valid && self.guard.mode() == GuardMode::Enforce => invalid(data),
                         received => received,
                     };
                     let passed = self.messages(requests, &[received]).into_iter().next().flatten();

@@ -30,6 +30,8 @@ const PLAIN: [u8; 128] = {
 #[derive(Debug, Default)]
 pub(super) struct Folded {
     pub text: Vec<u8>,
+    /// Where words start that were written with a capital, in order.
+    pub capitals: Vec<usize>,
     smuggled: usize,
     split_words: usize,
     overrides: usize,
@@ -91,6 +93,9 @@ impl Folded {
             if std::mem::take(&mut escaped) && matches!(byte, b'n' | b'r' | b't') {
                 self.space(b'\n');
             } else if plain != 0 {
+                if byte.is_ascii_uppercase() && matches!(self.text.last(), None | Some(b' ' | b'\n')) {
+                    self.capitals.push(self.text.len());
+                }
                 self.text.push(plain);
             } else {
                 match byte {
@@ -138,7 +143,12 @@ impl Folded {
         self.end(run, c);
         run.after = c;
         match latin(c) {
-            Some(byte) => self.ascii(&[byte]),
+            Some(byte) => {
+                if c.is_uppercase() && matches!(self.text.last(), None | Some(b' ' | b'\n')) {
+                    self.capitals.push(self.text.len());
+                }
+                self.ascii(&[byte]);
+            }
             None if c.is_whitespace() => self.space(b' '),
             None => {
                 self.right_to_left +=
@@ -178,22 +188,22 @@ fn latin(c: char) -> Option<u8> {
         '\u{2018}' | '\u{2019}' => Some(b'\''),
         '\u{201c}' | '\u{201d}' => Some(b'"'),
         '\u{2010}'..='\u{2015}' => Some(b'-'),
-        'а' | 'А' | 'α' | 'Α' | 'à'..='å' => Some(b'a'),
+        'а' | 'А' | 'α' | 'Α' | 'à'..='å' | 'À'..='Å' => Some(b'a'),
         'В' | 'Β' => Some(b'b'),
-        'с' | 'С' | 'ç' => Some(b'c'),
+        'с' | 'С' | 'ç' | 'Ç' => Some(b'c'),
         'ԁ' => Some(b'd'),
-        'е' | 'Е' | 'Ε' | 'ё' | 'è'..='ë' => Some(b'e'),
+        'е' | 'Е' | 'Ε' | 'ё' | 'è'..='ë' | 'È'..='Ë' => Some(b'e'),
         'һ' | 'Н' | 'Η' => Some(b'h'),
-        'і' | 'І' | 'Ι' | 'ι' | 'ı' | 'ì'..='ï' => Some(b'i'),
+        'і' | 'І' | 'Ι' | 'ι' | 'ı' | 'ì'..='ï' | 'Ì'..='Ï' => Some(b'i'),
         'ј' | 'Ј' => Some(b'j'),
         'К' | 'к' | 'Κ' | 'κ' => Some(b'k'),
         'М' | 'Μ' => Some(b'm'),
-        'Ν' | 'ñ' => Some(b'n'),
-        'о' | 'О' | 'ο' | 'Ο' | 'ò'..='ö' => Some(b'o'),
+        'Ν' | 'ñ' | 'Ñ' => Some(b'n'),
+        'о' | 'О' | 'ο' | 'Ο' | 'ò'..='ö' | 'Ò'..='Ö' => Some(b'o'),
         'р' | 'Р' | 'ρ' | 'Ρ' => Some(b'p'),
         'ѕ' | 'Ѕ' => Some(b's'),
         'Т' | 'Τ' | 'τ' => Some(b't'),
-        'υ' | 'ù'..='ü' => Some(b'u'),
+        'υ' | 'ù'..='ü' | 'Ù'..='Ü' => Some(b'u'),
         'ν' => Some(b'v'),
         'х' | 'Х' | 'Χ' | 'χ' => Some(b'x'),
         'у' | 'У' | 'Υ' | 'ý' => Some(b'y'),

@@ -1,24 +1,40 @@
-//! The signal `content_injection`: does the text of a tool's result try to instruct the model that reads it?
+//! The check `content_injection`: does the text of a tool's result try to instruct the model that reads it?
 //!
-//! The text is folded (case, look-alike letters, invisible characters, white space), then patterns ([`cues`]) are looked for
-//! in windows around a few telling words. Each pattern belongs to a kind and has a weight; the score of a window is
-//! `1 - Π (1 - w)` over the kinds in it, `w` the heaviest pattern of the kind; the score of a result is that of its
-//! heaviest window, and it fires from [`FIRES_AT`].
+//! *What is said.* The text is folded (case, look-alike letters, invisible characters, white space), then patterns ([`cues`]) are looked
+//! for in windows around a few telling words. Each pattern belongs to a kind and has a weight; the score of a window is
+//! `1 - Π (1 - w)` over the kinds in it, `w` the heaviest pattern of the kind; the score of a result is that of its heaviest window, and
+//! it fires from [`FIRES_AT`]. Plain orders ([`orders`]) have no score of their own.
 //!
-//! It knows English phrasings of known attacks. A paraphrase, another language, or an order in plain words that names no
-//! instruction, model or user passes unseen; text that quotes an attack fires. A result that does not fire is not thereby
-//! safe. The finding never repeats the text.
+//! *Where it stands.* From the 20th result of a tool on it is known what each of its members usually holds ([`places`]). An order, or
+//! words of an attack too few to fire, where such text is unusual has the score `σ(evidence - threshold + ln(7/3))`, joined with the
+//! cues of the same member as above.
+//!
+//! It knows English phrasings of known attacks, and orders in English, German, French, Spanish and a little Chinese. A paraphrase without
+//! an order, another language, or an order like those that its member often holds passes unseen; text that quotes an attack fires. A
+//! result that does not fire is not thereby safe. What a finding says to a model never repeats the text.
 
 mod cues;
+mod finding;
 mod fold;
+mod orders;
+#[cfg(test)]
+mod place_tests;
+mod places;
+mod texts;
+mod words;
 
-use std::sync::LazyLock;
+use std::sync::{LazyLock, Mutex, PoisonError};
 
 use regex::bytes::{Regex, RegexBuilder, RegexSet, RegexSetBuilder};
-use serde::Serialize;
+use serde_json::Value;
 
 use self::cues::{ANCHORS, CUES};
-use self::fold::Folded;
+use self::places::FIRES_AT_EVIDENCE;
+use self::texts::{Class, MemberTexts, Texts};
+
+pub use self::finding::{Finding, PlaceFinding};
+pub use self::orders::ToolNames;
+pub use self::places::{Places, SEEN_FROM, TAUGHT_AFTER};
 
 /// The score from which a finding fires.
 pub const FIRES_AT: f64 = 0.7;
@@ -31,38 +47,77 @@ pub const RESULT_BYTES: usize = 1024 * 1024;
 const BEFORE_BYTES: usize = 300;
 const AFTER_BYTES: usize = 500;
 const STEP_BYTES: usize = 200;
+/// Cues that weigh at least this much are looked at for where they stand.
+const CUE_FROM: f64 = 0.44;
+/// The log odds of [`FIRES_AT`].
+const FIRES_AT_LOG_ODDS: f64 = 0.847_297_860_387_203_6;
 
-/// What was seen in the texts of a result.
-#[derive(Debug, Clone, Default, PartialEq, Serialize)]
-pub struct Finding {
-    /// How much the texts look like instructions to the model, 0..=1. Not a probability.
-    pub score: f64,
-    /// Whether the score reaches [`FIRES_AT`].
-    pub fired: bool,
-    /// The kinds of what was seen where the score was highest, in order of name.
-    pub why: Vec<&'static str>,
-    /// Bytes that were not read: the middle of long texts, and what is past [`RESULT_BYTES`].
-    pub unread_bytes: usize,
+/// A result as it is looked at.
+#[derive(Debug, Clone, Copy)]
+pub struct Subject<'a> {
+    /// The tool that gave it.
+    pub tool: &'a str,
+    /// What the engine judges of it.
+    pub value: &'a Value,
+    /// What its content says, where that is not what its structure says.
+    pub content: Option<&'a Value>,
+    /// The arguments of the call, as JSON.
+    pub arguments: &'a str,
+    /// The tool says that it is an error.
+    pub is_error: bool,
 }
 
-/// Looks at the texts of one result, in order. Linear in what it reads.
+/// Looks at the texts of one result, in order, without knowing where they stand. Linear in what it reads.
 pub fn scan<'a>(texts: impl IntoIterator<Item = &'a str>) -> Finding {
-    let mut folded = Folded::default();
-    let mut left = RESULT_BYTES;
-    let mut unread_bytes = 0;
-    for text in texts {
-        let before = left;
-        for part in ends(text) {
-            let part = &part[..part.floor_char_boundary(left)];
-            folded.push(part);
-            left -= part.len();
-        }
-        unread_bytes += text.len() - (before - left);
-    }
-    let mut finding = weigh(&folded);
+    let mut read = Texts::new();
+    texts.into_iter().for_each(|text| read.add_text(text, ""));
+    let mut finding = weigh(&mut read);
     finding.fired = finding.score >= FIRES_AT;
-    finding.unread_bytes = unread_bytes;
     finding
+}
+
+/// Looks at a result, given what its tool usually says where, and remembers it. Linear in what it reads; the places are locked only
+/// while they are compared.
+pub fn scan_in_place(places: &Mutex<Places>, tools: &ToolNames, subject: Subject<'_>, learn: bool) -> Finding {
+    let mut read = Texts::new();
+    let mut path = String::from(if subject.is_error { "(error)" } else { "" });
+    read.add(subject.value, &mut path);
+    if let Some(content) = subject.content {
+        read.add(content, &mut String::from("(content)"));
+    }
+    let mut finding = weigh(&mut read);
+    read.find_orders(subject.arguments, tools);
+    let hash = read.hash();
+    let mut places = places.lock().unwrap_or_else(PoisonError::into_inner);
+    places.settle_labels(subject.tool, &mut read.members);
+    let mut fired: Vec<&str> = Vec::new();
+    for member in read.members.iter().filter(|member| !member.merged) {
+        let score = in_place(&places, subject.tool, member, &read, &mut finding);
+        if score.max(member.cue) >= FIRES_AT {
+            fired.push(&member.path);
+        }
+    }
+    finding.fired = finding.score >= FIRES_AT;
+    if learn {
+        places.learn(subject.tool, &read.members, hash, |member| fired.contains(&member.path.as_str()));
+    }
+    finding
+}
+
+/// The score of a member for what stands where it is unusual; told in `finding` where it is the highest.
+fn in_place(places: &Places, tool: &str, member: &MemberTexts, read: &Texts, finding: &mut Finding) -> f64 {
+    let Some(unusual) = places.unusual(tool, member) else { return 0.0 };
+    let weight = 1.0 / (1.0 + (FIRES_AT_EVIDENCE - unusual.evidence - FIRES_AT_LOG_ODDS).exp());
+    let cues = if unusual.class == Class::Cue { 0.0 } else { member.cue };
+    let score = 1.0 - (1.0 - weight) * (1.0 - cues);
+    if score > finding.score {
+        if unusual.class != Class::Cue && member.cue == 0.0 {
+            finding.why.clear();
+        }
+        finding.score = score;
+        finding.set_place(member, &unusual, &read.folded.text);
+    }
+    score
 }
 
 /// The text, or its beginning and its end where it is long.
@@ -76,14 +131,15 @@ fn ends(text: &str) -> impl Iterator<Item = &str> {
     std::iter::once(head).chain(tail)
 }
 
-/// The heaviest window.
-fn weigh(folded: &Folded) -> Finding {
-    let hidden = folded.hidden_weight();
-    let mut heaviest = Finding { score: hidden, ..Finding::default() };
+/// The heaviest window. Notes in which members lighter ones are.
+fn weigh(read: &mut Texts) -> Finding {
+    let hidden = read.folded.hidden_weight();
+    let mut heaviest = Finding { score: hidden, unread_bytes: read.unread_bytes, ..Finding::default() };
+    let mut seen = Vec::new();
     if hidden > 0.0 {
         heaviest.why.push(HIDDEN);
     }
-    let text = &folded.text[..];
+    let text = &read.folded.text[..];
     let mut next = 0;
     for anchor in PATTERNS.anchors.find_iter(text) {
         if anchor.start() < next {
@@ -98,6 +154,10 @@ fn weigh(folded: &Folded) -> Finding {
                 None => kinds.push((cue.kind, cue.weight)),
             }
         }
+        let cues = 1.0 - kinds.iter().map(|(_, weight)| 1.0 - weight).product::<f64>();
+        if cues >= CUE_FROM {
+            seen.push((anchor.start(), cues));
+        }
         if hidden > 0.0 {
             kinds.push((HIDDEN, hidden));
         }
@@ -108,6 +168,7 @@ fn weigh(folded: &Folded) -> Finding {
             heaviest.why.sort_unstable();
         }
     }
+    seen.into_iter().for_each(|(at, weight)| read.note_cue(at, weight));
     heaviest
 }
 

@@ -169,15 +169,14 @@ pub struct SchemaBook {
 }
 
 impl SchemaBook {
-    /// Reads those of the server `name`.
-    pub fn open(state: &Path, name: &str) -> Result<Self, Error> {
-        let folder = state.join(name);
-        Ok(Self { known: Schemas::read(&folder)?, folder })
+    /// Reads those in a server's folder.
+    pub fn open(folder: &Path) -> Result<Self, Error> {
+        Ok(Self { known: Schemas::read(folder)?, folder: folder.to_owned() })
     }
 
-    /// Nothing is known of the server `name`.
-    pub fn empty(state: &Path, name: &str) -> Self {
-        Self { known: Schemas::default(), folder: state.join(name) }
+    /// Nothing is known of the server in `folder`.
+    pub fn empty(folder: &Path) -> Self {
+        Self { known: Schemas::default(), folder: folder.to_owned() }
     }
 
     /// What is known.
@@ -226,7 +225,7 @@ pub fn is_too_large(tool: &str, schema: &str) -> bool {
 /// Accepts what a tool of the server `name` offers; `None` where it offers nothing.
 pub fn accept(state: &Path, name: &str, tool: &str, dry_run: bool) -> Result<Option<Acceptance>, Error> {
     check_name(name)?;
-    let folder = state.join(name);
+    let folder = crate::identity::model_folder(&state.join(name));
     if !folder.is_dir() {
         return Err(Error::Content(format!(
             "no guard of '{name}' has run yet: there is nothing in {}",
@@ -263,7 +262,7 @@ mod tests {
     use serde_json::json;
 
     fn book(state: &Path) -> SchemaBook {
-        SchemaBook::open(state, "s").unwrap()
+        SchemaBook::open(&state.join("s")).unwrap()
     }
 
     fn declare(book: &mut SchemaBook, schema: Option<Value>) -> Vec<What> {

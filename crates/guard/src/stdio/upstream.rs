@@ -21,7 +21,7 @@ use super::GRACE_TERM;
 use crate::Error;
 
 /// The guard's own secrets in the environment. A tool server that had them could sign receipts of its own.
-const SECRET_VARIABLES: [&str; 2] = ["CREDENCE_GUARD_KEY", "CREDENCE_GUARD_TOKEN"];
+pub(crate) const SECRET_VARIABLES: [&str; 2] = ["CREDENCE_GUARD_KEY", "CREDENCE_GUARD_TOKEN"];
 /// The tool server behind the guard.
 pub enum Upstream {
     /// A program that the guard runs, with its arguments.

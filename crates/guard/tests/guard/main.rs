@@ -9,10 +9,13 @@ mod http_escapes;
 mod isolation;
 mod misbehaviour;
 mod modes;
+mod operating;
 mod peers;
 mod receipts;
 mod server_escapes;
 mod setup;
+mod telling;
+mod transcripts;
 
 use std::{
     collections::HashMap,

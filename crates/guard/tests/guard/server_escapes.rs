@@ -327,15 +327,15 @@ fn a_call_that_asks_for_input_has_its_receipt_and_its_text_is_marked() {
 #[test]
 fn nothing_hides_in_an_empty_result() {
     let shell = Shell::new();
-    let mut session = Session::start(&shell, &["--mode", "enforce"]);
-    for n in 0..60 {
-        session.call("echo", json!({ "id": n, "name": format!("customer {n}"), "city": "Oslo", "active": true }));
-    }
-    session.leave();
     let mut command =
         shell.command(&["guard", "--state", "state", "--name", "bad", "--mode", "enforce", "--", "python3"]);
     command.arg(program("scripted_server.py"));
     let mut session = Session::spawn(&shell, command);
+    for n in 0..60 {
+        let row = json!({ "id": n, "name": format!("customer {n}"), "city": "Oslo", "active": true });
+        let text = json!({ "content": [{ "type": "text", "text": row.to_string() }], "structuredContent": row });
+        result(&mut session, "echo", &text.to_string());
+    }
     let evil = json!(EVIL);
     for (how, text) in [
         ("nothing", r#"{"content":[],"structuredContent":{}}"#.to_owned()),

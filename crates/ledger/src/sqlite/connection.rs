@@ -19,7 +19,7 @@ use crate::{Error, Result, Table};
 const APPLICATION_ID: i64 = 0x4352_4544;
 /// The format of the database and of the entries in it. A change that an older program cannot read, or whose entries an older
 /// program would write differently, is a new number; a database of another number is refused, untouched.
-const FORMAT: i64 = 3;
+const FORMAT: i64 = 4;
 const SCHEMA: &str = "
     CREATE TABLE entries (seq INTEGER PRIMARY KEY, entry TEXT NOT NULL) STRICT;
     CREATE TABLE tiles (level INTEGER NOT NULL, idx INTEGER NOT NULL, hashes BLOB NOT NULL, PRIMARY KEY (level, idx)) STRICT, WITHOUT ROWID;
@@ -54,7 +54,7 @@ pub(super) const TRIGGERS: [(&str, &str); 3] = [
 /// moved once.
 const WAL_AUTOCHECKPOINT_PAGES: i64 = 16_384;
 /// Bytes of the write-ahead log from which on it is moved aside of writing, where something does that.
-const MOVE_WAL_BYTES: u64 = 4 * 1024 * 1024;
+const MOVE_WAL_BYTES: u64 = 512 * 1024;
 /// Page cache of the writer, in KiB.
 const WRITER_CACHE_KIB: i64 = 64 * 1024;
 /// Prepared statements kept per connection: two for each table and a few more.
@@ -96,6 +96,10 @@ pub(super) fn open_writer(options: &Options, repair: bool) -> Result<Connection>
         };
         connection.pragma_update(None, "synchronous", synchronous)?;
         connection.pragma_update(None, "wal_autocheckpoint", WAL_AUTOCHECKPOINT_PAGES)?;
+        if options.sealing == Sealing::Batched {
+            // What a burst made of the file goes when it is begun anew.
+            connection.pragma_update(None, "journal_size_limit", MOVE_WAL_BYTES)?;
+        }
         connection.pragma_update(None, "cache_size", -WRITER_CACHE_KIB)?;
         Ok(())
     })();
@@ -130,16 +134,27 @@ pub(super) fn wal(database: &Path) -> std::path::PathBuf {
     path.into()
 }
 
-/// Moves the write-ahead log into the database once it has grown, beside whoever writes.
-pub(super) fn move_wal(database: &Path, mover: &mut Option<Connection>) -> Result<()> {
-    if fs::metadata(wal(database)).map_or(0, |meta| meta.len()) < MOVE_WAL_BYTES {
+/// Moves the write-ahead log into the database once it has grown, beside whoever writes; in a `lull` also what little there is, and
+/// leaves the file empty.
+pub(super) fn move_wal(database: &Path, mover: &mut Option<Connection>, lull: bool) -> Result<()> {
+    let bytes = fs::metadata(wal(database)).map_or(0, |meta| meta.len());
+    if bytes == 0 || (bytes < MOVE_WAL_BYTES && !lull) {
         return Ok(());
     }
     let connection = match mover.take() {
         Some(connection) => connection,
-        None => open(database, OpenFlags::SQLITE_OPEN_READ_WRITE)?,
+        None => {
+            let connection = open(database, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
+            // Whoever reads or writes goes first: the next lull comes.
+            connection.busy_timeout(std::time::Duration::ZERO)?;
+            connection
+        }
     };
     connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()))?;
+    if lull {
+        // Everything has moved and is on disk: what is left to do keeps a writer for a moment only.
+        connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))?;
+    }
     *mover = Some(connection);
     Ok(())
 }

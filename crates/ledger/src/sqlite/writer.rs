@@ -398,13 +398,23 @@ fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
     state.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// Turns of [`keep_sealing`] without an append that are a lull: two seconds.
+const LULL_TURNS: u32 = 8;
+
 /// Seals what is due until told to stop. The disk is waited for without holding up whoever appends.
 fn keep_sealing(state: &Mutex<State>, stopped: &Receiver<()>) -> Result<()> {
     let mut mover = None;
+    let (mut known, mut unchanged) = (None, 0_u32);
     while stopped.recv_timeout(SEAL_EVERY / 4) == Err(RecvTimeoutError::Timeout) {
-        let path = lock(state).path.clone();
+        let (path, committed) = {
+            let state = lock(state);
+            (state.path.clone(), state.committed.load(Ordering::Acquire))
+        };
+        unchanged = if known == Some(committed) { unchanged.saturating_add(1) } else { 0 };
+        known = Some(committed);
         // Moved here, so that no append has to. What fails is tried again, and done by the writer in the end.
-        let _ = connection::move_wal(&path, &mut mover);
+        let lull = unchanged > 0 && unchanged.is_multiple_of(LULL_TURNS);
+        let _ = connection::move_wal(&path, &mut mover, lull);
         let (note, outside, turn) = {
             let mut state = lock(state);
             if state.seal_due.is_none_or(|due| due > Instant::now()) {

@@ -8,7 +8,7 @@
 pub(crate) mod rules;
 
 use std::{
-    collections::HashMap,
+    collections::{BTreeMap, HashMap},
     sync::{PoisonError, RwLock},
 };
 
@@ -67,34 +67,42 @@ impl Gate {
         &self.tags
     }
 
-    /// Checks `bytes` at `now`.
-    pub fn check(
-        &self,
-        ledger: &dyn Ledger,
-        bytes: &[u8],
-        now: Timestamp,
-    ) -> Result<std::result::Result<Checked, Rejection>> {
-        let signal = match Signal::parse(bytes) {
-            Ok(signal) => signal,
-            Err(malformed) => return Ok(Err(malformed.into())),
+    /// Reads the keys among `ids` that were not read before, all of them with one call of the ledger.
+    pub(crate) fn read_keys(&self, ledger: &dyn Ledger, ids: impl Iterator<Item = KeyId>) -> Result<()> {
+        let unread: BTreeMap<String, KeyId> = {
+            let keys = self.keys.read().unwrap_or_else(PoisonError::into_inner);
+            ids.filter(|id| !keys.contains_key(id)).map(|id| (id.to_string(), id)).collect()
         };
-        let Some((owner, key)) = self.key(ledger, signal.key_id())? else {
-            return Ok(Err(Rejection::UnknownKey(signal.key_id())));
-        };
-        let examined = rules::form(&self.tags, &self.origin, &signal, &owner, now);
-        Ok(examined.and_then(|()| Ok(signal.verify(&key)?)).map(|()| Checked(signal)))
+        if unread.is_empty() {
+            return Ok(());
+        }
+        let names: Vec<&str> = unread.keys().map(String::as_str).collect();
+        let rows = ledger.view()?.get_many(tables::KEYS, &names)?;
+        let mut keys = self.keys.write().unwrap_or_else(PoisonError::into_inner);
+        for ((name, id), bytes) in unread.iter().zip(rows) {
+            if let Some(bytes) = bytes {
+                let KeyRow { source, public_key, .. } = tables::parse(tables::KEYS, name, &bytes)?;
+                keys.insert(*id, (source, public_key));
+            }
+        }
+        Ok(())
+    }
+
+    /// Checks a signal at `now`, after its key was read.
+    pub(crate) fn check(&self, signal: Signal, now: Timestamp) -> std::result::Result<Checked, Rejection> {
+        let (owner, key) = self.known_key(signal.key_id()).ok_or(Rejection::UnknownKey(signal.key_id()))?;
+        rules::form(&self.tags, &self.origin, &signal, &owner, now)?;
+        signal.verify(&key)?;
+        Ok(Checked(signal))
+    }
+
+    fn known_key(&self, id: KeyId) -> Option<(EntityId, PublicKey)> {
+        self.keys.read().unwrap_or_else(PoisonError::into_inner).get(&id).cloned()
     }
 
     pub(crate) fn key(&self, ledger: &dyn Ledger, id: KeyId) -> Result<Option<(EntityId, PublicKey)>> {
-        if let Some(known) = self.keys.read().unwrap_or_else(PoisonError::into_inner).get(&id) {
-            return Ok(Some(known.clone()));
-        }
-        let Some(row) = tables::get::<KeyRow>(&*ledger.view()?, tables::KEYS, &id.to_string())? else {
-            return Ok(None);
-        };
-        let known = (row.source, row.public_key);
-        self.keys.write().unwrap_or_else(PoisonError::into_inner).insert(id, known.clone());
-        Ok(Some(known))
+        self.read_keys(ledger, std::iter::once(id))?;
+        Ok(self.known_key(id))
     }
 }
 

@@ -239,8 +239,8 @@ impl Audit<'_> {
                 unknown.into_iter().chain(self.told(one.seq, entry, record)?).collect()
             }
             Record::Checkpoint(checkpoint) => self.checkpoint(checkpoint)?,
-            Record::Score(score) if self.last_change.is_some_and(|change| score.as_of <= change) => {
-                vec![format!("the score saw {} entries, and something changed after those", score.as_of)]
+            Record::Score(score) if self.last_change.is_some_and(|change| score.as_of() <= change) => {
+                vec![format!("the score saw {} entries, and something changed after those", score.as_of())]
             }
             _ => Vec::new(),
         };
@@ -431,7 +431,8 @@ impl Audit<'_> {
             let agent = tables::split_slot(slot).map_or("", |(agent, ..)| agent);
             if agent != last {
                 agent.clone_into(&mut last);
-                let known = view.get(tables::SCORES, agent)?.is_some() || view.job(due::RESCORE, agent)?.is_some();
+                let id = EntityId::new(agent)?;
+                let known = tables::universal_of(view, &id)?.is_some() || view.job(due::RESCORE, agent)?.is_some();
                 unscored.extend((!known).then(|| agent.to_owned()));
             }
             Ok(ControlFlow::Continue(()))

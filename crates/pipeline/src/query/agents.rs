@@ -8,7 +8,7 @@ use serde::de::IgnoredAny;
 
 use crate::{
     Error, Result,
-    tables::{self, AgentRow, ScoreRow},
+    tables::{self, AgentRow, AssuredRow, ScoreRow},
 };
 
 /// Agents examined in one search: beyond, the page ends and says where to go on.
@@ -53,8 +53,10 @@ pub struct ListedAgent {
     pub id: String,
     /// Its names, owner and standing.
     pub row: AgentRow,
-    /// Its newest recorded score.
+    /// Its newest recorded universal score.
     pub score: Option<ScoreRow>,
+    /// Its newest recorded assured score.
+    pub assured: Option<AssuredRow>,
 }
 
 /// A page of agents, by id.
@@ -64,6 +66,12 @@ pub struct AgentPage {
     pub agents: Vec<ListedAgent>,
     /// Where the next page starts, if there may be one.
     pub next: Option<String>,
+}
+
+/// One agent, as in a list.
+pub fn listed(view: &dyn View, agent: &EntityId) -> Result<ListedAgent> {
+    let (score, assured) = (tables::universal_of(view, agent)?, tables::assured_of(view, agent)?);
+    Ok(ListedAgent { id: agent.to_string(), row: self::agent(view, agent)?, score, assured })
 }
 
 /// At most `limit` agents that match `filter`. A search also ends after some twenty thousand agents that do not match.
@@ -93,8 +101,9 @@ pub fn agents(view: &dyn View, filter: &AgentFilter, limit: usize) -> Result<Age
         Ok(ControlFlow::Continue(()))
     })?;
     let listed = rows.into_iter().map(|(id, row)| {
-        let score = tables::get(view, tables::SCORES, &id)?;
-        Ok(ListedAgent { id, row, score })
+        let agent = EntityId::new(&id)?;
+        let (score, assured) = (tables::universal_of(view, &agent)?, tables::assured_of(view, &agent)?);
+        Ok(ListedAgent { id, row, score, assured })
     });
     Ok(AgentPage { agents: listed.collect::<Result<_>>()?, next })
 }

@@ -2,40 +2,57 @@
 
 use std::ops::ControlFlow;
 
+use credence_engine::{assured, universal};
 use credence_ledger::{Entry, Scan, View};
 use credence_protocol::{EntityId, Timestamp};
-use serde::Serialize;
+use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
 
 use crate::{
     Error, Result,
-    tables::{self, ScoreRow},
+    tables::{self, AssuredRow, ScoreRow},
     times::Times,
 };
 
-/// The score event that was in force at a time, whole, as recorded.
+/// A score event that was in force at a time, whole, as recorded.
 #[derive(Debug, Serialize)]
 pub struct RecordedEvent {
     /// Its entry.
     pub seq: u64,
     /// When it was recorded.
     pub recorded_at: Timestamp,
-    /// The event: inputs, weights, formula and every number.
+    /// The event: formula and every number; inputs and weights, where it lists them.
     pub event: Value,
 }
 
-/// The score event of `agent` in force at `at`, by the time of recording.
-pub fn score_at(view: &dyn View, agent: &EntityId, at: Timestamp) -> Result<RecordedEvent> {
-    let row = last_score_before(view, agent, size_at(view, at)?)?;
-    let row = row.ok_or_else(|| Error::NotThen(format!("agent '{agent}' had no score at {at}")))?;
-    Ok(RecordedEvent { seq: row.seq, recorded_at: row.recorded_at, event: super::record(view, row.seq)? })
+/// The score events of both formulas that were in force at a time.
+#[derive(Debug, Serialize)]
+pub struct RecordedEvents {
+    /// By `uts/1`.
+    #[serde(flatten)]
+    pub universal: RecordedEvent,
+    /// By `uts/2`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub assured: Option<RecordedEvent>,
 }
 
-fn last_score_before(view: &dyn View, agent: &EntityId, size: u64) -> Result<Option<ScoreRow>> {
-    let (prefix, until) = (format!("{agent}/"), tables::agent_seq(agent, size));
+/// The score events of `agent` in force at `at`, by the time of recording.
+pub fn score_at(view: &dyn View, agent: &EntityId, at: Timestamp) -> Result<RecordedEvents> {
+    let size = size_at(view, at)?;
+    let row: Option<ScoreRow> = last_before(view, agent, universal::FORMULA, size)?;
+    let row = row.ok_or_else(|| Error::NotThen(format!("agent '{agent}' had no score at {at}")))?;
+    let event = |seq, recorded_at| Ok::<_, Error>(RecordedEvent { seq, recorded_at, event: super::record(view, seq)? });
+    let assured: Option<AssuredRow> = last_before(view, agent, assured::FORMULA, size)?;
+    let assured = assured.map(|row| event(row.seq, row.recorded_at)).transpose()?;
+    Ok(RecordedEvents { universal: event(row.seq, row.recorded_at)?, assured })
+}
+
+fn last_before<T: DeserializeOwned>(view: &dyn View, agent: &EntityId, formula: &str, size: u64) -> Result<Option<T>> {
+    let (prefix, until) =
+        (format!("{}/", tables::score_place(agent, formula)), tables::score_event_place(agent, formula, size));
     let mut found = None;
     let scan = Scan { prefix: &prefix, after: Some(&until), reverse: true };
-    tables::scan(view, tables::SCORE_EVENTS, scan, |_, row: ScoreRow| {
+    tables::scan(view, tables::SCORE_EVENTS, scan, |_, row| {
         found = Some(row);
         Ok(ControlFlow::Break(()))
     })?;
@@ -44,7 +61,12 @@ fn last_score_before(view: &dyn View, agent: &EntityId, size: u64) -> Result<Opt
 
 /// The last score of `agent` before each of these sizes of the ledger.
 pub fn closings(view: &dyn View, agent: &EntityId, sizes: &[u64]) -> Result<Vec<Option<ScoreRow>>> {
-    sizes.iter().map(|size| last_score_before(view, agent, *size)).collect()
+    sizes.iter().map(|size| last_before(view, agent, universal::FORMULA, *size)).collect()
+}
+
+/// The last assured score of `agent` before each of these sizes of the ledger.
+pub fn assured_closings(view: &dyn View, agent: &EntityId, sizes: &[u64]) -> Result<Vec<Option<AssuredRow>>> {
+    sizes.iter().map(|size| last_before(view, agent, assured::FORMULA, *size)).collect()
 }
 
 /// How many entries had been recorded at `at`: times never go back once they are put right, so halving finds it.
@@ -63,15 +85,24 @@ pub fn size_at(view: &dyn View, at: Timestamp) -> Result<u64> {
     Ok(low)
 }
 
-/// An agent's scores, newest first, at most `limit` of them.
+/// An agent's universal scores, newest first, at most `limit` of them.
 pub fn history(view: &dyn View, agent: &EntityId, limit: usize) -> Result<Vec<ScoreRow>> {
+    newest(view, agent, universal::FORMULA, limit)
+}
+
+/// An agent's assured scores, newest first, at most `limit` of them.
+pub fn assured_history(view: &dyn View, agent: &EntityId, limit: usize) -> Result<Vec<AssuredRow>> {
+    newest(view, agent, assured::FORMULA, limit)
+}
+
+fn newest<T: DeserializeOwned>(view: &dyn View, agent: &EntityId, formula: &str, limit: usize) -> Result<Vec<T>> {
     let mut rows = Vec::new();
     if limit == 0 {
         return Ok(rows);
     }
-    let prefix = format!("{agent}/");
+    let prefix = format!("{}/", tables::score_place(agent, formula));
     let scan = Scan { reverse: true, ..Scan::prefix(&prefix) };
-    tables::scan(view, tables::SCORE_EVENTS, scan, |_, row: ScoreRow| {
+    tables::scan(view, tables::SCORE_EVENTS, scan, |_, row| {
         rows.push(row);
         Ok(if rows.len() == limit { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
     })?;

@@ -6,8 +6,9 @@
 
 use std::{collections::BTreeMap, ops::ControlFlow};
 
+use credence_engine::assured::Model;
 use credence_ledger::{Appended, Entry, Scan, View, sqlite::Scratch};
-use credence_protocol::{Canonical, EntityId, Tag, TagRegistry};
+use credence_protocol::{Canonical, EntityId, Tag, TagRegistry, Timestamp};
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -16,11 +17,12 @@ use crate::{
     filter::{self, Weights},
     projection,
     record::{Input, InputList, Record},
+    score::{self, Freshness},
     tables::{self, CurrentRow, ScoreRow},
 };
 
-/// Sources of signals that are current, by the signal's entry.
-pub(super) type Sources = BTreeMap<u64, EntityId>;
+/// Source and time of signals that are current, by the signal's entry.
+pub(super) type Sources = BTreeMap<u64, (EntityId, i64)>;
 
 #[derive(Deserialize)]
 #[serde(untagged)]
@@ -61,12 +63,16 @@ pub(super) fn listed(
     };
     let sources = sources()?;
     let input = |one: ListedInput| {
-        let source = match sources.get(&one.seq) {
-            Some(source) => source.clone(),
-            None => EntityId::new(super::record(view, one.seq)?["source"].as_str().unwrap_or_default())?,
+        let (source, observed_at) = match sources.get(&one.seq) {
+            Some(known) => known.clone(),
+            None => {
+                let signal = super::record(view, one.seq)?;
+                let at: Timestamp = signal["observed_at"].as_str().unwrap_or_default().parse()?;
+                (EntityId::new(signal["source"].as_str().unwrap_or_default())?, at.micros())
+            }
         };
         let ListedInput { seq, tag, value, stddev, weight } = one;
-        Ok(Input { seq, source, tag, value, stddev, weight })
+        Ok(Input { seq, source, observed_at, tag, value, stddev, weight })
     };
     list.into_iter().map(input).collect::<Result<_>>().map(Some)
 }
@@ -86,7 +92,7 @@ fn current_sources(view: &dyn View, agent: &EntityId) -> Result<Sources> {
     let mut sources = Sources::new();
     tables::scan(view, tables::CURRENT, Scan::prefix(&format!("{agent}/")), |key, row: CurrentRow| {
         if let Some((_, source, _)) = tables::split_slot(key) {
-            sources.insert(row.seq, EntityId::new(source)?);
+            sources.insert(row.seq, (EntityId::new(source)?, row.observed_at));
         }
         Ok(ControlFlow::Continue(()))
     })?;
@@ -97,19 +103,24 @@ fn are_of(inputs: &[Input], recorded: &Value) -> Result<bool> {
     Ok(Canonical::of(&InputList::of(inputs)?)?.as_str() == Canonical::of(recorded)?.as_str())
 }
 
-/// Whether the signals and weights that count now are others than the newest score event of `agent` was made of.
-pub(crate) fn is_behind(view: &(impl View + ?Sized), agent: &EntityId, tags: &TagRegistry) -> Result<bool> {
-    let now = filter::inputs(view, agent, &Weights::read(view)?, tags)?;
-    match tables::get::<ScoreRow>(view, tables::SCORES, agent.as_str())? {
-        Some(event) => Ok(!are_of(&now, &super::record(view, event.seq)?["inputs"])?),
-        None => Ok(!now.is_empty()),
-    }
+/// Whether `event` was made of `inputs`.
+pub(crate) fn are_inputs_of(view: &(impl View + ?Sized), event: &ScoreRow, inputs: &[Input]) -> Result<bool> {
+    are_of(inputs, &super::record(view, event.seq)?["inputs"])
+}
+
+/// Whether the newest score events of `agent` are behind: other signals or weights count by now, they are other voices, or age has
+/// changed the assured score by so much that it is recorded.
+pub(super) fn is_behind(view: &dyn View, agent: &EntityId, tags: &TagRegistry, now: Timestamp) -> Result<bool> {
+    let weights = Weights::read(view)?;
+    let inputs = filter::inputs(view, agent, &weights, tags)?;
+    let freshness = score::freshness(view, agent, &inputs, &weights, Model::standard()?, Some(now))?;
+    Ok(freshness != Freshness::UpToDate)
 }
 
 /// Whether the inputs of the newest event can only be found by folding the ledger again: there are too many to list, and others
 /// count by now.
 pub(super) fn need_replay(view: &dyn View, agent: &EntityId, tags: &TagRegistry) -> Result<bool> {
-    let Some(event) = tables::get::<ScoreRow>(view, tables::SCORES, agent.as_str())? else { return Ok(false) };
+    let Some(event) = tables::universal_of(view, agent)? else { return Ok(false) };
     let digest = matches!(recorded(view, &event)?, Listed::Digest {});
     Ok(digest && unlisted(view, agent, &event, tags)?.is_none())
 }

@@ -5,19 +5,25 @@
 //! | who is this agent, which agents are there | [`resolve`], [`agent`], [`agents`], [`similar_agents`] |
 //! | what is its score, and why | [`Reading::score`], [`Reading::explain`], [`Reading::custom`] |
 //! | is that score up to date | [`Reading::is_behind`] |
-//! | what was its score | [`score_at`], [`history`], [`closings`] |
-//! | all agents, to be ranked | [`Reading::overviews`] |
+//! | what was its score | [`score_at`], [`history`], [`closings`]; [`assured_history`], [`assured_closings`] |
+//! | all agents, to be ranked | [`Reading::overviews`], [`Ranking`] |
 //! | what do other agents say of it | [`reputation`], [`reputation_history`], [`reviews`] |
 //! | what became of a contract or a challenge | [`contract`], [`contracts_of`], [`challenge`], [`challenges_of`] |
+//! | what do providers report of its outputs | [`stats`] |
+//! | did the scores hold | [`reliability`] |
+//! | which credentials does it have, which domains did it prove | [`credential`], [`credentials_of`], [`is_suspended`], [`proved_domains`] |
 //! | who may sign, and what it counts for | [`sources`], [`key`], [`keys`], [`keys_after`], [`authority_keys`] |
-//! | where in the log is it | [`record`], [`size_at`], [`guard_logs`] |
+//! | where in the log is it | [`record`], [`recorded`], [`size_at`], [`guard_logs`] |
 //!
-//! **One rule for scores**: what is shown, ranked and signed is the newest recorded score event of an agent, with the inputs
-//! that the event lists. It is at most a second behind the signals; a signer checks [`Reading::is_behind`] first.
+//! **One rule for scores**: what is shown, ranked and signed is the newest recorded score event of an agent by each formula, with the
+//! inputs that the `uts/1` event lists. They are at most a second behind the signals; a signer checks [`Reading::is_behind`] first.
 
 mod agents;
+mod credentials;
+mod domains;
 mod history;
 mod inputs;
+mod measured;
 mod overview;
 mod registry;
 mod reputation;
@@ -25,23 +31,31 @@ mod score;
 mod statements;
 
 use credence_ledger::{Entry, View};
+use credence_protocol::Timestamp;
 use serde_json::Value;
 
 pub use self::{
-    agents::{AgentFilter, AgentPage, ListedAgent, agent, agents, resolve, similar_agents},
-    history::{RecordedEvent, closings, history, score_at, size_at},
-    overview::{Overview, Part},
+    agents::{AgentFilter, AgentPage, ListedAgent, agent, agents, listed, resolve, similar_agents},
+    credentials::{Revocable, credential, credentials_of, is_suspended, revocable},
+    domains::{proved_domains, recently_proved},
+    history::{RecordedEvent, RecordedEvents, assured_closings, assured_history, closings, history, score_at, size_at},
+    measured::{reliability, stats},
+    overview::{Formula, Glance, Overview, Part, Ranking},
     registry::{authority_keys, guard_logs, key, keys, keys_after, sources},
-    reputation::{Reputation, reputation, reputation_history, reviews},
-    score::{CurrentScore, Explanation, Reading, SourceContribution},
+    reputation::{Reputation, established_reputations, reputation, reputation_history, reviews},
+    score::{CurrentAssured, CurrentScore, Explanation, Reading, SourceContribution, headline},
     statements::{challenge, challenges_of, contract, contracts_of, has_contracts},
 };
 pub use crate::{
+    credentials::CredentialRow,
+    domains::Proved,
+    outcomes::Reliability,
     reputation::rows::{ChallengeRow, ChallengeState, ContractRow, ReputationRow, ReviewRow},
-    tables::{AgentRow, KeyRow, ScoreRow, SourceRow},
+    summaries::{Oddity, Reported, Stats},
+    tables::{AgentRow, AssuredRow, KeyRow, ScoreRow, SourceRow},
 };
 
-pub(crate) use self::inputs::is_behind;
+pub(crate) use self::inputs::are_inputs_of;
 use crate::{Authority, Result};
 
 impl Authority {
@@ -53,6 +67,11 @@ impl Authority {
 
 /// The body of entry `seq`, as JSON.
 pub fn record(view: &(impl View + ?Sized), seq: u64) -> Result<Value> {
-    let bytes = view.entry(seq)?.unwrap_or_default();
-    Ok(Entry::parse(seq, &bytes)?.record(seq)?)
+    recorded(view, seq).map(|(_, body)| body)
+}
+
+/// When entry `seq` was recorded, and its body, as JSON.
+pub fn recorded(view: &(impl View + ?Sized), seq: u64) -> Result<(Timestamp, Value)> {
+    let entry = Entry::parse(seq, &view.entry(seq)?.unwrap_or_default())?;
+    Ok((entry.recorded_at, entry.record(seq)?))
 }

@@ -5,17 +5,18 @@
 
 use std::ops::ControlFlow;
 
-use credence_engine::tiers::Tier;
+use credence_engine::{assured::Assured, tiers::Tier};
 use credence_ledger::{Ledger, Scan, View};
-use credence_protocol::EntityId;
+use credence_protocol::{EntityId, ScoreStatus, Timestamp};
 use rayon::prelude::*;
+use serde::{Deserialize, Serialize};
 
 use super::{Reading, inputs};
 use crate::{
     Result,
     filter::{self, Weights},
     record::Input,
-    tables::{self, AgentRow, CurrentRow, ScoreRow},
+    tables::{self, AgentRow, AssuredRow, CurrentRow, ScoreRow},
 };
 
 /// Agents read by one thread at a time.
@@ -28,8 +29,10 @@ pub struct Overview {
     pub id: EntityId,
     /// Its names, who runs it, whether its standing was revoked.
     pub agent: AgentRow,
-    /// The newest recorded score.
+    /// The newest recorded universal score.
     pub score: Option<ScoreRow>,
+    /// The newest recorded assured score.
+    pub assured: Option<Glance>,
     /// The highest tier whose requirements are met.
     pub certification: Tier,
     /// What each source says, in the order of their names.
@@ -49,6 +52,97 @@ pub struct Part {
     pub squares: f64,
 }
 
+/// The headline of an assured score: a list of a million agents must fit into memory.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Glance {
+    /// Its entry.
+    pub seq: u64,
+    /// When it was recorded.
+    pub recorded_at: Timestamp,
+    /// 0..=100.
+    pub score: u8,
+    /// The band of the score.
+    pub tier: Tier,
+    /// Whether it may be shown.
+    pub status: ScoreStatus,
+    /// What is believed.
+    pub estimate: f64,
+    /// The lower end of the range.
+    pub low: f64,
+    /// The upper end.
+    pub high: f64,
+    /// The share of the estimate that is evidence, 0..=1.
+    pub known: f64,
+}
+
+impl From<AssuredRow> for Glance {
+    fn from(row: AssuredRow) -> Self {
+        let Assured { score, tier, status, estimate, low, high, known, .. } = row.recorded.assured;
+        Self { seq: row.seq, recorded_at: row.recorded_at, score, tier, status, estimate, low, high, known }
+    }
+}
+
+/// By which formula agents are ranked.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Formula {
+    /// `uts/2`: what can be vouched for.
+    #[default]
+    Assured,
+    /// `uts/1`: what the sources say, and how many they are.
+    Universal,
+}
+
+/// How agents are ranked, and which are left out.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Ranking {
+    /// By which score.
+    pub by: Formula,
+    /// Only agents of whom at least this share is evidence, 0..=1.
+    pub min_known: f64,
+}
+
+impl Ranking {
+    /// The agents that `self` asks for, the best first; those without a published score last, by id.
+    pub fn of<'a>(&self, agents: impl IntoIterator<Item = &'a Overview>) -> Vec<&'a Overview> {
+        let mut ranked: Vec<&Overview> = agents.into_iter().filter(|agent| agent.known() >= self.min_known).collect();
+        ranked.sort_by(|one, other| {
+            // An estimate tells apart whom the score does not.
+            let key = |agent: &Overview| (agent.score_by(self.by), agent.mean_by(self.by));
+            let ((score, mean), (others, other_mean)) = (key(one), key(other));
+            others.cmp(&score).then(other_mean.total_cmp(&mean)).then_with(|| one.id.cmp(&other.id))
+        });
+        ranked
+    }
+}
+
+impl Overview {
+    /// The published score by a formula.
+    pub fn score_by(&self, formula: Formula) -> Option<u8> {
+        match formula {
+            Formula::Assured => {
+                self.assured.filter(|glance| glance.status == ScoreStatus::Published).map(|glance| glance.score)
+            }
+            Formula::Universal => {
+                let recorded = self.score.as_ref().map(|row| &row.recorded);
+                recorded.filter(|one| one.status == ScoreStatus::Published).map(|one| one.score)
+            }
+        }
+    }
+
+    fn mean_by(&self, formula: Formula) -> f64 {
+        match formula {
+            Formula::Assured => self.assured.map_or(0.0, |glance| glance.estimate),
+            Formula::Universal => self.score.as_ref().and_then(|row| row.recorded.mean).unwrap_or(0.0),
+        }
+    }
+
+    /// The share of the assured estimate that is evidence, 0..=1.
+    pub fn known(&self) -> f64 {
+        self.assured.map_or(0.0, |glance| glance.known)
+    }
+}
+
 impl Reading<'_> {
     /// Those of `agents` that are known.
     pub fn overviews_of(
@@ -63,7 +157,8 @@ impl Reading<'_> {
 
     fn overview(&self, view: &dyn View, weights: &Weights, agent: &EntityId) -> Result<Option<Overview>> {
         let Some(row) = tables::get::<AgentRow>(view, tables::AGENTS, agent.as_str())? else { return Ok(None) };
-        let score: Option<ScoreRow> = tables::get(view, tables::SCORES, agent.as_str())?;
+        let score = tables::universal_of(view, agent)?;
+        let assured = tables::assured_of(view, agent)?;
         let (mut parts, mut current): (Vec<Part>, Vec<_>) = (Vec::new(), Vec::new());
         let mut sources = inputs::Sources::new();
         tables::scan(view, tables::CURRENT, Scan::prefix(&format!("{agent}/")), |key, row: CurrentRow| {
@@ -77,7 +172,7 @@ impl Reading<'_> {
                 parts.push(Part { source: EntityId::new(source)?, signals: 0, sum: 0.0, squares: 0.0 });
             }
             if let Some(part) = parts.last_mut() {
-                sources.insert(row.seq, part.source.clone());
+                sources.insert(row.seq, (part.source.clone(), row.observed_at));
                 part.signals += 1;
                 part.sum += row.value;
                 part.squares += row.stddev * row.stddev + row.value * row.value;
@@ -93,10 +188,12 @@ impl Reading<'_> {
                     Some(inputs) => inputs,
                     None => filter::with_a_say(current, agent, row.owner.as_ref(), weights),
                 };
-                self.requirements.certify(event.recorded.score, &filter::facts(&inputs)).tier
+                let facts = filter::assured_facts(assured.as_ref().map(|row| &row.recorded.assured))?;
+                self.requirements.certify(event.recorded.score, &facts, &filter::facts(&inputs, weights)).tier
             }
         };
-        Ok(Some(Overview { id: agent.clone(), agent: row, score, certification, parts }))
+        let assured = assured.map(Glance::from);
+        Ok(Some(Overview { id: agent.clone(), agent: row, score, assured, certification, parts }))
     }
 
     /// Every agent, in the order of their ids, and the ledger's size that was seen before: what came since is to be looked at

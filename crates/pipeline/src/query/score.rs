@@ -1,8 +1,9 @@
 //! An agent's score: the newest recorded event, what it was made of, and what each source did to it.
 
-use std::{collections::BTreeMap, ops::ControlFlow};
+use std::{collections::BTreeMap, fmt, ops::ControlFlow};
 
 use credence_engine::{
+    assured::{Advice, Assured, Model},
     certification::{Certification, Requirements},
     contribution::{self, Contribution},
     custom::{self, CustomView, Unweighted},
@@ -15,10 +16,14 @@ use serde::Serialize;
 
 use super::inputs;
 use crate::{
-    Result, filter,
-    record::{Input, RecordedScore},
-    tables::{self, AgentRow, ScoreRow},
+    Result,
+    filter::{self, Weights},
+    record::{AssuredRecord, Input, RecordedScore},
+    tables::{self, AgentRow, AssuredRow, ScoreRow},
 };
+
+/// Tags that are named as what would raise a score.
+const MAX_ADVICE: usize = 3;
 
 /// How to read scores: the same settings that make them.
 #[derive(Debug, Clone, Copy)]
@@ -47,6 +52,9 @@ pub struct CurrentScore {
     /// The numbers.
     #[serde(flatten)]
     pub outcome: Outcome,
+    /// The newest recorded assured score; none where nothing that counts was ever measured.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub assured: Option<CurrentAssured>,
     /// The highest tier whose requirements are met, and what is missing for the next.
     pub certification: Certification,
     /// The authority took the agent's standing back: whatever the number says.
@@ -60,18 +68,81 @@ pub struct CurrentScore {
     coverage_floor: f64,
 }
 
+/// An agent's newest recorded assured score.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct CurrentAssured {
+    /// The entry of the score event.
+    pub seq: u64,
+    /// When it was recorded.
+    pub recorded_at: Timestamp,
+    /// The formula.
+    pub formula: String,
+    /// The digest of its parameters.
+    pub parameters: String,
+    /// The entry of the `uts/1` event that lists its inputs.
+    pub inputs_of: u64,
+    /// The hour for which ages were taken.
+    pub evaluated_at: Timestamp,
+    /// When an event was last recorded by age alone.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub aged_at: Option<Timestamp>,
+    /// The numbers.
+    #[serde(flatten)]
+    pub numbers: Assured,
+}
+
+impl From<AssuredRow> for CurrentAssured {
+    fn from(row: AssuredRow) -> Self {
+        let AssuredRow { seq, recorded_at, aged_at, recorded } = row;
+        let AssuredRecord { formula, parameters, inputs_of, evaluated_at, assured: numbers, .. } = recorded;
+        Self { seq, recorded_at, formula, parameters, inputs_of, evaluated_at, aged_at, numbers }
+    }
+}
+
+/// An assured score in a line: `68 assured · estimate 81 (68–94) · evidence 76 %`.
+pub fn headline(assured: &Assured) -> String {
+    let Assured { score, estimate, low, high, known, status, .. } = assured;
+    if *status == ScoreStatus::Unrated {
+        return "not assured: nothing that counts is measured".to_owned();
+    }
+    format!("{score} assured · estimate {estimate:.0} ({low:.0}–{high:.0}) · evidence {:.0} %", known * 100.0)
+}
+
+impl fmt::Display for CurrentAssured {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&headline(&self.numbers))
+    }
+}
+
+/// `68 assured · estimate 81 (68–94) · evidence 76 % · universal 91 ± 16.7 (Diamond)`
+impl fmt::Display for CurrentScore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.assured {
+            Some(assured) => write!(f, "{assured} · ")?,
+            None => f.write_str("not assured · ")?,
+        }
+        match self.outcome.rated() {
+            Some(Score { score, stddev, tier, .. }) => write!(f, "universal {score} ± {stddev:.1} ({tier})"),
+            None => f.write_str("universal unrated"),
+        }
+    }
+}
+
 impl Reading<'_> {
     /// The newest recorded score, with the inputs of its event.
     pub fn score(&self, view: &dyn View, agent: &EntityId) -> Result<CurrentScore> {
         let row: Option<AgentRow> = tables::get(view, tables::AGENTS, agent.as_str())?;
-        let event: Option<ScoreRow> = tables::get(view, tables::SCORES, agent.as_str())?;
+        let event = tables::universal_of(view, agent)?;
+        let assured = tables::assured_of(view, agent)?.map(CurrentAssured::from);
         let inputs = match &event {
             Some(event) => inputs::inputs_of(view, agent, event, self.tags)?,
             None => Vec::new(),
         };
         let outcome = event.as_ref().map_or(Outcome::Unrated, |event| outcome(&event.recorded));
         let score = outcome.rated().map_or(0, |rated| rated.score);
-        let certification = self.requirements.certify(score, &filter::facts(&inputs));
+        let weights = Weights::read(view)?;
+        let facts = filter::assured_facts(assured.as_ref().map(|assured| &assured.numbers))?;
+        let certification = self.requirements.certify(score, &facts, &filter::facts(&inputs, &weights));
         let (seq, recorded_at) = (event.as_ref().map(|event| event.seq), event.as_ref().map(|event| event.recorded_at));
         let (as_of, formula, coverage_floor) = match event {
             Some(ScoreRow { recorded, .. }) => (recorded.as_of, recorded.formula, recorded.coverage_floor),
@@ -85,15 +156,17 @@ impl Reading<'_> {
             as_of,
             formula,
             outcome,
+            assured,
             certification,
             inputs,
             coverage_floor,
         })
     }
 
-    /// Whether the newest event is behind: other signals or weights count by now, and rescoring is due.
-    pub fn is_behind(&self, view: &dyn View, agent: &EntityId) -> Result<bool> {
-        inputs::is_behind(view, agent, self.tags)
+    /// Whether the newest events are behind at `now`: other signals or weights count by now, or age has changed the assured score, and
+    /// rescoring is due.
+    pub fn is_behind(&self, view: &dyn View, agent: &EntityId, now: Timestamp) -> Result<bool> {
+        inputs::is_behind(view, agent, self.tags, now)
     }
 
     /// Whether [`score`](Self::score) and [`explain`](Self::explain) have to fold the whole ledger to find the event's inputs:
@@ -130,7 +203,12 @@ impl Reading<'_> {
     pub fn explain(&self, view: &dyn View, agent: &EntityId) -> Result<Explanation> {
         let score = self.score(view, agent)?;
         let weighted: Vec<_> = filter::weighted(&score.inputs).collect();
-        let contributions = contribution::contributions(&weighted, score.coverage_floor)?
+        let weights = Weights::read(view)?;
+        let independent = |left_out: Option<&str>| {
+            let others = score.inputs.iter().filter(|input| Some(input.source.as_str()) != left_out).cloned();
+            weights.voices(&others.collect::<Vec<_>>()).independent()
+        };
+        let contributions = contribution::contributions_with(&weighted, score.coverage_floor, independent)?
             .into_iter()
             .map(|part| {
                 let of_source = |input: &&Input| input.source.as_str() == part.source;
@@ -140,8 +218,15 @@ impl Reading<'_> {
                 SourceContribution { source: source.to_owned(), weight, share, mean, pull, without, signals }
             })
             .collect();
-        Ok(Explanation { contributions, score })
+        Ok(Explanation { contributions, advice: advice(&score, &weights)?, score })
     }
+}
+
+/// Under which tags one more source would raise the assured score most.
+fn advice(score: &CurrentScore, weights: &Weights) -> Result<Vec<Advice>> {
+    let Some(assured) = &score.assured else { return Ok(Vec::new()) };
+    let model = Model::standard()?;
+    Ok(model.advice(&filter::measurements(&score.inputs, weights, model, assured.evaluated_at), MAX_ADVICE)?)
 }
 
 /// The recorded numbers; the tiers' shares, which no row repeats, follow from mean and stddev.
@@ -176,8 +261,10 @@ pub struct Explanation {
     /// The score.
     #[serde(flatten)]
     pub score: CurrentScore,
-    /// What each source did to it.
+    /// What each source did to the universal score.
     pub contributions: Vec<SourceContribution>,
+    /// What would raise the assured score most.
+    pub advice: Vec<Advice>,
 }
 
 /// One source's part in a score.

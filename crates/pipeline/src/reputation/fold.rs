@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use credence_engine::reputation::{
     ContractFacts, Declared,
-    performance::{RapMethod, RiskBand, Settled},
+    performance::{RapMethod, Settled},
     transparency::Checklist,
 };
 use credence_ledger::{Appended, Transaction};
@@ -104,11 +104,7 @@ fn contract<'a>(tx: &mut dyn Transaction, pass: &Pass, record: &ContractRecord) 
     let facts = ContractFacts {
         context: record.context_hash.clone(),
         probability: record.confidence_metrics.probability,
-        band: match record.risk_band.as_str() {
-            "low" => RiskBand::Low,
-            "high" => RiskBand::High,
-            _ => RiskBand::Moderate,
-        },
+        band: record.risk_band,
         checklist: Checklist {
             reasoning_trace: there(!record.reasoning_trace.is_empty()),
             source_refs: there(!record.source_refs.is_empty()),
@@ -164,7 +160,8 @@ fn citation<'a>(
     let place = format!("{target}/{citer}");
     let former: Option<ReviewRow> = tables::get(tx, tables::CITATIONS, &place)?;
     let group = Group::Words { agent: target.clone(), peer: citer.clone() };
-    let weight = pass.weight(tx, &group, |tx| Ok(word(tx, citer, target, Tone::Praise)?.weight()))?;
+    let weight =
+        pass.weight(tx, &group, |tx| Ok(word(tx, citer, target, Tone::Praise, pass.at.recorded_at)?.weight()))?;
     let Appended { seq, recorded_at } = pass.at;
     if weight == 0.0 || former.is_some_and(|former| former.at >= window_start(recorded_at)) {
         return Ok(None);
@@ -259,9 +256,9 @@ fn resolution<'a>(tx: &mut dyn Transaction, pass: &Pass, record: &ResolutionReco
         ChallengeOutcome::Inconclusive => None,
     };
     let upheld = match upheld {
-        Some((peer, about)) => {
-            pass.weight(tx, &Group::Contract(contract.clone()), |tx| Ok(word(tx, peer, about, Tone::Praise)?.weight()))?
-        }
+        Some((peer, about)) => pass.weight(tx, &Group::Contract(contract.clone()), |tx| {
+            Ok(word(tx, peer, about, Tone::Praise, pass.at.recorded_at)?.weight())
+        })?,
         None => 0.0,
     };
     let none = DisputeRow::none(recorded_at);
@@ -316,7 +313,7 @@ fn review<'a>(tx: &mut dyn Transaction, pass: &Pass, record: &ReviewRecord) -> R
     let former: Option<ReviewRow> = tables::get(tx, tables::REVIEWS, &place)?;
     let group = Group::Words { agent: subject.clone(), peer: reviewer.clone() };
     let tone = Tone::of(record.rating);
-    let weight = pass.weight(tx, &group, |tx| Ok(word(tx, reviewer, subject, tone)?.weight()))?;
+    let weight = pass.weight(tx, &group, |tx| Ok(word(tx, reviewer, subject, tone, pass.at.recorded_at)?.weight()))?;
     let said_before =
         former.is_some_and(|former| former.rating == record.rating && former.at >= window_start(recorded_at));
     if weight > 0.0 && !said_before {

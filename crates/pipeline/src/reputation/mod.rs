@@ -1,6 +1,8 @@
 //! Reputation, event by event (DESIGN, *Reputation*; ADR 0008): each statement changes what is known of one agent or a few,
 //! and their reputations are computed again right then, once for each entry. Part of the fold: the same online and in replay.
 //!
+//! Between events R takes a step at every midnight ([`daily`]); how far a step goes depends on how many events a week had.
+//!
 //! Two parts. [`fold`] turns statements into evidence: rows that say what is known. [`touch`] makes the next reputation of the
 //! evidence. When a key is revoked, [`groups`](crate::statements::groups) derives the evidence again without what the key said, and each agent whose
 //! evidence changed takes one step.
@@ -9,6 +11,7 @@
 //! weigh nothing: of newborns, of agents run by the same owner, and the praise of an agent for its own verification provider
 //! (an agent must not carry whoever vouches for it; it may still complain).
 
+mod daily;
 mod evidence;
 mod fold;
 pub mod rows;
@@ -20,6 +23,7 @@ use credence_engine::{
 use credence_ledger::{Appended, Transaction, View};
 use credence_protocol::{EntityId, Timestamp};
 
+pub(crate) use daily::{SIGNAL_MOVE, next_midnight, next_move, reputation_at, settle_days, settle_days_before};
 pub use evidence::{evidence, history, reviews};
 pub(crate) use fold::{apply, claim_place, end_praise, fold_contract_again, fold_identity_again, fold_words_again};
 
@@ -92,15 +96,21 @@ impl Word {
     }
 }
 
-/// What `peer`'s word on `about` weighs now, 0..=1.
-pub(crate) fn word(view: &(impl View + ?Sized), peer: &EntityId, about: &EntityId, tone: Tone) -> Result<Word> {
+/// What `peer`'s word on `about` weighs at `at`, 0..=1.
+pub(crate) fn word(
+    view: &(impl View + ?Sized),
+    peer: &EntityId,
+    about: &EntityId,
+    tone: Tone,
+    at: Timestamp,
+) -> Result<Word> {
     if party(view, peer)?.is(&party(view, about)?) {
         return Ok(Word::SameOwner);
     }
     if tone == Tone::Praise && summaries::vouches(view, about, peer)? {
         return Ok(Word::OwnProvider);
     }
-    let row: Option<ReputationRow> = tables::get(view, tables::REPUTATIONS, peer.as_str())?;
+    let row = reputation_at(view, peer, at)?;
     let weight = row.map_or(0.0, |row| parameters().peer_weight(row.score));
     Ok(if weight > 0.0 { Word::Weighs(weight) } else { Word::New })
 }
@@ -133,7 +143,9 @@ pub(crate) fn evidence_changed(tx: &mut dyn Transaction, agent: &EntityId, at: A
 /// Computes an agent's reputation again, after an event. At most once for an agent and entry.
 fn touch(tx: &mut dyn Transaction, agent: &EntityId, event: Event<'_>) -> Result<()> {
     let parameters = parameters();
-    let former: Option<ReputationRow> = tables::get(tx, tables::REPUTATIONS, agent.as_str())?;
+    let former = reputation_at(tx, agent, event.at)?;
+    // With this one.
+    let events_of_week = daily::Frequency::read(tx, agent)?.at(event.at) + 1;
     evidence::prune(tx, agent, event.at)?;
     let assessed = model::assess(&evidence(tx, agent, event.at)?, &parameters);
     let raw = assessed.factors.raw();
@@ -142,7 +154,8 @@ fn touch(tx: &mut dyn Transaction, agent: &EntityId, event: Event<'_>) -> Result
         at: event.at,
         cause: event.cause.to_owned(),
         events: former.as_ref().map_or(0, |former| former.events) + u64::from(event.by_others),
-        score: parameters.update(raw, former.map(|former| former.score)),
+        score: parameters.step(raw, former.map(|former| former.score), events_of_week),
+        computed_at: event.at,
         raw,
         factors: assessed.factors,
         basis: ReputationRow::basis(&assessed),
@@ -152,6 +165,9 @@ fn touch(tx: &mut dyn Transaction, agent: &EntityId, event: Event<'_>) -> Result
     if row.events >= parameters.established_events {
         due::derive(tx, agent.as_str(), event.seq)?;
         due::derive_at(tx, agent, REPUTATION, lapses(row.at), event.seq)?;
+        if let Some(midnight) = next_midnight(event.at) {
+            due::derive_at(tx, agent, due::MIDNIGHT, midnight, event.seq)?;
+        }
     }
     Ok(())
 }

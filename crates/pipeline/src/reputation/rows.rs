@@ -138,6 +138,8 @@ pub struct ReputationRow {
     pub cause: String,
     /// Events so far that others made: its own publications prove nothing.
     pub events: u64,
+    /// When R was computed last: at the event, or at a midnight since.
+    pub computed_at: Timestamp,
     /// R_t.
     pub score: f64,
     /// R_new.

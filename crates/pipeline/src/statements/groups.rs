@@ -255,6 +255,7 @@ pub(crate) fn derive_again(tx: &mut dyn Transaction, at: Appended, revoked: &[Pa
     }
     let mut before = Vec::with_capacity(agents.len());
     for agent in &agents {
+        reputation::settle_days(tx, agent, at.recorded_at)?;
         before.push(reputation::evidence(tx, agent, at.recorded_at)?);
     }
     for group in &groups {

@@ -300,7 +300,7 @@ fn remark(tx: &dyn Transaction, stated: &ParsedStatement) -> Result<Option<Strin
         }
         StatementBody::Review(record) => {
             let (peer, about) = (&record.reviewer_agent_id, &record.subject_agent_id);
-            let why = match reputation::word(tx, peer, about, Tone::of(record.rating))? {
+            let why = match reputation::word(tx, peer, about, Tone::of(record.rating), tx.stamp()?)? {
                 Word::Weighs(_) => return Ok(None),
                 Word::New => "its author has too little reputation of its own yet",
                 Word::SameOwner => "both are run by the same owner",

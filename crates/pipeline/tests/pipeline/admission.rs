@@ -223,7 +223,7 @@ fn scores_are_coalesced_and_follow_within_a_second() {
     until("a score event comes by itself", || !query::history(&*view(), &id("bot"), 100).unwrap().is_empty());
     house.authority.score_now().unwrap();
     let events = house.size() - before - 50;
-    assert_eq!(events, 1, "score events for 50 signals that waited together");
+    assert_eq!(events, 2, "a score event by each formula for 50 signals that waited together");
 }
 
 #[test]
@@ -240,9 +240,12 @@ fn scores_at_a_time_are_those_in_force_then() {
     house.recorded("bot");
     let view = house.authority.ledger().view().unwrap();
     let then = query::score_at(&*view, &id("bot"), noon).unwrap();
-    assert_eq!((&then.event["sources"], &then.event["inputs"][0]["weight"]), (&1.into(), &1.into()));
+    assert_eq!(
+        (&then.universal.event["sources"], &then.universal.event["inputs"][0]["weight"]),
+        (&1.into(), &1.into())
+    );
     let now = query::score_at(&*view, &id("bot"), house.now()).unwrap();
-    assert_eq!((&now.event["sources"], &now.event["inputs"][0]["weight"]), (&2.into(), &3.into()));
+    assert_eq!((&now.universal.event["sources"], &now.universal.event["inputs"][0]["weight"]), (&2.into(), &3.into()));
     assert!(matches!(
         query::score_at(&*view, &id("bot"), "2020-01-01T00:00:00Z".parse().unwrap()),
         Err(Error::NotThen(_))
@@ -333,7 +336,7 @@ fn many_inputs_are_recorded_by_digest() {
     }
     house.recorded("bot");
     let view = house.authority.ledger().view().unwrap();
-    let event = query::score_at(&*view, &id("bot"), house.now()).unwrap().event;
+    let event = query::score_at(&*view, &id("bot"), house.now()).unwrap().universal.event;
     assert_eq!(event["inputs"]["count"], 300);
     assert!(event["inputs"]["digest"].as_str().unwrap().starts_with("sha256:"));
     house.assert_sound();

@@ -50,7 +50,7 @@ fn a_rubber_stamp_provider() {
     let house = ordinary(&["bot"]);
     house.provider("stamp");
     let before = universal(&house, "bot");
-    house.report("stamp", house.summary("bot", 1.0, 0.0, 10_000)).unwrap();
+    house.report("stamp", house.blind_summary("bot", 1.0, 0.0, 10_000)).unwrap();
     let after = universal(&house, "bot");
     documented(&format!("| lets everything pass, 10,000 checks | {before:.1} | {after:.1} | {:+.1} |", after - before));
     assert_eq!(after, before, "a verifier that never blocks says nothing");

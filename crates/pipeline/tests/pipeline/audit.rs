@@ -124,7 +124,7 @@ fn missing_entries_forged_tiles_and_a_foreign_checkpoint_are_found() {
 fn a_tampered_projection_is_found_and_rebuilt() {
     let house = busy();
     let raw = Connection::open(house.database()).unwrap();
-    raw.execute_batch("UPDATE p_current SET value = replace(value, '\"value\":', '\"value\":1') WHERE key = 'bot/lab/rel_uptime'; DELETE FROM p_scores WHERE key = 'bot-2'; INSERT INTO p_aliases VALUES ('did:web:evil.example', '\"bot\"')").unwrap();
+    raw.execute_batch("UPDATE p_current SET value = replace(value, '\"value\":', '\"value\":1') WHERE key = 'bot/lab/rel_uptime'; DELETE FROM p_scores WHERE key = 'bot-2/uts/2'; INSERT INTO p_aliases VALUES ('did:web:evil.example', '\"bot\"')").unwrap();
     drop(raw);
     let differences = house.replay().differences;
     assert_eq!(differences.count, 3, "{differences:#?}");
@@ -143,15 +143,14 @@ fn agents_left_unscored_by_a_crash_are_scored_on_start() {
     // Dropped before the scorer's turn: as far as the ledger is concerned, a crash.
     let house = house.reopen();
     let view = house.authority.ledger().view().unwrap();
-    let row: credence_pipeline::query::ScoreRow = tables::get(&*view, tables::SCORES, "bot").unwrap();
+    let row: credence_pipeline::query::ScoreRow = tables::get(&*view, tables::SCORES, "bot/uts/1").unwrap();
     assert_eq!(row.recorded.weighted_mean, Some(50.0));
     drop(view);
     house.assert_sound();
 }
 
-/// Changes one stored entry by text; gives its seq.
-fn change(raw: &Connection, kind: &str, from: &str, to: &str) -> u64 {
-    let like = format!("%\"kind\":\"{kind}\"%");
+/// Changes the newest stored entry whose text is like `like`; gives its seq.
+fn change(raw: &Connection, like: &str, from: &str, to: &str) -> u64 {
     let seq: u64 = raw.query_row("SELECT max(seq) FROM entries WHERE entry LIKE ?1", [like], |row| row.get(0)).unwrap();
     let changed =
         raw.execute("UPDATE entries SET entry = replace(entry, ?2, ?3) WHERE seq = ?1", (seq, from, to)).unwrap();
@@ -161,9 +160,18 @@ fn change(raw: &Connection, kind: &str, from: &str, to: &str) -> u64 {
 
 #[test]
 fn an_entry_that_cannot_even_be_recomputed_is_named_like_any_other() {
-    for (from, to) in [("\"coverage_floor\":0.1", "\"coverage_floor\":9.1"), ("\"as_of\":", "\"as_of\":9")] {
+    for (formula, from, to) in [
+        ("uts/1", "\"coverage_floor\":0.1", "\"coverage_floor\":9.1"),
+        ("uts/1", "\"as_of\":", "\"as_of\":9"),
+        ("uts/2", "\"as_of\":", "\"as_of\":9"),
+        ("uts/2", "\"parameters\":\"sha256:", "\"parameters\":\"sha256:00"),
+        ("uts/2", "\"inputs_of\":", "\"inputs_of\":9"),
+        ("uts/2", ":00:00.000000Z\",\"formula\"", ":59:00.000000Z\",\"formula\""),
+        ("uts/2", "\"formula\":\"uts/2\"", "\"formula\":\"uts/3\""),
+        ("uts/2", "\"known\":", "\"known\":1"),
+    ] {
         let folder = busy().close();
-        let seq = change(&unprotected(&folder), "score", from, to);
+        let seq = change(&unprotected(&folder), &format!("%\"formula\":\"{formula}\"%\"kind\":\"score\"%"), from, to);
         let audited = audit_folder(&folder);
         assert!(audited.findings.listed.iter().any(|f| f.seq == Some(seq)), "{from}: {:#?}", audited.findings);
     }

@@ -14,7 +14,7 @@ use credence_ledger::{
     sqlite::Options,
 };
 use credence_pipeline::{
-    Authority, NewAgent, NewSource, Rejection, Settings, TABLES,
+    Authority, NewAgent, NewSource, Rejection, Settings, SourceChange, TABLES,
     admit::Admitted,
     audit::{self, Audited, Scope},
     query::{CurrentScore, ScoreRow},
@@ -37,6 +37,16 @@ pub fn id(text: &str) -> EntityId {
 
 pub fn tag(text: &str) -> Tag {
     Tag::new(text).unwrap()
+}
+
+/// Another owner of a source.
+pub fn run_by(owner: &str) -> SourceChange {
+    SourceChange { owner: Some(id(owner)), ..SourceChange::default() }
+}
+
+/// Where a source says how it verifies, from now on.
+pub fn verifying_by(methodology: &str) -> SourceChange {
+    SourceChange { methodology: Some(methodology.to_owned()), ..SourceChange::default() }
 }
 
 /// What signals and statements for the tests' authority name.
@@ -180,7 +190,7 @@ impl House {
     pub fn recorded(&self, agent: &str) -> Option<RecordedScore> {
         self.authority.score_now().unwrap();
         let view = self.authority.ledger().view().unwrap();
-        tables::get::<ScoreRow>(&*view, tables::SCORES, agent).map(|row| row.recorded)
+        tables::get::<ScoreRow>(&*view, tables::SCORES, &format!("{agent}/uts/1")).map(|row| row.recorded)
     }
 
     /// The newest recorded score, after everyone who waits was scored.

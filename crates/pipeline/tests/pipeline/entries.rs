@@ -2,13 +2,14 @@
 
 use std::collections::BTreeMap;
 
+use credence_engine::assured::{self, Model};
 use credence_ledger::{Entry, Kind, NewEntry, merkle};
 use credence_pipeline::{
     receipts::{HandedReceipt, Held},
     record::{
-        AgentRecord, CheckpointRecord, CitedResponse, ClockRecord, CredentialRecord, CredentialRevocationRecord, Input,
-        KeyRecord, KeyRevocationRecord, OutcomeRecord, Record, ResponsesRecord, ScoreRecord, SourceRecord,
-        StandingRecord, WithdrawalRecord,
+        AgentRecord, AssuredRecord, CheckpointRecord, CitedResponse, ClockRecord, CredentialRecord,
+        CredentialRevocationRecord, Input, KeyRecord, KeyRevocationRecord, OutcomeRecord, Record, ResponsesRecord,
+        ScoreEvent, ScoreRecord, SourceRecord, StandingRecord, WithdrawalRecord,
     },
     statements::ParsedStatement,
 };
@@ -32,6 +33,11 @@ fn uuid(n: u128) -> Uuid {
 fn statement(author: &str, kind: StatementKind, record: Value) -> Record {
     let statement = Statement::sign(id(author), aud(), kind, StrictValue(record), &key(author)).unwrap();
     Record::Statement(Box::new(ParsedStatement::parse(statement.canonical().as_bytes()).unwrap()))
+}
+
+fn input() -> Input {
+    let (source, observed_at, tag) = (id("lab"), at().micros(), tag("rel_uptime"));
+    Input { seq: 7, source, observed_at, tag, value: 99.2, stddev: 0.5, weight: 0.8 }
 }
 
 fn statements() -> Vec<(&'static str, Record)> {
@@ -121,6 +127,7 @@ fn records() -> Vec<(&'static str, Record)> {
                 weight: 0.8,
                 description: Some("probes every minute".into()),
                 owner: Some(id("example-org")),
+                roots: Some(vec!["erc8004:eip155:8453".parse().unwrap(), "npm".parse().unwrap()]),
                 methodology: Some("https://example.org/how".into()),
                 aud: aud(),
             }),
@@ -216,8 +223,7 @@ fn entries() -> BTreeMap<Kind, NewEntry> {
     let mut add =
         |kind, subject: EntityId, body, weight| entries.insert(kind, NewEntry { kind, subject, body, weight });
     add(Kind::Signal, id("bot"), signal().canonical().clone(), Some(0.8));
-    let input = Input { seq: 7, source: id("lab"), tag: tag("rel_uptime"), value: 99.2, stddev: 0.5, weight: 0.8 };
-    let score = ScoreRecord::compute(id("bot"), 8, &[input], 0.1).unwrap();
+    let score = ScoreRecord::compute(id("bot"), 8, &[input()], 1, 0.1).unwrap();
     add(Kind::Score, id("bot"), Canonical::of(&score).unwrap(), None);
     let held = Held {
         provider: id("lab"),
@@ -241,11 +247,45 @@ fn the_bytes_of_every_kind_are_as_kept() {
     }
 }
 
+/// The second formula's event is of the same kind, and told apart by its `formula`.
+#[test]
+fn the_bytes_of_an_assured_score_are_as_kept() {
+    let model = Model::standard().unwrap();
+    let Input { value, stddev, weight, .. } = input();
+    let signal = assured::Signal {
+        source: "lab",
+        owner: Some("example-org"),
+        roots: &[],
+        tag: "rel_uptime",
+        value,
+        stddev,
+        weight,
+        age_days: 3.5,
+    };
+    let record = AssuredRecord {
+        agent: id("bot"),
+        as_of: 8,
+        formula: assured::FORMULA.to_owned(),
+        parameters: model.digest().to_owned(),
+        inputs_of: 8,
+        evaluated_at: at(),
+        assured: model.score(&[signal]).unwrap(),
+    };
+    let body = Canonical::of(&record).unwrap();
+    let bytes = NewEntry { kind: Kind::Score, subject: id("bot"), body, weight: None }.encode(at()).unwrap();
+    assert_vector("entries/score_assured.json", &bytes);
+    let read = Record::of(0, &Entry::parse(0, &bytes).unwrap()).unwrap();
+    assert!(matches!(read, Record::Score(ScoreEvent::Assured(read)) if *read == record));
+    let unknown = String::from_utf8(bytes).unwrap().replace("uts/2", "uts/9");
+    let error = Record::of(0, &Entry::parse(0, unknown.as_bytes()).unwrap()).unwrap_err().to_string();
+    assert!(error.contains("unknown formula 'uts/9'"), "{error}");
+}
+
 /// A kind without a vector is a format that nothing holds. Those of a guard's own ledger are held by the receipts' tests.
 #[test]
 fn every_kind_has_a_vector() {
     let here: Vec<Kind> = entries().into_keys().collect();
-    let of_a_guard = [Kind::Receipt, Kind::Canary, Kind::Segment];
+    let of_a_guard = [Kind::Receipt, Kind::Canary, Kind::Control, Kind::Operation, Kind::Segment];
     for kind in Kind::ALL {
         assert!(here.contains(&kind) != of_a_guard.contains(&kind), "{}", kind.key());
         let path = credence_testing::project_root().join(format!("testdata/entries/{}.json", kind.key()));

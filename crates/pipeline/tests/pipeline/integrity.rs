@@ -79,12 +79,14 @@ fn what_is_sound_is_signed() {
 fn a_changed_row_gets_no_signature() {
     let newest = |house: &House| {
         let view = house.authority.ledger().view().unwrap();
-        let row: Value = tables::get(&*view, "scores", "bot").unwrap();
+        let row: Value = tables::get(&*view, "scores", "bot/uts/1").unwrap();
         row["seq"].as_u64().unwrap()
     };
     let cases = [
-        ("scores", "bot", "score", json!(99)),
-        ("scores", "bot", "mean", json!(99.5)),
+        ("scores", "bot/uts/1", "score", json!(99)),
+        ("scores", "bot/uts/1", "mean", json!(99.5)),
+        ("scores", "bot/uts/2", "score", json!(99)),
+        ("scores", "bot/uts/2", "estimate", json!(99.5)),
         ("current", "bot/lab/rel_uptime", "value", json!(99.0)),
         ("sources", "rival", "weight", json!(50.0)),
         ("agents", "bot", "registered_at", json!("2020-01-01T00:00:00.000000Z")),

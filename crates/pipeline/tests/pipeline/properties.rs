@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use crate::common::{House, id, key};
+use crate::common::{House, id, key, verifying_by};
+use credence_engine::reputation::time::midnights;
 use credence_pipeline::Error;
 use credence_protocol::{SecretKey, SignalDraft, StatementKind, Timestamp};
 use proptest::{prelude::*, test_runner::TestCaseError};
@@ -155,12 +156,18 @@ fn deal(house: &House, n: usize, (what, who, whom, number): (u8, usize, usize, f
         taken_or_refused(house, || {
             let done = match what {
                 8 if n.is_multiple_of(3) => house.authority.revoke_key(key(who).public().id(), Some(from), None),
-                8 => house.authority.describe_source(id("judge"), Some("".into()), None),
-                9 => house.authority.describe_source(id("judge"), Some("https://example.org/how".into()), None),
+                8 => house.authority.change_source(id("judge"), verifying_by("")),
+                9 => house.authority.change_source(id("judge"), verifying_by("https://example.org/how")),
                 _ => house.authority.set_weight(id("judge"), if number < 0.5 { 0.0 } else { 1.0 }),
             };
             // Only what was said before, or comes too late, is refused; the ledger itself does not fail.
-            assert!(matches!(done, Ok(_) | Err(Error::AlreadyRevoked { .. } | Error::SameWeight { .. })), "{done:?}");
+            assert!(
+                matches!(
+                    done,
+                    Ok(_) | Err(Error::AlreadyRevoked { .. } | Error::SameWeight { .. } | Error::NothingNew(_))
+                ),
+                "{done:?}"
+            );
             done.map_err(|e| e.to_string())
         })?;
         say("judge", StatementKind::Summary, house.summary(who, number, 1.0 - number, 100))?;
@@ -219,7 +226,9 @@ proptest! {
         for rows in &before {
             prop_assert!(!rows.is_empty(), "every agent was established");
             for pair in rows.windows(2) {
-                prop_assert!((pair[0].score - pair[1].score).abs() <= 8.0 + 1e-9);
+                // A step at the event, and one at every midnight since the one before.
+                let steps = 1 + midnights(pair[1].at, pair[0].at).count();
+                prop_assert!((pair[0].score - pair[1].score).abs() <= 8.0 * steps as f64 + 1e-9);
                 prop_assert!((0..=1).contains(&(pair[0].events - pair[1].events)) && pair[0].seq > pair[1].seq);
             }
             for row in rows {

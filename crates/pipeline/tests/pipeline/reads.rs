@@ -8,7 +8,7 @@ use credence_pipeline::{
     NewAgent,
     answer::{Answers, Question, Refusal},
     credentials::Office,
-    query,
+    filter, query,
 };
 use credence_protocol::{Alias, TagRegistry};
 use serde_json::Value;
@@ -48,13 +48,15 @@ fn reviews_outside_the_window_are_in_no_answer() {
     house.take_up("bob", "alice-2");
     house.review("bob", "alice", "alice-2", 1.0);
     house.measure("alice", "lab", "rel_uptime", 90.0);
-    let reputation = |answer: &Value| fact(answer, "reputation").unwrap().clone();
-    let rated = reputation(&house.answer("alice"));
-    assert_eq!((rated["reviewCount"].as_u64(), rated["aggregateRating"].as_f64()), (Some(1), Some(1.0)), "{rated}");
+    // How many there are is a fact; what they come to is the authority's opinion.
+    let reviews = |answer: &Value| {
+        let rating = &answer["assessment"]["extensions"]["aggregateRating"]["value"];
+        (fact(answer, "reputation").unwrap()["reviewCount"].as_u64(), rating.as_f64())
+    };
+    assert_eq!(reviews(&house.answer("alice")), (Some(1), Some(1.0)));
 
     house.advance(31 * 86_400);
-    let unrated = reputation(&house.answer("alice"));
-    assert!(unrated.get("reviewCount").is_none() && unrated.get("aggregateRating").is_none(), "{unrated}");
+    assert_eq!(reviews(&house.answer("alice")), (None, None));
     let view = house.authority.ledger().view().unwrap();
     assert!(query::reviews(&*view, &id("alice"), house.now()).unwrap().is_empty());
 }
@@ -66,7 +68,9 @@ fn a_lapsed_reputation_is_in_no_answer() {
     house.establish("alice", 12);
     let told = |answer: &Value| {
         let highlights = answer["assessment"]["highlights"].to_string();
-        (fact(answer, "credence.reputation").is_some(), highlights.contains("Reputation among agents"))
+        assert!(fact(answer, "credence.reputation").is_none(), "an opinion is no fact");
+        let told = answer["assessment"]["extensions"].get("reputation").is_some();
+        (told, highlights.contains("Reputation among agents"))
     };
     assert_eq!(told(&house.answer("alice")), (true, true));
     let standing = || {
@@ -126,7 +130,7 @@ fn what_is_shown_and_signed_is_the_newest_recorded_event() {
         let listed = reading.overviews_of(&*view, [id("alice")]).unwrap().remove(0);
         let refused = answers.answer(&*view, question, house.now());
         let badge = answers.badge(&*view, "alice", Style::Flat, house.now());
-        (explained, listed, reading.is_behind(&*view, &id("alice")).unwrap(), refused, badge)
+        (explained, listed, reading.is_behind(&*view, &id("alice"), house.now()).unwrap(), refused, badge)
     };
     let (explained, listed, behind, refused, badge) = shown();
     assert!(behind && matches!(refused, Err(Refusal::Behind(_))) && matches!(badge, Err(Refusal::Behind(_))));
@@ -206,9 +210,11 @@ fn inputs_that_are_not_listed_are_found_again() {
     assert!(!reading.needs_replay(&*view, &id("alice")).unwrap());
     let now = reading.explain(&*view, &id("alice")).unwrap();
     assert!(now.score.seq > before.seq && now.score.inputs.iter().any(|input| input.value == 3.0));
-    let facts: Vec<Fact<'_>> = credence_pipeline::filter::facts(&now.score.inputs);
+    let weights = filter::Weights::read(&*view).unwrap();
+    let facts: Vec<Fact<'_>> = filter::facts(&now.score.inputs, &weights);
     let Outcome::Rated(score) = now.score.outcome else { panic!("rated") };
-    assert_eq!(now.score.certification, house.authority.requirements().certify(score.score, &facts));
+    let assured = filter::assured_facts(now.score.assured.as_ref().map(|assured| &assured.numbers)).unwrap();
+    assert_eq!(now.score.certification, house.authority.requirements().certify(score.score, &assured, &facts));
 }
 
 /// Tables are opened here alone: everything else asks [`query`].

@@ -66,6 +66,34 @@ fn five_hundred_agents(ledger: impl Ledger + 'static, clock: Arc<AtomicI64>) {
     assert_eq!(house.current().len(), 1_000);
 }
 
+/// Each signal signed by another source whose key was not met before: their keys are read together, known or not.
+#[test]
+fn keys_of_a_batch_are_read_together() {
+    let clock = Arc::new(AtomicI64::new(1_800_000_000_000_000));
+    let counted = Arc::new(Counted::new(MemoryLedger::new(log_key(), ticking(&clock))));
+    let house = House::over(Shared(Arc::clone(&counted)), clock);
+    house.authority.hold_scores(true);
+    house.authority.add_agent(NewAgent::new(id("alice"))).unwrap();
+    let sources: Vec<String> = (0..200).map(|n| format!("source-{n}")).collect();
+    sources.iter().take(100).for_each(|source| house.add_source(source, 1.0));
+    let signed = |source: &String| {
+        let draft = house.draft("alice", source, &["rel_uptime"], 50.0);
+        draft.sign(&key(source)).unwrap().canonical().as_bytes().to_vec()
+    };
+    let signals: Vec<Vec<u8>> = sources.iter().map(signed).collect();
+    counted.take_calls();
+    let (mut admitted, mut refused) = (0, 0);
+    let mut each = |_: usize, verdict: credence_pipeline::admit::Verdict| match verdict {
+        Ok(_) => admitted += 1,
+        Err(credence_pipeline::Rejection::UnknownKey(_)) => refused += 1,
+        Err(other) => panic!("{other}"),
+    };
+    house.authority.submit_all(signals, &mut each).unwrap();
+    let calls = counted.take_calls();
+    assert_eq!((admitted, refused), (100, 100));
+    assert!(calls <= 20, "{calls} calls");
+}
+
 #[test]
 fn a_batch_of_signals_is_few_calls_in_memory() {
     let clock = Arc::new(AtomicI64::new(1_800_000_000_000_000));

@@ -1,11 +1,11 @@
 //! Output-verification summaries: from providers' reports to signals.
 
 use credence_engine::hcs25::output_verification::Window;
-use credence_pipeline::{NewAgent, NewSource, Rejection, statements::Published, summaries};
+use credence_pipeline::{NewAgent, NewSource, Rejection, query, statements::Published};
 use credence_protocol::{ScoreStatus, StatementKind};
 use serde_json::{Value, json};
 
-use crate::common::{House, id, key};
+use crate::common::{House, id, key, run_by, verifying_by};
 
 impl House {
     pub fn provider(&self, name: &str) {
@@ -17,7 +17,17 @@ impl House {
 
     pub fn summary(&self, agent: &str, allow: f64, block: f64, checks: u64) -> Value {
         json!({"agent": agent, "window": "7d", "summary": {"allowRate": allow, "blockRate": block, "avgConfidence": 0.9,
-            "totalChecks": checks, "windowDays": 7, "updatedAt": self.now()}})
+            "totalChecks": checks, "windowDays": 7, "updatedAt": self.now(), "canaries": {"checks": 500, "caught": 480},
+            "controls": {"checks": 500, "rejected": 5}}})
+    }
+
+    /// The same without anything that shows sight.
+    pub fn blind_summary(&self, agent: &str, allow: f64, block: f64, checks: u64) -> Value {
+        let mut record = self.summary(agent, allow, block, checks);
+        let summary = record["summary"].as_object_mut().unwrap();
+        summary.remove("canaries");
+        summary.remove("controls");
+        record
     }
 
     pub fn report(&self, provider: &str, record: Value) -> Result<Published, Rejection> {
@@ -26,9 +36,9 @@ impl House {
         published
     }
 
-    pub fn stats(&self, agent: &str) -> summaries::Stats {
+    pub fn stats(&self, agent: &str) -> query::Stats {
         let view = self.authority.ledger().view().unwrap();
-        summaries::stats(&*view, &id(agent), Window::Week, self.now()).unwrap()
+        query::stats(&*view, &id(agent), Window::Week, self.now()).unwrap()
     }
 
     pub fn signal_of(&self, agent: &str, tag: &str) -> Option<(f64, f64)> {
@@ -44,9 +54,10 @@ fn reports_become_signals_that_move_the_score() {
     house.provider("lab");
     house.report("lab", house.summary("bot", 0.9, 0.1, 200)).unwrap();
     let (quality, stddev) = house.signal_of("bot", "output_quality").unwrap();
-    assert!((quality - 81.0).abs() < 1e-6 && stddev > 1.0 && stddev < 6.0, "{quality} ± {stddev}");
+    // Of the tenth that was not accepted a little is false alarm, and a little more was missed.
+    assert!((quality - 90.4).abs() < 0.1 && stddev > 1.0 && stddev < 6.0, "{quality} ± {stddev}");
     let (coverage, _) = house.signal_of("bot", "output_coverage").unwrap();
-    assert!((coverage - 81.0).abs() < 1e-6, "bounded by quality: {coverage}");
+    assert!(coverage <= quality, "bounded by quality: {coverage}");
     assert_eq!(house.score("bot").inputs.len(), 2);
     // The same numbers again are no new signal.
     let size = house.size();
@@ -68,8 +79,8 @@ fn a_second_provider_that_disagrees_lowers_quality() {
     let stats = house.stats("bot");
     let (combined, disagreement) = (stats.signal.combined.unwrap(), stats.signal.disagreement.unwrap());
     assert!((both - (combined - disagreement)).abs() < 1e-6 && disagreement > 20.0);
-    assert!((both - alone).abs() < 1.0, "the friend gains the agent nothing: {alone} {both}");
-    assert!(stddev >= disagreement - 1e-6, "and it is published as uncertain");
+    assert!((both - alone).abs() < 2.0, "the friend gains the agent nothing: {alone} {both}");
+    assert!(stddev > 15.0, "and it is published as uncertain: {stddev}");
     house.assert_sound();
 }
 
@@ -77,7 +88,7 @@ fn a_second_provider_that_disagrees_lowers_quality() {
 fn bad_reports_are_refused_and_nothing_is_written() {
     let house = House::network(&["bot", "front"]);
     house.provider("lab");
-    house.authority.change_source(id("lab"), None, None, Some(id("front"))).unwrap();
+    house.authority.change_source(id("lab"), run_by("front")).unwrap();
     house.authority.add_source(NewSource::new(id("unadmitted"), 1.0)).unwrap();
     house.authority.add_key(&key("unadmitted").public(), id("unadmitted")).unwrap();
     let kin = NewAgent { owner: Some(id("lab")), ..NewAgent::new(id("kin")) };
@@ -145,10 +156,10 @@ fn signals_end_with_what_they_rest_on() {
     type End = fn(&House) -> u64;
     let silence: [(&str, End); 5] = [
         ("weight 0", |house| house.authority.set_weight(id("lab"), 0.0).unwrap()),
-        ("no longer admitted", |house| house.authority.describe_source(id("lab"), Some(String::new()), None).unwrap()),
-        ("same owner", |house| house.authority.describe_source(id("lab"), None, Some(id("bot"))).unwrap()),
+        ("no longer admitted", |house| house.authority.change_source(id("lab"), verifying_by("")).unwrap()),
+        ("same owner", |house| house.authority.change_source(id("lab"), run_by("bot")).unwrap()),
         ("key revoked", |house| house.authority.revoke_key(key("lab").public().id(), Some(0), None).unwrap()),
-        ("rubber stamp", |house| house.report("lab", house.summary("bot", 1.0, 0.0, 500)).unwrap().seq),
+        ("rubber stamp", |house| house.report("lab", house.blind_summary("bot", 1.0, 0.0, 500)).unwrap().seq),
     ];
     for (why, end) in silence {
         let house = House::network(&["bot"]);
@@ -213,9 +224,9 @@ fn odd_stakes_are_found() {
 fn an_agent_does_not_carry_whoever_vouches_for_it() {
     let house = House::network(&["bot", "lab"]);
     house.provider("lab-eye");
-    house.authority.change_source(id("lab-eye"), None, None, Some(id("lab"))).unwrap();
+    house.authority.change_source(id("lab-eye"), run_by("lab")).unwrap();
     house.add_source("bot-eye", 1.0);
-    house.authority.change_source(id("bot-eye"), None, None, Some(id("bot"))).unwrap();
+    house.authority.change_source(id("bot-eye"), run_by("bot")).unwrap();
     house.add_source("outsider", 1.0);
     house.measure("lab", "bot-eye", "user_feedback", 100.0);
     house.measure("lab", "outsider", "user_feedback", 40.0);

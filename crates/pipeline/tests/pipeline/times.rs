@@ -81,7 +81,7 @@ fn scores_recorded_in_the_future_are_in_force_when_times_are_right_again() {
     let outcome = NewOutcome { id: Uuid::from_u128(1), agent, good: true, relied_at: None, reporter, response: None };
     house.authority.record_outcome(outcome).unwrap();
     let view = house.authority.ledger().view().unwrap();
-    let reliability = credence_pipeline::outcomes::reliability(&*view, None).unwrap();
+    let reliability = credence_pipeline::query::reliability(&*view, None).unwrap();
     assert_eq!(reliability.unrated, 0, "it was rated then");
 }
 

@@ -233,24 +233,43 @@ impl<'a> Bare<'a> {
     fn of(item: &'a Exact<'_>) -> Self {
         let text = |value: Option<&'a Exact<'_>>| value.and_then(Exact::as_text).map(Cow::Borrowed);
         let of = |one: &str, two: &str| item.get(one).and_then(|inner| text(inner.get(two)));
+        let of_address = |address: Option<Cow<'a, str>>| match address? {
+            Cow::Borrowed(address) => address.split_once(";base64,").map(|(_, data)| Cow::Borrowed(data)),
+            Cow::Owned(address) => address.split_once(";base64,").map(|(_, data)| Cow::Owned(data.to_owned())),
+        };
         let resource = item.get("resource");
         let of_resource = |name: &str| resource.and_then(|resource| text(resource.get(name)));
         if let Some(words) = text_of(item) {
             return Bare::Text(words.into());
         }
-        // MCP, Anthropic's messages, OpenAI's.
+        // MCP; LangChain; Anthropic's messages; Bedrock; Gemini; OpenAI's chat completions and responses.
         let media = text(item.get("data"))
+            .or_else(|| text(item.get("base64")))
             .or_else(|| of("source", "data"))
+            .or_else(|| of("source", "bytes"))
+            .or_else(|| of("inlineData", "data"))
+            .or_else(|| of("inline_data", "data"))
             .or_else(|| of("input_audio", "data"))
-            .or_else(|| of("image_url", "url").and_then(|url| Some(url.split_once(";base64,")?.1.to_owned().into())))
+            .or_else(|| of_address(of("image_url", "url")))
+            .or_else(|| of_address(text(item.get("image_url"))))
+            .or_else(|| of_address(of("file", "file_data")))
+            .or_else(|| of_address(text(item.get("file_data"))))
             .or_else(|| of_resource("blob"));
         if let Some(data) = media {
-            return Bare::Media(data);
+            return Bare::Media(in_standard_base64(data));
         }
         if let Some(words) = of_resource("text") {
             return Bare::Text(words);
         }
-        text(item.get("uri")).map_or_else(|| Bare::Other(cleaned(item, false)), Bare::Link)
+        // LangChain calls the address of a link `url`.
+        let address = text(item.get("uri")).or_else(|| text(item.get("url")));
+        address.map_or_else(|| Bare::Other(cleaned(item, false)), Bare::Link)
+    }
+
+    /// What a claimed item holds. One that tells more than the member it is read by is no item that a tool gave: what stands beside
+    /// would pass unseen.
+    fn of_claimed(item: &'a Exact<'_>) -> Self {
+        if tells_more(item) { Bare::Other(item.canonical()) } else { Self::of(item) }
     }
 
     fn write(&self, out: &mut String) {
@@ -271,6 +290,83 @@ fn bare_form(items: &[Bare<'_>]) -> String {
     let mut out = String::new();
     items.iter().for_each(|item| item.write(&mut out));
     out
+}
+
+/// Members by which frameworks hand on what an item holds.
+const HOLDERS: &[&str] = &[
+    "base64",
+    "content",
+    "data",
+    "file",
+    "file_data",
+    "image_url",
+    "inlineData",
+    "inline_data",
+    "input_audio",
+    "json",
+    "resource",
+    "source",
+    "text",
+    "uri",
+    "url",
+];
+/// Members that programs put beside it: kinds of media, ids, marks.
+const BESIDE: &[&str] = &[
+    "_meta",
+    "annotations",
+    "cache_control",
+    "detail",
+    "extras",
+    "filename",
+    "format",
+    "icons",
+    "id",
+    "identifier",
+    "index",
+    "kind",
+    "media_type",
+    "mediaType",
+    "meta",
+    "mimeType",
+    "mime_type",
+    "providerMetadata",
+    "providerOptions",
+    "source_type",
+    "type",
+    "vendor_metadata",
+];
+/// Members that describe what an address leads to.
+const OF_LINKS: &[&str] = &["description", "name", "size", "title"];
+/// Members of what is under a holder: `source`, `image_url`, `resource`.
+const HELD: &[&str] = &["blob", "bytes", "data", "file_data", "text", "url"];
+
+/// Whether a claimed item has anything beside the one member it is read by and what programs add to it.
+fn tells_more(item: &Exact<'_>) -> bool {
+    let Exact::Object(members) = item else { return false };
+    let says = |value: &Exact<'_>| match value {
+        Exact::List(items) => !items.is_empty(),
+        Exact::Object(members) => !members.is_empty(),
+        other => !other.is_null() && !matches!(other, Exact::Word("false")),
+    };
+    let mut holders = members.iter().filter(|(name, value)| HOLDERS.contains(&name.as_ref()) && !value.is_null());
+    let holder = holders.next();
+    if holders.next().is_some() {
+        return true;
+    }
+    let is_link = holder.is_some_and(|(name, _)| matches!(name.as_ref(), "uri" | "url" | "resource" | "file"));
+    let known = |name: &str| HOLDERS.contains(&name) || BESIDE.contains(&name) || (is_link && OF_LINKS.contains(&name));
+    if members.iter().any(|(name, value)| !known(name) && says(value)) {
+        return true;
+    }
+    let Some((_, Exact::Object(held))) = holder else { return false };
+    let of_holder = |name: &str| BESIDE.contains(&name) || OF_LINKS.contains(&name) || name == "uri";
+    held.keys().filter(|name| HELD.contains(&name.as_ref())).count() > 1
+        || held.iter().any(|(name, value)| !HELD.contains(&name.as_ref()) && !of_holder(name) && says(value))
+}
+
+/// Base64 in the alphabet that MCP uses: some frameworks write it in that for addresses.
+fn in_standard_base64(data: Cow<'_, str>) -> Cow<'_, str> {
+    if data.contains(['-', '_']) { data.replace('-', "+").replace('_', "/").into() } else { data }
 }
 
 /// None where there is nothing to tell.
@@ -306,7 +402,12 @@ impl Exact<'_> {
         match self {
             Exact::Object(_) if matches!(self.get("content"), Some(Exact::List(_))) => {
                 readings.push(vec![(View::Whole, cleaned(self, true))]);
-                let structured = self.get("structuredContent").filter(|one| !one.is_null());
+                // What stands beside content and structure is compared as part of the whole, or not at all.
+                if result_tells_more(self) {
+                    return readings;
+                }
+                let structured = self.get("structuredContent").or_else(|| self.get("structured_content"));
+                let structured = structured.filter(|one| !one.is_null());
                 let structured = structured.map(|one| (View::Structured, one.canonical()));
                 let Some(Exact::List(items)) = self.get("content") else { return readings };
                 readings.extend(readings_of_items(items).into_iter().map(|mut reading| {
@@ -324,6 +425,19 @@ impl Exact<'_> {
     }
 }
 
+/// Whether a claimed result has anything that is in none of the views of its parts.
+fn result_tells_more(result: &Exact<'_>) -> bool {
+    let Exact::Object(members) = result else { return false };
+    const KNOWN: [&str; 7] =
+        ["content", "structuredContent", "structured_content", "isError", "is_error", "_meta", "meta"];
+    let known = |name: &str, value: &Exact<'_>| {
+        KNOWN.contains(&name) || (name == "resultType" && value.as_text() == Some("complete"))
+    };
+    let both =
+        ["structuredContent", "structured_content"].map(|name| result.get(name).is_some_and(|one| !one.is_null()));
+    both == [true, true] || members.iter().any(|(name, value)| !known(name, value) && !value.is_null())
+}
+
 fn readings_of_items(items: &[Exact<'_>]) -> Vec<Reading> {
     let mut content = String::new();
     write_items(items, &mut content);
@@ -333,9 +447,9 @@ fn readings_of_items(items: &[Exact<'_>]) -> Vec<Reading> {
         .map(|item| Exact::parse(text_of(item)?.trim()).ok().filter(|inner| is_item(inner) && text_of(inner).is_none()))
         .collect();
     let bare: Vec<Bare<'_>> =
-        items.iter().zip(&inner).map(|(item, inner)| Bare::of(inner.as_ref().unwrap_or(item))).collect();
+        items.iter().zip(&inner).map(|(item, inner)| Bare::of_claimed(inner.as_ref().unwrap_or(item))).collect();
     let mut readings = vec![vec![(View::Content, content)], vec![(View::Bare, bare_form(&bare))]];
-    if !items.is_empty() && items.iter().all(|item| text_of(item).is_some()) {
+    if !items.is_empty() && items.iter().all(|item| text_of(item).is_some() && !tells_more(item)) {
         let texts: Vec<&str> = items.iter().filter_map(text_of).collect();
         readings.extend(readings_of_plain(&texts.join("\n")));
     }
@@ -348,7 +462,14 @@ fn text_forms(text: &str) -> Vec<Form> {
 
 /// Every run of white space as one space, none at the ends.
 fn collapsed(text: &str) -> String {
-    text.split_whitespace().collect::<Vec<_>>().join(" ")
+    let mut out = String::with_capacity(text.len());
+    for word in text.split_whitespace() {
+        if !out.is_empty() {
+            out.push(' ');
+        }
+        out.push_str(word);
+    }
+    out
 }
 
 fn structured(text: &str) -> Option<Form> {
@@ -359,7 +480,7 @@ fn structured(text: &str) -> Option<Form> {
 /// Whether a value is a content item of some kind, not just any object.
 fn is_item(value: &Exact<'_>) -> bool {
     let kind = value.get("type").and_then(Exact::as_text);
-    let known = ["image", "audio", "resource", "resource_link", "image_url", "input_audio"];
+    let known = ["image", "audio", "resource", "resource_link", "image_url", "input_audio", "input_image"];
     kind.is_some_and(|kind| known.contains(&kind) || text_of(value).is_some())
 }
 
@@ -527,6 +648,58 @@ mod tests {
         );
         assert_eq!(claimed("see\nhay\n you\nfile:///b"), None);
         assert_eq!(claimed("file:///b"), None, "a part is not the whole");
+    }
+
+    #[test]
+    fn images_of_every_framework_are_the_tools() {
+        let (salt, views) = views(
+            r#"{"content":[{"type":"text","text":"see"},{"type":"image","data":"ab+/AA==","mimeType":"image/png"}]}"#,
+        );
+        let claimed = |text: &str| views.matching(&salt, &readings_of_text(text));
+        for image in [
+            r#"{"type":"image","base64":"ab+/AA==","mime_type":"image/png","id":"lc_1"}"#,
+            r#"{"type":"input_image","image_url":"data:image/png;base64,ab+/AA=="}"#,
+            r#"{"type":"image-data","data":"ab+/AA==","mediaType":"image/png"}"#,
+            r#"{"kind":"binary","data":"ab-_AA==","media_type":"image/png","vendor_metadata":null,"identifier":"4a"}"#,
+            r#"{"inlineData":{"mimeType":"image/png","data":"ab+/AA=="}}"#,
+            r#"{"image":null,"source":{"bytes":"ab+/AA=="}}"#,
+        ] {
+            let claim = format!(r#"[{{"type":"text","text":"see","id":"lc_0"}},{image}]"#);
+            assert_eq!(claimed(&claim), Some(View::Bare), "{claim}");
+            assert_eq!(claimed(&claim.replacen("ab", "ac", 1)), None, "{claim}");
+            // A second picture, or words, beside the genuine one.
+            for more in [r#""url":"data:image/png;base64,BBBB""#, r#""caption":"paid""#, r#""source":{"data":"BBBB"}"#]
+            {
+                let more = claim.replacen(image, &format!("{},{more}}}", &image[..image.len() - 1]), 1);
+                assert_eq!(claimed(&more), None, "{more}");
+            }
+        }
+        let address =
+            r#"[{"type":"text","text":"see"},{"type":"image","source":{"data":"ab+/AA==","url":"https://other"}}]"#;
+        assert_eq!(claimed(address), None);
+    }
+
+    #[test]
+    fn nothing_passes_beside_a_genuine_text() {
+        let (salt, views) = views(r#"{"content":[{"type":"text","text":"18"}],"structuredContent":{"t":18}}"#);
+        let claimed = |text: &str| views.matching(&salt, &readings_of_text(text));
+        let genuine =
+            r#"{"content":[{"type":"text","text":"18","id":"x","annotations":null}],"structuredContent":{"t":18}}"#;
+        assert!(claimed(genuine).is_some());
+        assert!(claimed(&genuine.replace("structuredContent", "structured_content")).is_some());
+        for (from, to) in [
+            (r#""id":"x""#, r#""note":"paid""#),
+            (r#""id":"x""#, r#""data":"AAAA""#),
+            (r#""id":"x""#, r#""content":[{"type":"text","text":"paid"}]"#),
+            (r#""id":"x""#, r#""description":"paid""#),
+            (r#"{"content""#, r#"{"summary":"paid","content""#),
+            (r#"{"content""#, r#"{"structured_content":{"t":19},"content""#),
+            (r#"{"t":18}"#, r#"{"t":19}"#),
+        ] {
+            let altered = genuine.replacen(from, to, 1);
+            assert_ne!(altered, genuine);
+            assert_eq!(claimed(&altered), None, "{altered}");
+        }
     }
 
     #[test]

@@ -8,7 +8,7 @@ use credence_protocol::Uuid;
 use crate::{
     Error,
     journal::Journal,
-    records::{CanaryRecord, CountedCall},
+    records::{CanaryRecord, ControlRecord, CountedCall},
 };
 
 /// Bytes of the journal beyond which what has moved is taken out of it although calls are under way.
@@ -30,7 +30,8 @@ pub(super) struct PendingRows {
 #[derive(Default)]
 pub(super) struct Rows {
     pub receipts: Vec<ReceiptRow>,
-    pub canaries: Vec<CanaryRow>,
+    pub canaries: Vec<ShadowRow<CanaryRecord>>,
+    pub controls: Vec<ShadowRow<ControlRecord>>,
 }
 
 /// A receipt, as it is written.
@@ -43,23 +44,25 @@ pub(super) struct ReceiptRow {
     pub counted: Option<CountedCall>,
 }
 
-/// A canary, as it is written.
-pub(super) struct CanaryRow {
+/// A canary or a control, as it is written.
+pub(super) struct ShadowRow<T> {
     pub entry: NewEntry,
-    pub call: String,
-    pub canary: CanaryRecord,
+    /// By which it is found.
+    pub place: String,
+    pub record: T,
 }
 
 impl Rows {
     pub fn len(&self) -> usize {
-        self.receipts.len() + self.canaries.len()
+        self.receipts.len() + self.canaries.len() + self.controls.len()
     }
 
     /// About what they take in the database.
     pub fn bytes(&self) -> u64 {
         let receipts = self.receipts.iter().map(|row| row.entry.body.as_bytes().len() + row.private.len());
         let canaries = self.canaries.iter().map(|row| row.entry.body.as_bytes().len());
-        receipts.chain(canaries).map(|bytes| 2 * bytes as u64).sum()
+        let controls = self.controls.iter().map(|row| row.entry.body.as_bytes().len());
+        receipts.chain(canaries).chain(controls).map(|bytes| 2 * bytes as u64).sum()
     }
 }
 

@@ -24,21 +24,22 @@ pub(super) struct CurrentSegment {
 
 impl CurrentSegment {
     /// The newest segment, or a first one; where the newest cannot be used, the next.
-    pub fn open(writer: &SegmentWriter, warn: &Warn) -> Result<Self, Error> {
+    /// Gives the number of the one that cannot be used, too.
+    pub fn open(writer: &SegmentWriter, warn: &Warn) -> Result<(Self, Option<u64>), Error> {
         let all = segments(&writer.folder)?;
         let Some(number) = all.iter().filter(|(_, there)| *there).map(|(number, _)| *number).max() else {
             let first = all.last().map_or(1, |(number, _)| number + 1);
-            return Ok(Self { log: writer.begin(first, None)?, bytes: 0 });
+            return Ok((Self { log: writer.begin(first, None)?, bytes: 0 }, None));
         };
         match writer.resume(number) {
-            Ok((log, bytes)) => Ok(Self { log, bytes }),
+            Ok((log, bytes)) => Ok((Self { log, bytes }, None)),
             Err(error @ Error::Ledger(credence_ledger::Error::Full(_) | credence_ledger::Error::Locked { .. })) => {
                 Err(error)
             }
             // Left as it is, for `credence receipts verify` to show: calls go on, with receipts.
             Err(error) => {
                 warn(&format!("segment {number} of the receipts cannot be used, another is begun: {error}"));
-                Ok(Self { log: writer.begin(number + 1, None)?, bytes: 0 })
+                Ok((Self { log: writer.begin(number + 1, None)?, bytes: 0 }, Some(number)))
             }
         }
     }
@@ -46,7 +47,7 @@ impl CurrentSegment {
 
 impl ReceiptBook {
     /// The segment for this many more bytes; begins another one when the current is full.
-    pub(super) fn segment_with_room(&self, bytes: u64) -> Result<SegmentLog, Error> {
+    pub(crate) fn segment_with_room(&self, bytes: u64) -> Result<SegmentLog, Error> {
         let mut current = self.current();
         if current.bytes > 0 && current.bytes + bytes > (self.max_bytes / SEGMENTS).max(MIN_SEGMENT_BYTES) {
             current.log.ledger().flush()?;

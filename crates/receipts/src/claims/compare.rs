@@ -57,7 +57,9 @@ impl<'a> ComparableClaim<'a> {
             readings: readings_of(&claim.result),
             again: claim.again.iter().map(readings_of).collect(),
             readings_of_error: told_errors.into_iter().flat_map(readings_of_text).collect(),
-            tells_no_answer: text.as_deref().is_some_and(|text| tells_no_answer(text, tool)),
+            tells_no_answer: std::iter::once(&claim.result)
+                .chain(&claim.again)
+                .all(|told| only_text(told).is_some_and(|text| tells_no_answer(&text, tool))),
             parts: parts_of(&claim.result),
         }
     }
@@ -186,7 +188,7 @@ impl Candidate {
         // Clients say in their own words that no answer came, or that it was dropped. Such a call backs nothing else.
         let without_result = receipt.outcome == CallOutcome::Unanswered || receipt.result.is_none();
         if without_result {
-            let told = claim.tells_no_answer && !claim.claim.is_success && claim.again.is_empty();
+            let told = claim.tells_no_answer && !claim.claim.is_success;
             return told.then_some(Compared::Failed);
         }
         let failed = matches!(receipt.outcome, CallOutcome::ToolError | CallOutcome::ProtocolError);

@@ -12,6 +12,9 @@ const SEPARATORS: [&str; 7] = ["___", "__", "_", ".", "/", ":", "-"];
 /// What clients put before the server's name.
 const MARKS: [&str; 6] = ["", "mcp__", "mcp_", "mcp.", "mcp-", "mcp/"];
 
+/// What some models and frameworks put before every tool's name: it names no server.
+const NAMESPACES: [&str; 3] = ["functions.", "default_api:", "default_api."];
+
 /// How a claimed name compares with a tool's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum NameMatch {
@@ -90,6 +93,11 @@ impl Names {
         let mut same: Vec<usize> = self.spelled(claimed, server, exact);
         if same.is_empty() {
             same = self.spelled(claimed, server, image);
+        }
+        if same.is_empty()
+            && let Some(inner) = NAMESPACES.iter().find_map(|namespace| claimed.strip_prefix(namespace))
+        {
+            return self.resolve(inner, server);
         }
         let end = image(claimed);
         let with_another = |tool: &str| {
@@ -181,6 +189,21 @@ mod tests {
         assert_eq!(same(&names, "read_file", Some("fs")), [0]);
         assert_eq!(same(&names, "read_file", Some("files")), [0]);
         assert_eq!(same(&names, "read_file", Some("mail")), [0; 0]);
+    }
+
+    #[test]
+    fn namespaces_of_models_and_frameworks_name_no_server() {
+        let names = names(&[("fs", "read_file"), ("mail", "send"), ("functions", "run")]);
+        for claimed in
+            ["functions.read_file", "default_api:read_file", "default_api.fs_read_file", "functions.mcp__fs__read_file"]
+        {
+            assert_eq!(same(&names, claimed, None), [0], "{claimed}");
+        }
+        assert_eq!(same(&names, "functions.run", None), [2], "a server of that name");
+        for claimed in ["functions.mcp__mail__read_file", "function.read_file", "functionsread_file"] {
+            assert_eq!(same(&names, claimed, None), [0; 0], "{claimed}");
+        }
+        assert_eq!(same(&names, "functions.read_file", Some("mail")), [0; 0]);
     }
 
     #[test]

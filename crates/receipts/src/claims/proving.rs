@@ -19,7 +19,8 @@ use credence_protocol::{
 use crate::{
     Archive, Error, FoundReceipt, PartDigests,
     archive::SEAL_PATIENCE,
-    segments::{PARTS, SegmentLog, segments, visit},
+    digest_rows,
+    segments::{SegmentLog, segments, visit},
 };
 
 /// How often a running guard's log is looked at again.
@@ -149,8 +150,7 @@ impl<'a> Prover<'a> {
     pub fn parts(&mut self, found: &FoundReceipt) -> PartDigests {
         let mut read = || {
             let opened = self.segment(found.source, found.at?.0).as_ref().ok()?;
-            let row = opened.log.ledger().view().ok()?.get(PARTS, &found.receipt.call.to_string()).ok()??;
-            serde_json::from_slice(&row).ok()
+            digest_rows::read(&*opened.log.ledger().view().ok()?, found.receipt.call)
         };
         read().unwrap_or_default()
     }

@@ -177,7 +177,7 @@ fn canaries_of_a_killed_guard_are_taken_once() {
     let killed = place.book();
     let one = new("one");
     killed.record([one.clone()].iter()).unwrap();
-    killed.record_canaries(&[canary(&one)]).unwrap();
+    killed.record_shadow(&[canary(&one)], &[]).unwrap();
     let left = fs::read(place.folder().join(FILE)).unwrap();
     drop(killed);
     let caught = || {

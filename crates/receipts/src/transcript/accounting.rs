@@ -94,6 +94,7 @@ const METADATA: &[&str] = &[
     "thinkingMetadata",
     "timings",
     "todos",
+    "toolMetadata",
     "tool_call_chunks",
     "trace",
     "urlContextMetadata",
@@ -137,13 +138,15 @@ fn names_a_result(name: &str) -> bool {
 }
 
 /// What an object that stands where no result belongs has of one.
-fn result_in(node: &Node<'_>) -> Option<String> {
+pub(super) fn result_in(node: &Node<'_>) -> Option<String> {
     const MEMBERS: &[&str] = &[
+        "gen_ai.tool.call.result",
         "functionResponse",
         "function_response",
         "isError",
         "is_error",
         "structuredContent",
+        "structured_content",
         "toolCallId",
         "toolInvocation",
         "toolResult",
@@ -163,10 +166,22 @@ fn result_in(node: &Node<'_>) -> Option<String> {
         return Some(format!("a message of role '{role}'"));
     }
     let kind = node.kind().to_ascii_lowercase().replace('-', "_");
-    let known = ["dynamic_tool", "function_response", "mcp_call", "tool_invocation", "tool_message", "tool_return"];
+    let known = [
+        "dynamic_tool",
+        "function_response",
+        "mcp_call",
+        "tool_invocation",
+        "tool_message",
+        "tool_return",
+        "tool_call_response",
+    ];
     let ends = ["tool_result", "call_output", "toolmessage"];
     if ends.iter().any(|end| kind.ends_with(end)) || known.contains(&kind.as_str()) {
         return Some(format!("a part of type '{kind}'"));
+    }
+    let part = node.part_kind.and_then(json::text).unwrap_or_default();
+    if part.ends_with("return") || part == "retry-prompt" && node.tool_name.is_some() {
+        return Some(format!("a part of kind '{part}'"));
     }
     let answers = node.jsonrpc.is_some() && node.method.is_none() && node.result.or(node.error).is_some();
     answers.then(|| "a JSON-RPC response".to_owned())

@@ -23,13 +23,19 @@ pub(super) fn part(pairing: &mut Pairing, raw: &RawValue, node: &Node<'_>, at: &
             let tool = pairing.name(call.name, &at);
             let id = id(pairing, call.id, tool.as_deref(), &at);
             let arguments = pairing.arguments(call.args, &at);
+            // Google's SDK answers calls that have an id by their names.
+            if let (Some(tool), Some(id @ Id::Conversation(_))) = (&tool, &id) {
+                pairing.may_be_answered_by_name(tool, id);
+            }
             pairing.called(Format::Gemini, Call { id, tool, server: None, arguments }, &at);
+            pairing.rest(&call, &["name", "id", "args"], &at);
         }
     } else if let Some(raw) = node.function_response.or(node.function_response_snake) {
         let at = at.member(if node.function_response.is_some() { "functionResponse" } else { "function_response" });
         if let Some(response) = pairing.node(raw, &at) {
             let name = pairing.name(response.name, &at);
-            let id = id(pairing, response.id, name.as_deref(), &at);
+            let open = name.as_deref().filter(|_| response.id.is_none()).and_then(|name| pairing.first_open(name));
+            let id = open.or_else(|| id(pairing, response.id, name.as_deref(), &at));
             let value = response.response.unwrap_or(raw);
             let error = Node::read(value).ok().and_then(|value| {
                 let failed = value.error.is_some() && value.members.len() == 1;

@@ -57,6 +57,7 @@ node! {
     args: "args",
     arguments: "arguments",
     artifact: "artifact",
+    attributes: "attributes",
     body: "body",
     call_id: "call_id",
     call_id_camel: "callId",
@@ -96,13 +97,16 @@ node! {
     kwargs: "kwargs",
     lc: "lc",
     message: "message",
+    message_kind: "kind",
     messages: "messages",
     method: "method",
     msg: "msg",
     name: "name",
+    outcome: "outcome",
     output: "output",
     outputs: "outputs",
     params: "params",
+    part_kind: "part_kind",
     parts: "parts",
     payload: "payload",
     request: "request",
@@ -291,6 +295,13 @@ pub(super) fn flag(raw: Option<&RawValue>) -> Option<bool> {
         "false" => Some(false),
         _ => None,
     }
+}
+
+/// Whether a whole MCP result calls itself an error.
+pub(super) fn result_flag(raw: &RawValue) -> Option<bool> {
+    let result = is_object(raw).then(|| Node::read(raw).ok()).flatten()?;
+    result.content.filter(|content| is_list(content))?;
+    flag(result.is_error_mcp.or(result.is_error))
 }
 
 /// How deep lists and objects are nested: 0 for a number or a text.

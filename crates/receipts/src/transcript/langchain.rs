@@ -35,6 +35,13 @@ fn inner(pairing: &mut Pairing, raw: &serde_json::value::RawValue, speaker: Spea
     }
 }
 
+/// The structured content that LangChain's MCP adapters keep beside a tool's content, where it is all there is.
+pub(super) fn structured_artifact<'a>(node: &Node<'a>) -> Option<&'a serde_json::value::RawValue> {
+    let artifact = Node::read(node.artifact?).ok()?;
+    let structured = artifact.structured_content_snake.filter(|_| artifact.rest(&[]).count() == 1)?;
+    (json::is_object(structured) || json::is_list(structured)).then_some(structured)
+}
+
 /// The last part of the path that names a class.
 fn class(path: &serde_json::value::RawValue) -> Option<String> {
     let mut last = None;

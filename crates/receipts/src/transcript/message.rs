@@ -4,7 +4,7 @@
 use serde_json::value::RawValue;
 
 use super::{
-    accounting::shown,
+    accounting::{result_in, shown},
     anthropic, bedrock, gemini,
     json::{self, At, Node},
     openai,
@@ -153,25 +153,38 @@ pub(super) fn part(pairing: &mut Pairing, raw: &RawValue, speaker: Speaker, at: 
         };
         return pairing.unrecognised(raw, at, whose);
     }
-    if !plain_part(pairing, &node, speaker, at) {
+    if !plain_part(pairing, raw, &node, speaker, at) {
         pairing.unrecognised(raw, at, format!("a part of type '{}', which is not known", shown(&node.kind())));
     }
 }
 
 /// Reads a part that is neither a call nor a result; `false` when its type is not known.
-pub(super) fn plain_part(pairing: &mut Pairing, node: &Node<'_>, speaker: Speaker, at: &At<'_>) -> bool {
+pub(super) fn plain_part(
+    pairing: &mut Pairing,
+    raw: &RawValue,
+    node: &Node<'_>,
+    speaker: Speaker,
+    at: &At<'_>,
+) -> bool {
     let kind = node.kind();
     let Some(known) = plain_members(&kind) else { return false };
+    let listed = pairing.transcript.unrecognised.len();
     for (name, value) in node.rest(&["type"]) {
         let at = at.member(name);
         if !known.contains(&name) {
             pairing.leftover(name, value, &at);
         } else if json::is_text(value) {
-            let spoken = name == "text" && !matches!(&*kind, "thinking" | "reasoning");
+            let spoken = matches!(name, "text" | "content") && !matches!(&*kind, "thinking" | "reasoning");
             said(pairing, value, if spoken { speaker } else { Speaker::Other }, &at);
         } else {
             pairing.search(value, &at, false);
         }
+    }
+    // What has the marks of a result, none of which is a list or an object that was listed.
+    if pairing.transcript.unrecognised.len() == listed
+        && let Some(what) = result_in(node)
+    {
+        pairing.unrecognised(raw, at, format!("{what} in a part of type '{}'", shown(&kind)));
     }
     true
 }
@@ -221,7 +234,8 @@ fn plain_members(kind: &str) -> Option<&'static [&'static str]> {
         "video_url",
     ];
     Some(match kind {
-        "text" | "input_text" | "output_text" | "summary_text" | "reasoning_text" => &["text"],
+        "text" => &["text", "content"],
+        "input_text" | "output_text" | "summary_text" | "reasoning_text" => &["text"],
         "refusal" => &["refusal"],
         "thinking" => &["thinking", "signature"],
         "redacted_thinking" => &["data"],

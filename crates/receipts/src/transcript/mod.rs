@@ -10,6 +10,8 @@
 //! | Gemini | `functionCall`, `executableCode` | `functionResponse`, `codeExecutionResult` |
 //! | LangChain | `tool_calls` of an `ai` message | `tool` messages |
 //! | Vercel's AI SDK | `tool-call`, `tool-NAME`, `dynamic-tool` | `tool-result`; in the part itself |
+//! | Pydantic AI | parts of kind `tool-call` | parts of kind `tool-return`, `retry-prompt` |
+//! | OpenTelemetry GenAI | `execute_tool` spans, `tool_call` parts | in the span itself; `tool_call_response` parts |
 //! | MCP | a `tools/call` request | the response of the same id, or to `tasks/result` |
 //!
 //! A transcript is one JSON document or JSON lines, and may mix the formats: each object is known by its members. Arguments
@@ -30,6 +32,8 @@ mod message;
 mod openai;
 mod pairing;
 mod problem;
+mod pydantic;
+mod telemetry;
 mod text;
 mod vercel;
 mod wrapper;
@@ -139,6 +143,14 @@ pub enum ClaimedResult {
     Nothing,
 }
 
+impl Claim {
+    /// Whether one of the two tells a success and the other a failure, or they name two receipts.
+    fn contradicts(&self, other: &Claim) -> bool {
+        let two_receipts = matches!((&self.receipt, &other.receipt), (Some(one), Some(two)) if one != two);
+        (self.is_error && other.is_success) || (self.is_success && other.is_error) || two_receipts
+    }
+}
+
 impl Transcript {
     /// Whether something could not be read or recognised that may hide a claim. A claim that is told twice was read.
     pub fn may_hide_claims(&self) -> bool {
@@ -170,6 +182,10 @@ pub enum Format {
     Gemini,
     /// Parts of messages of Vercel's AI SDK.
     Vercel,
+    /// Messages of Pydantic AI.
+    PydanticAi,
+    /// Spans of OpenTelemetry.
+    OpenTelemetry,
     /// JSON-RPC messages of MCP.
     Mcp,
 }
@@ -183,6 +199,8 @@ impl fmt::Display for Format {
             Format::Bedrock => "Bedrock Converse",
             Format::Gemini => "Gemini",
             Format::Vercel => "Vercel AI SDK",
+            Format::PydanticAi => "Pydantic AI",
+            Format::OpenTelemetry => "OpenTelemetry GenAI",
             Format::Mcp => "MCP",
         })
     }

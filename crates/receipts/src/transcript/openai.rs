@@ -8,6 +8,7 @@ use serde_json::value::RawValue;
 use super::{
     ClaimedResult, Format, Why,
     json::{self, At, Node},
+    langchain,
     pairing::{Answer, Call, Id, Pairing},
 };
 
@@ -30,8 +31,15 @@ pub(super) fn tool_message(pairing: &mut Pairing, node: &Node<'_>, at: &At<'_>) 
         _ => json::flag(node.is_error.or(node.is_error_mcp)),
     };
     let answer = pairing.answer(node.content, error, at);
+    let answers_before = pairing.answers();
     pairing.answered(Format::OpenAiChat, id, answer, at);
-    let known = ["role", "type", "content", "tool_call_id", "name", "tool_name", "status", "is_error", "isError"];
+    let mut known =
+        vec!["role", "type", "content", "tool_call_id", "name", "tool_name", "status", "is_error", "isError"];
+    if let Some(structured) = langchain::structured_artifact(node)
+        && pairing.answered_again(answers_before, structured)
+    {
+        known.push("artifact");
+    }
     pairing.rest(node, &known, at);
 }
 
@@ -104,6 +112,17 @@ pub(super) fn item(pairing: &mut Pairing, node: &Node<'_>, at: &At<'_>) -> bool 
         let answer = pairing.answer(output, None, at);
         pairing.answered(FORMAT, id, answer, at);
         pairing.rest(node, &["type", "id", "call_id", "output", "result", "acknowledged_safety_checks"], at);
+    } else if kind == "tool_call_response" {
+        // In messages of OpenTelemetry.
+        let id = pairing.id(node.id, at);
+        if node.response.or(node.result).is_none() {
+            pairing.problem(at, Why::NoResult);
+        }
+        let answer = pairing.answer(node.response.or(node.result), None, at);
+        pairing.answered(FORMAT, id, answer, at);
+        // Of two results only one was read.
+        let known: &[&str] = if node.response.is_some() { &["response"] } else { &["result"] };
+        pairing.rest(node, &[&["type", "id", "name"], known].concat(), at);
     } else {
         return false;
     }

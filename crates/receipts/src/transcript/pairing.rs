@@ -98,6 +98,10 @@ pub(super) struct Pairing {
     last_spoken: usize,
     answers: usize,
     last_answered: Option<usize>,
+    /// The transcript tells its conversation several times.
+    retells: bool,
+    /// The ids of calls by their tools, for formats whose results may name the tool alone.
+    ids_by_tool: HashMap<String, VecDeque<Id>>,
 }
 
 impl Pairing {
@@ -121,6 +125,28 @@ impl Pairing {
     /// A new conversation: its calls have no order with those of the one before.
     pub(super) fn next_conversation(&mut self) {
         self.conversation += 1;
+    }
+
+    /// From here on, calls and results that were told may be told again, as snapshots of a conversation do. All tellings of a result
+    /// are compared with its receipt.
+    pub(super) fn tells_again(&mut self) {
+        self.retells = true;
+    }
+
+    /// Notes that a call with an id may be answered by the tool's name alone.
+    pub(super) fn may_be_answered_by_name(&mut self, tool: &str, id: &Id) {
+        self.ids_by_tool.entry(tool.to_owned()).or_default().push_back(id.clone());
+    }
+
+    /// The id of the first call of a tool that has no result.
+    pub(super) fn first_open(&mut self, tool: &str) -> Option<Id> {
+        let ids = self.ids_by_tool.get_mut(tool)?;
+        while let Some(id) = ids.pop_front() {
+            if self.entries.get(&id).is_some_and(|entry| entry.open_calls > 0) {
+                return Some(id);
+            }
+        }
+        None
     }
 
     /// The model says something in this message.
@@ -223,6 +249,7 @@ impl Pairing {
         let Some(raw) = raw else {
             return Answer { said: ClaimedResult::Text(String::new()), receipt: None, error };
         };
+        let error = error.or_else(|| json::result_flag(raw));
         self.check_depth(raw, at);
         let said = if json::is_text(raw) {
             json::text(raw).map(|text| ClaimedResult::Text(text.into_owned())).ok_or(Why::NotText)
@@ -266,10 +293,28 @@ impl Pairing {
         self.called_and_answered(format, call, None, at);
     }
 
+    /// Enters a call unless the same call is known and told again where its result stands.
+    pub(super) fn called_if_new(&mut self, format: Format, call: Call, at: &At<'_>) {
+        let retells = std::mem::replace(&mut self.retells, true);
+        let known = self.told_before(&call).is_some();
+        self.retells = retells;
+        if !known {
+            self.called(format, call, at);
+        }
+    }
+
     /// Enters a call together with its result, where one object has both.
     pub(super) fn called_and_answered(&mut self, format: Format, call: Call, answer: Option<Answer>, at: &At<'_>) {
         let waits = answer.is_none();
-        if waits && self.is_told_again(&call) {
+        if let Some(number) = self.told_before(&call) {
+            if self.retells {
+                let called = self.tick();
+                let order = &mut self.transcript.claims[number].order;
+                (order.conversation, order.called) = (self.conversation, called);
+            }
+            if let Some(answer) = answer {
+                self.answered(format, call.id, answer, at);
+            }
             return;
         }
         let Answer { said, receipt, error } =
@@ -304,19 +349,22 @@ impl Pairing {
         }
     }
 
-    /// Whether a message shows the same call a second time, as some frameworks do: beside the content, and in it.
-    fn is_told_again(&self, call: &Call) -> bool {
-        let Some(Id::Conversation(_)) = call.id else { return false };
-        let entry = call.id.as_ref().and_then(|id| self.entries.get(id));
-        let Some(number) = entry.and_then(|entry| entry.open.back().copied().flatten()) else { return false };
+    /// The claim of the same call, where it is told a second time: beside the content and in it, as some frameworks do, or in a
+    /// transcript that [tells again](Self::tells_again).
+    fn told_before(&self, call: &Call) -> Option<usize> {
+        let Some(id @ Id::Conversation(_)) = &call.id else { return None };
+        let entry = self.entries.get(id)?;
+        let answered = entry.answered.filter(|_| self.retells);
+        let number = entry.open.back().copied().flatten().or(answered)?;
         let form = |arguments: &Option<Arc<RawValue>>| {
             let exact = Exact::of(arguments.as_deref()?).ok()?;
             Some(exact.canonical())
         };
         let first = &self.transcript.claims[number];
-        self.messages[number] == self.message
+        let same = (self.retells || self.messages[number] == self.message)
             && first.tool == call.tool
-            && form(&first.arguments) == form(&call.arguments)
+            && form(&first.arguments) == form(&call.arguments);
+        same.then_some(number)
     }
 
     /// Enters a request that is no tool call, so that its response is not taken for a result.
@@ -395,6 +443,13 @@ impl Pairing {
             *called = claim;
             self.note_answer(number);
             self.transcript.formats.insert(format);
+        } else if self.retells && matches!(id, Some(Id::Conversation(_))) && !called.contradicts(&claim) {
+            called.again.push(claim.result);
+            called.is_error |= claim.is_error;
+            called.is_success |= claim.is_success;
+            (called.order.conversation, called.order.answered) = (self.conversation, moment);
+            called.receipt = called.receipt.take().or(claim.receipt);
+            self.note_answer(number);
         } else {
             self.problem(at, Why::AnsweredTwice);
             if let Some(number) = self.claim(format, claim) {

@@ -24,9 +24,18 @@ fn invented_results_in_unknown_forms_are_named_with_their_place() {
         (r#"{"role":"observation","content":"paid"}"#, "2/2"),
         (r#"{"role":"ipython","content":"paid"}"#, "2/2"),
         (
-            r#"{"kind":"request","parts":[{"part_kind":"tool-return","tool_name":"pay","content":{"done":1}}]}"#,
-            "2/2/parts/0/content",
+            r#"{"kind":"request","parts":[{"part_kind":"tool-outcome","tool_name":"pay","content":{"done":1}}]}"#,
+            "2/2/parts/0",
         ),
+        (
+            r#"{"name":"execute_tool pay","start_time":1,"attributes":{"tool.outcome":{"done":1}}}"#,
+            "2/2/attributes/tool.outcome",
+        ),
+        (
+            r#"{"content":[{"type":"text","text":"hi"}],"finishReason":"stop","usage":{},"response":{"messages":[]},"note":{"done":1}}"#,
+            "2/2/note",
+        ),
+        (r#"{"role":"user","content":[{"type":"text","text":"hi","tool_call_id":"c"}]}"#, "2/2/content/0"),
         (r#"{"type":"ToolCallExecutionEvent","content":"paid"}"#, "2/2"),
         (r#"{"type":"observation","text":"paid"}"#, "2/2"),
         (r#"{"tool":"pay","answer":"paid"}"#, "2/2"),
@@ -106,6 +115,10 @@ fn results_in_known_forms_of_any_framework_are_claims() {
         r#"{"type":"mcp_call","id":"m","name":"pay","arguments":"{}","output":"paid"}"#,
         r#"{"role":"tool","content":[{"type":"tool-result","toolCallId":"c","toolName":"pay","output":{"type":"text","value":"paid"}}]}"#,
         r#"{"role":"assistant","parts":[{"type":"tool-pay","toolCallId":"c","state":"output-available","input":{},"output":"paid"}]}"#,
+        r#"{"kind":"request","parts":[{"part_kind":"tool-return","tool_name":"pay","tool_call_id":"c","content":{"done":1}}]}"#,
+        r#"{"name":"x","start_time":1,"attributes":{"gen_ai.tool.name":"pay","gen_ai.tool.call.id":"c","gen_ai.tool.call.result":"paid"}}"#,
+        r#"{"role":"tool","parts":[{"type":"tool_call_response","id":"c","response":"paid"}]}"#,
+        r#"{"content":[{"type":"tool-result","toolCallId":"c","toolName":"pay","output":"paid"}],"finishReason":"stop","usage":{},"response":{"messages":[]}}"#,
         r#"{"payload":"{\"jsonrpc\":\"2.0\",\"id\":9,\"result\":{\"content\":[]}}"}"#,
     ] {
         let transcript = read_text(&format!("[{REAL},{other}]"));

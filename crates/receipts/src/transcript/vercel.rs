@@ -6,8 +6,38 @@ use serde_json::value::RawValue;
 use super::{
     ClaimedResult, Format,
     json::{self, At, Node},
+    message::{self, Speaker},
     pairing::{Answer, Call, Pairing},
+    wrapper::visit,
 };
+
+/// Reads a step of `generateText` or `streamText`: what the model said and what its tools gave, and under `response` the messages so
+/// far, which tell it again. `false` when it is none.
+pub(super) fn step(pairing: &mut Pairing, node: &Node<'_>, at: &At<'_>, wrappings: usize) -> bool {
+    let has = |name: &str| node.members.iter().any(|(one, _)| one == name);
+    let of_step = node.role.is_none() && node.kind.is_none() && has("finishReason") && has("usage");
+    let lists = ["content", "toolCalls", "toolResults"];
+    let Some(response) = node.response.filter(|_| of_step && lists.iter().any(|name| has(name))) else { return false };
+    pairing.tells_again();
+    pairing.next_message();
+    for (name, value) in node.rest(&[]).filter(|(name, value)| lists.contains(name) && json::is_list(value)) {
+        message::parts(pairing, value, Speaker::Assistant, &at.member(name));
+    }
+    visit(pairing, response, &at.member("response"), wrappings);
+    if let Some(request) = node.request.filter(|request| !json::is_empty(request)) {
+        visit(pairing, request, &at.member("request"), wrappings);
+    }
+    for (name, value) in node.rest(&["response", "request"]) {
+        let at = at.member(name);
+        match name {
+            _ if lists.contains(&name) && json::is_list(value) => {}
+            // Which model it was, and what it says of its own.
+            "model" | "warnings" | "sources" | "files" | "reasoning" => pairing.search(value, &at, true),
+            _ => pairing.leftover(name, value, &at),
+        }
+    }
+    true
+}
 
 /// Reads a part; `false` when it is none that concerns tools.
 pub(super) fn part(pairing: &mut Pairing, node: &Node<'_>, at: &At<'_>) -> bool {
@@ -19,6 +49,11 @@ pub(super) fn part(pairing: &mut Pairing, node: &Node<'_>, at: &At<'_>) -> bool 
             pairing.rest(node, &["type", "toolCallId", "toolName", "input", "args"], at);
         }
         "tool-result" | "tool-error" => {
+            // The arguments stand there once more: others than the call's make it another call.
+            if node.input.or(node.args).is_some() {
+                let call = call(pairing, node, node.tool_name_camel, at);
+                pairing.called_if_new(Format::Vercel, call, at);
+            }
             let id = pairing.id(node.tool_call_id_camel, at);
             let failed = json::flag(node.is_error_mcp).or((kind == "tool-error").then_some(true));
             let answer = match node.output {

@@ -9,6 +9,7 @@ use super::{
     langchain, mcp,
     message::{self, Speaker},
     pairing::Pairing,
+    pydantic, telemetry, vercel,
 };
 
 /// Members that hold the messages of one conversation.
@@ -108,11 +109,17 @@ pub(super) fn visit(pairing: &mut Pairing, raw: &RawValue, at: &At<'_>, wrapping
     if langchain::message(pairing, &node, at) {
         return;
     }
+    if pydantic::message(pairing, &node, at)
+        || telemetry::span(pairing, &node, at, wrappings)
+        || vercel::step(pairing, &node, at, wrappings)
+    {
+        return;
+    }
     if message::is_message(&node) {
         return message::message(pairing, raw, &node, at);
     }
     // Items of a response stand for themselves.
-    if !node.kind().is_empty() && message::plain_part(pairing, &node, Speaker::Other, at) {
+    if !node.kind().is_empty() && message::plain_part(pairing, raw, &node, Speaker::Other, at) {
         return pairing.next_message();
     }
     wrapper(pairing, raw, &node, at, wrappings);

@@ -10,12 +10,12 @@ use axum::{
     response::Response,
 };
 use credence_engine::{custom::EVERY_OTHER_SOURCE, tiers::Tier};
-use credence_pipeline::query::{self, ScoreRow, SourceRow};
+use credence_pipeline::query::{self, AssuredRow, SourceRow};
 use credence_protocol::{ScoreStatus, Timestamp};
 
 use super::{
     Frame, Viewer,
-    format::{When, count, encoded, one, percent, signed, tier},
+    format::{When, count, encoded, one, percent, signed, tier, whole},
     html,
     ranking::{Order, Own, Page, Row, Wanted},
 };
@@ -27,6 +27,8 @@ const ROWS: usize = 50;
 const DAYS: i64 = 30;
 /// Scores that are read one by one: whoever has more in so many days is looked at by the day.
 const RECENT: usize = 40;
+/// Shares of evidence that can be asked for, in percent. Below 40 an agent is unknown rather than good or bad.
+const EVIDENCES: [u8; 4] = [20, 40, 60, 80];
 /// Sources that have a slider of their own.
 const SLIDERS: usize = 10;
 /// The far end of a slider.
@@ -51,7 +53,7 @@ impl Chosen {
             .filter_map(|(key, value)| Some((key.strip_prefix("w.")?.to_owned(), weight(value)?)))
             .take(crate::routes::scores::MAX_WEIGHTS)
             .collect();
-        let order = Order::ALL.into_iter().find(|order| order.key() == get("sort")).unwrap_or(Order::Score);
+        let order = Order::ALL.into_iter().find(|order| order.key() == get("sort")).unwrap_or(Order::Assured);
         let own = get("own") == "1" && !weights.is_empty();
         Self {
             page: get("page").parse::<usize>().unwrap_or(1).saturating_sub(1),
@@ -59,6 +61,7 @@ impl Chosen {
                 search: get("q").chars().take(200).collect(),
                 tier: tier(get("tier")),
                 certification: tier(get("certified")).filter(|tier| *tier != Tier::Unrated),
+                min_known: get("known").parse::<u8>().map_or(0.0, |percent| f64::from(percent.min(100)) / 100.0),
                 order,
                 reverse: get("reverse") == "1",
                 weights: own.then(|| weights.clone()),
@@ -69,13 +72,17 @@ impl Chosen {
 
     /// The address of this view, with some of it changed.
     fn link(&self, changed: &[(&str, String)]) -> String {
-        let Wanted { search, tier, certification, order, reverse, weights } = &self.wanted;
+        let Wanted { search, tier, certification, min_known, order, reverse, weights } = &self.wanted;
         let key = |tier: &Option<Tier>| tier.map_or(String::new(), |tier| tier.key().to_owned());
         let mut pairs = vec![
             ("q".to_owned(), search.clone()),
             ("tier".to_owned(), key(tier)),
             ("certified".to_owned(), key(certification)),
-            ("sort".to_owned(), if *order == Order::Score { String::new() } else { order.key().to_owned() }),
+            (
+                "known".to_owned(),
+                if *min_known > 0.0 { (min_known * 100.0).round().to_string() } else { String::new() },
+            ),
+            ("sort".to_owned(), if *order == Order::Assured { String::new() } else { order.key().to_owned() }),
             ("reverse".to_owned(), if *reverse { "1".to_owned() } else { String::new() }),
             ("page".to_owned(), String::new()),
         ];
@@ -127,14 +134,19 @@ struct RankedAgent {
     /// Whether the name is another than the id.
     named: bool,
     revoked: bool,
+    /// The assured score, what is believed, and the range; empty where there is none, or under the visitor's own weights.
+    assured: String,
+    estimate: String,
+    range: String,
+    evidence: String,
+    known: f64,
+    /// The universal score, or what the visitor's own weights come to.
     score: String,
     spread: String,
     /// Why there is no score.
     unrated: &'static str,
     tier: Option<Tier>,
     certification: Option<Tier>,
-    coverage: String,
-    coverage_share: f64,
     sources: usize,
     sparkline: String,
     changed: Option<When>,
@@ -150,6 +162,8 @@ struct AgentsPage {
     search: String,
     tiers: Vec<(Tier, bool)>,
     certifications: Vec<(Tier, bool)>,
+    /// Percent of evidence that is asked for; whether it is chosen.
+    evidences: Vec<(u8, bool)>,
     order: &'static str,
     reverse: bool,
     own: bool,
@@ -189,17 +203,16 @@ fn make(app: &App, chosen: &Chosen, now: Timestamp) -> Result<AgentsPage, Proble
     let until = from + rows.len();
     let mut agents = Vec::with_capacity(rows.len());
     for (place, (row, own)) in rows.iter().enumerate() {
-        let mut history = query::history(&*view, &row.id, RECENT)?;
+        let mut history = query::assured_history(&*view, &row.id, RECENT)?;
         let since = now.plus_seconds(-DAYS * 86_400);
         let change = last_change(&history);
         if history.len() == RECENT && history.last().is_some_and(|row| row.recorded_at > since) {
             let ends = app.rankings.day_ends(&*view, now, DAYS)?;
             history.truncate(1);
-            history.extend(query::closings(&*view, &row.id, &ends)?.into_iter().rev().flatten());
+            history.extend(query::assured_closings(&*view, &row.id, &ends)?.into_iter().rev().flatten());
         }
         let recent = history.iter().filter(|row| row.recorded_at > since);
-        let scores: Vec<Option<f64>> =
-            recent.map(|row| row.recorded.mean.filter(|_| row.recorded.status == ScoreStatus::Published)).collect();
+        let scores: Vec<Option<f64>> = recent.map(vouched).collect();
         agents.push(listed(from + place + 1, row, *own, chosen.wanted.weights.is_some(), &scores, change, now));
     }
     let at = from / ROWS;
@@ -209,6 +222,10 @@ fn make(app: &App, chosen: &Chosen, now: Timestamp) -> Result<AgentsPage, Proble
         search: chosen.wanted.search.clone(),
         tiers: Tier::ALL.into_iter().map(|tier| (tier, chosen.wanted.tier == Some(tier))).collect(),
         certifications: Tier::ALL[1..].iter().map(|tier| (*tier, chosen.wanted.certification == Some(*tier))).collect(),
+        evidences: EVIDENCES
+            .into_iter()
+            .map(|percent| (percent, (chosen.wanted.min_known * 100.0).round() == f64::from(percent)))
+            .collect(),
         order: chosen.wanted.order.key(),
         reverse: chosen.wanted.reverse,
         own: chosen.wanted.weights.is_some(),
@@ -237,6 +254,8 @@ fn listed(
     now: Timestamp,
 ) -> RankedAgent {
     let published = row.published();
+    // What can be vouched for rests on the authority's own weights.
+    let assured = row.assured().filter(|_| !by_own);
     let unrated = match &row.score {
         _ if by_own => "none of these sources",
         None => "no score yet",
@@ -252,7 +271,7 @@ fn listed(
     };
     let (changed, change) = match change {
         Some((at, by)) => (Some(at), by),
-        None => (row.score.as_ref().map(|score| score.recorded_at), 0.0),
+        None => (row.assured.as_ref().map(|glance| glance.recorded_at), 0.0),
     };
     let values: Vec<f64> = scores.iter().rev().flatten().copied().collect();
     let name = row.name.clone().unwrap_or_else(|| row.id.to_string());
@@ -261,21 +280,23 @@ fn listed(
         path: format!("/agents/{}", encoded(row.id.as_str())),
         named: row.name.is_some(),
         sparkline: if values.len() > 1 {
-            credence_charts::sparkline(&format!("Score of {} over time", row.id), &values).inline()
+            credence_charts::sparkline(&format!("Assured score of {} over time", row.id), &values).inline()
         } else {
             String::new()
         },
         id: row.id.to_string(),
         name,
         revoked: row.revoked,
+        assured: assured.map_or(String::new(), |glance| glance.score.to_string()),
+        estimate: assured.map_or(String::new(), |glance| whole(glance.estimate)),
+        range: assured.map_or(String::new(), |glance| format!("{}–{}", whole(glance.low), whole(glance.high))),
+        evidence: assured.map_or(String::new(), |glance| percent(glance.known)),
+        known: assured.map_or(0.0, |glance| glance.known),
         score: mean,
         spread: stddev,
         unrated,
         tier: published.map(|score| score.tier).filter(|_| !by_own),
         certification: Some(row.certification).filter(|tier| *tier != Tier::Unrated),
-        // Coverage is of the authority's own weights.
-        coverage: published.filter(|_| !by_own).map_or(String::new(), |score| percent(score.coverage)),
-        coverage_share: published.map_or(0.0, |score| score.coverage),
         sources: if by_own { own.map_or(0, |own| own.sources) } else { published.map_or(0, |score| score.sources) },
         changed: changed.map(|at| When::new(at, now)),
         change: if change == 0.0 { String::new() } else { signed(change) },
@@ -284,13 +305,17 @@ fn listed(
     }
 }
 
-/// The newest event, among those at hand, that moved the score by what can be seen, and by how much.
-fn last_change(history: &[ScoreRow]) -> Option<(Timestamp, f64)> {
-    let moved = history.windows(2).map(|pair| {
-        let by = pair[0].recorded.mean.unwrap_or_default() - pair[1].recorded.mean.unwrap_or_default();
-        (pair[0].recorded_at, by)
-    });
-    moved.into_iter().find(|(_, by)| by.abs() >= 0.05)
+/// The published score before rounding, so that slow changes can be seen.
+fn vouched(row: &AssuredRow) -> Option<f64> {
+    let numbers = &row.recorded.assured;
+    (numbers.status == ScoreStatus::Published).then(|| numbers.low.min(numbers.cap))
+}
+
+/// The newest event, among those at hand, that moved the score by a point or more, and by how much.
+fn last_change(history: &[AssuredRow]) -> Option<(Timestamp, f64)> {
+    let score = |row: &AssuredRow| f64::from(row.recorded.assured.score);
+    let moved = history.windows(2).map(|pair| (pair[0].recorded_at, score(&pair[0]) - score(&pair[1])));
+    moved.into_iter().find(|(_, by)| by.abs() >= 1.0)
 }
 
 fn columns(chosen: &Chosen) -> Vec<Column> {
@@ -309,14 +334,26 @@ fn columns(chosen: &Chosen) -> Vec<Column> {
         };
         Column { name, link, sorted, class }
     };
+    if chosen.wanted.weights.is_some() {
+        return vec![
+            column("Agent", Some(Order::Name), "agent"),
+            column("Your mean", Some(Order::Universal), "number"),
+            column("±", Some(Order::Spread), "number"),
+            column("Certified", Some(Order::Certification), ""),
+            column("Trend", None, "trend"),
+            column("Last change", Some(Order::Changed), ""),
+        ];
+    }
     vec![
         column("Agent", Some(Order::Name), "agent"),
-        column("Score", Some(Order::Score), "number"),
+        column("Assured", Some(Order::Assured), "number"),
+        column("Estimate", None, "still"),
+        column("Evidence", Some(Order::Evidence), ""),
+        column("Universal", Some(Order::Universal), "number"),
         column("±", Some(Order::Spread), "number"),
         column("Tier", None, "still"),
         column("Certified", Some(Order::Certification), ""),
         column("Trend", None, "trend"),
-        column("Coverage", Some(Order::Coverage), ""),
         column("Last change", Some(Order::Changed), ""),
     ]
 }
@@ -362,7 +399,7 @@ mod tests {
 
     #[test]
     fn a_view_stands_in_its_address() {
-        let address = "q=a%26b&tier=gold&sort=coverage&reverse=1&own=1&w.lab=0.5&w.%2A=0";
+        let address = "q=a%26b&tier=gold&known=40&sort=evidence&reverse=1&own=1&w.lab=0.5&w.%2A=0";
         let chosen = read(address);
         assert_eq!((chosen.wanted.search.as_str(), chosen.wanted.tier), ("a&b", Some(Tier::Gold)));
         let weights = chosen.wanted.weights.clone().unwrap();
@@ -374,9 +411,9 @@ mod tests {
 
     #[test]
     fn what_makes_no_sense_is_passed_over() {
-        let chosen = read("tier=wood&sort=colour&page=-1&w.lab=NaN&w.x=-1&own=1");
+        let chosen = read("tier=wood&sort=colour&known=-4&page=-1&w.lab=NaN&w.x=-1&own=1");
         assert_eq!((chosen.wanted.tier, chosen.page), (None, 0));
-        assert!(chosen.wanted.weights.is_none() && chosen.wanted.order == Order::Score);
+        assert!(chosen.wanted.weights.is_none() && chosen.wanted.order == Order::Assured);
         assert_eq!(chosen.link(&[]), "/");
     }
 }

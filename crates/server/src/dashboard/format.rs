@@ -35,6 +35,11 @@ fn ago(seconds: i64) -> String {
     }
 }
 
+/// No decimals.
+pub(super) fn whole(number: f64) -> String {
+    format!("{number:.0}")
+}
+
 /// One decimal.
 pub(super) fn one(number: f64) -> String {
     format!("{number:.1}")

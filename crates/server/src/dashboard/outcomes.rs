@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use askama::Template;
 use axum::{extract::State, http::StatusCode, response::Response};
-use credence_pipeline::{outcomes, query};
+use credence_pipeline::query;
 use serde::Deserialize;
 
 use super::{
@@ -64,12 +64,12 @@ async fn read(app: &Arc<App>, agent: String) -> Result<OutcomesPage, Problem> {
     } else {
         let of_agent = move |_: &App, view: &dyn credence_ledger::View| {
             let id = query::resolve(view, &agent)?;
-            let reliability = outcomes::reliability(view, Some(&id))?;
+            let reliability = query::reliability(view, Some(&id))?;
             Ok((Some(id), Arc::new(reliability)))
         };
         app.read(of_agent).await?
     };
-    let outcomes::Reliability { unrated, curve, .. } = &*reliability;
+    let query::Reliability { unrated, curve, .. } = &*reliability;
     let (chart, error) = score_charts::reliability("Reliability of the scores", curve);
     let bins = curve.bins.iter().map(|bin| Bin {
         from: bin.from,

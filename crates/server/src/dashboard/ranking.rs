@@ -11,7 +11,7 @@ use std::{
 
 use credence_engine::{custom::EVERY_OTHER_SOURCE, tiers::Tier};
 use credence_ledger::{Entry, Kind, View};
-use credence_pipeline::query::{self, Overview};
+use credence_pipeline::query::{self, Glance, Overview};
 use credence_protocol::{EntityId, ScoreStatus, Timestamp};
 
 use crate::{app::App, problem::Problem};
@@ -44,7 +44,10 @@ pub(crate) struct Row {
     pub id: EntityId,
     pub name: Option<String>,
     pub revoked: bool,
+    /// The newest universal score.
     pub score: Option<Score>,
+    /// The newest assured score.
+    pub assured: Option<Glance>,
     pub certification: Tier,
     /// What is searched, in lower case, and what is ordered by.
     text: String,
@@ -84,11 +87,12 @@ pub(crate) struct Own {
 /// What a list is ordered by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Order {
-    Score,
+    Assured,
+    Universal,
     Name,
     Spread,
     Certification,
-    Coverage,
+    Evidence,
     Changed,
 }
 
@@ -98,6 +102,8 @@ pub(crate) struct Wanted {
     pub search: String,
     pub tier: Option<Tier>,
     pub certification: Option<Tier>,
+    /// Only agents of whom at least this share is evidence, 0..=1.
+    pub min_known: f64,
     pub order: Order,
     /// The other way round.
     pub reverse: bool,
@@ -116,7 +122,7 @@ pub(crate) struct Page {
 
 impl Row {
     fn new(overview: Overview, sources: &mut Sources) -> Self {
-        let Overview { id, agent, score, certification, parts } = overview;
+        let Overview { id, agent, score, assured, certification, parts } = overview;
         let mut text = id.to_string();
         for part in agent.name.iter().map(String::as_str).chain(agent.aliases.iter().map(|alias| alias.as_str())) {
             text.push('\n');
@@ -148,11 +154,22 @@ impl Row {
             name: agent.name,
             text: text.to_lowercase(),
             score,
+            assured,
             id,
         }
     }
 
-    /// The published score: what is computed from too little is not shown.
+    /// The published assured score.
+    pub(crate) fn assured(&self) -> Option<&Glance> {
+        self.assured.as_ref().filter(|glance| glance.status == ScoreStatus::Published)
+    }
+
+    /// The share of the assured estimate that is evidence, 0..=1.
+    fn known(&self) -> f64 {
+        self.assured().map_or(0.0, |glance| glance.known)
+    }
+
+    /// The published universal score: what is computed from too little is not shown.
     pub(crate) fn published(&self) -> Option<&Score> {
         self.score.as_ref().filter(|score| score.status == ScoreStatus::Published)
     }
@@ -240,6 +257,7 @@ impl Ranking {
                 wanted.tier.is_none_or(|tier| row.published().map_or(Tier::Unrated, |score| score.tier) == tier)
             })
             .filter(|row| wanted.certification.is_none_or(|tier| row.certification >= tier))
+            .filter(|row| row.known() >= wanted.min_known)
             .map(|row| (row, weights.as_ref().and_then(|weights| row.under(weights))))
             .collect();
         let matching = found.len();
@@ -274,24 +292,36 @@ impl Ranking {
 }
 
 impl Order {
-    pub(crate) const ALL: [Order; 6] =
-        [Order::Score, Order::Name, Order::Spread, Order::Certification, Order::Coverage, Order::Changed];
+    pub(crate) const ALL: [Order; 7] = [
+        Order::Assured,
+        Order::Universal,
+        Order::Name,
+        Order::Spread,
+        Order::Certification,
+        Order::Evidence,
+        Order::Changed,
+    ];
 
     pub(crate) fn key(self) -> &'static str {
         match self {
-            Order::Score => "score",
+            Order::Assured => "assured",
+            Order::Universal => "universal",
             Order::Name => "name",
             Order::Spread => "stddev",
             Order::Certification => "certification",
-            Order::Coverage => "coverage",
+            Order::Evidence => "evidence",
             Order::Changed => "changed",
         }
     }
 
-    /// Whoever was revoked comes after the others, whatever the number says; those without a number come last, either way round.
+    /// Revoked agents come after the others, whatever the number says; those without a number come last, either way round.
     fn places(self, a: &(&Arc<Row>, Option<Own>), b: &(&Arc<Row>, Option<Own>), own: bool) -> Ordering {
         let place = |(row, weighed): &(&Arc<Row>, Option<Own>)| {
-            let numbered = if own { weighed.is_some() } else { row.published().is_some() };
+            let numbered = match self {
+                _ if own => weighed.is_some(),
+                Order::Universal | Order::Spread => row.published().is_some(),
+                _ => row.assured().is_some(),
+            };
             if numbered { u8::from(row.revoked) } else { 2 }
         };
         if self == Order::Name { Ordering::Equal } else { place(a).cmp(&place(b)) }
@@ -303,18 +333,25 @@ impl Order {
             let of = |row: &Row| row.published().map_or(f64::NEG_INFINITY, of);
             of(b.0).total_cmp(&of(a.0))
         };
+        let assured = |of: fn(&Glance) -> f64| {
+            let of = |row: &Row| row.assured().map_or(f64::NEG_INFINITY, of);
+            of(b.0).total_cmp(&of(a.0))
+        };
+        // The estimate tells apart agents whose score is the same.
+        let by_score = || assured(|glance| f64::from(glance.score)).then(assured(|glance| glance.estimate));
         let owned = |of: fn(&Own) -> f64| {
             let of = |own: &Option<Own>| own.as_ref().map_or(f64::NEG_INFINITY, of);
             of(&b.1).total_cmp(&of(&a.1))
         };
         match self {
-            Order::Score if own => owned(|own| own.mean),
+            Order::Assured | Order::Universal if own => owned(|own| own.mean),
             Order::Spread if own => owned(|own| -own.stddev),
-            Order::Score => number(|score| score.mean),
+            Order::Assured => by_score(),
+            Order::Universal => number(|score| score.mean),
             Order::Spread => number(|score| -score.stddev),
-            Order::Coverage => number(|score| score.coverage),
-            Order::Changed => number(|score| score.recorded_at.micros() as f64),
-            Order::Certification => b.0.certification.cmp(&a.0.certification).then(number(|score| score.mean)),
+            Order::Evidence => assured(|glance| glance.known),
+            Order::Changed => assured(|glance| glance.recorded_at.micros() as f64),
+            Order::Certification => b.0.certification.cmp(&a.0.certification).then(by_score()),
             Order::Name => a.0.key.cmp(&b.0.key),
         }
     }
@@ -417,6 +454,13 @@ impl Rankings {
 mod tests {
     use super::*;
 
+    fn glance(estimate: f64, recorded_at: Timestamp) -> Glance {
+        let score = estimate as u8 / 2;
+        let (low, high) = (f64::from(score), 100.0);
+        let (status, tier) = (ScoreStatus::Published, Tier::of(score));
+        Glance { seq: 1, recorded_at, score, tier, status, estimate, low, high, known: estimate / 100.0 }
+    }
+
     fn row(id: &str, mean: Option<f64>, revoked: bool, parts: &[(u16, u32, f64)]) -> Arc<Row> {
         let at: Timestamp = "2026-01-01T00:00:00Z".parse().unwrap();
         let score = mean.map(|mean| Score {
@@ -440,6 +484,7 @@ mod tests {
             name: None,
             revoked,
             score,
+            assured: mean.map(|mean| glance(mean, at)),
             certification: Tier::Unrated,
             text: id.to_owned(),
             key: id.to_owned(),
@@ -448,8 +493,8 @@ mod tests {
     }
 
     fn wanted() -> Wanted {
-        let (search, order) = (String::new(), Order::Score);
-        Wanted { search, tier: None, certification: None, order, reverse: false, weights: None }
+        let (search, order) = (String::new(), Order::Universal);
+        Wanted { search, tier: None, certification: None, min_known: 0.0, order, reverse: false, weights: None }
     }
 
     fn ids(page: &Page) -> Vec<&str> {
@@ -489,5 +534,24 @@ mod tests {
         assert_eq!(own.rows[0].1.unwrap().mean, 75.0);
         let unrated = Wanted { tier: Some(Tier::Unrated), ..wanted() };
         assert_eq!(ids(&ranking.page(&unrated, 0, 9)), ["none"]);
+    }
+
+    #[test]
+    fn agents_are_ranked_by_either_score_and_filtered_by_evidence() {
+        let with = |id: &str, mean: f64, estimate: Option<f64>| {
+            let at: Timestamp = "2026-01-01T00:00:00Z".parse().unwrap();
+            let mut row = Arc::into_inner(row(id, Some(mean), false, &[])).unwrap();
+            row.assured = estimate.map(|estimate| glance(estimate, at));
+            Arc::new(row)
+        };
+        // "bought" has many worthless sources: a high universal score, and little that can be vouched for.
+        let rows = vec![with("bought", 95.0, Some(40.0)), with("known", 70.0, Some(80.0)), with("other", 80.0, None)];
+        let ranking = Ranking { rows, ..Ranking::default() };
+        let by = |order| Wanted { order, ..wanted() };
+        assert_eq!(ids(&ranking.page(&by(Order::Assured), 0, 9)), ["known", "bought", "other"]);
+        assert_eq!(ids(&ranking.page(&by(Order::Universal), 0, 9)), ["bought", "other", "known"]);
+        assert_eq!(ids(&ranking.page(&by(Order::Evidence), 0, 9)), ["known", "bought", "other"]);
+        let known = Wanted { min_known: 0.5, ..by(Order::Assured) };
+        assert_eq!(ids(&ranking.page(&known, 0, 9)), ["known"]);
     }
 }

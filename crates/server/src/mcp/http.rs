@@ -14,6 +14,7 @@ use axum::{
     response::{IntoResponse, Response},
     routing::post,
 };
+use credence_protocol::strict::{self, Unreadable};
 use rmcp::transport::streamable_http_server::{
     StreamableHttpServerConfig, StreamableHttpService, session::never::NeverSessionManager,
 };
@@ -21,11 +22,7 @@ use serde_json::json;
 use url::{Host, Url};
 
 use super::{PATH, Server};
-use crate::{
-    app::App,
-    extract::whole,
-    unique::{self, Unreadable},
-};
+use crate::{app::App, extract::whole};
 
 /// JSON-RPC's code for what is no JSON.
 const PARSE_ERROR: i32 = -32700;
@@ -56,12 +53,12 @@ pub(crate) fn routes(app: &Arc<App>) -> Router<Arc<App>> {
                 Err(problem) => return problem.into_response(),
             };
             // Of a key that occurs twice the transport would take one, and nobody would hear of the other.
-            match unique::value("", &bytes) {
+            match strict::unique("", &bytes) {
                 Ok(_) => {}
-                Err(Unreadable::NoJson(error)) => {
+                Err(Unreadable::NotJson(error)) => {
                     return unreadable(PARSE_ERROR, &format!("the body is no JSON: {error}"));
                 }
-                Err(Unreadable::Twice(place)) => {
+                Err(Unreadable::DuplicateKey(place)) => {
                     let place = place.trim_start_matches('.');
                     return unreadable(INVALID_REQUEST, &format!("{place}: this key occurs twice in its object"));
                 }

@@ -3,7 +3,10 @@
 use std::sync::Arc;
 
 use credence_engine::tiers::Tier;
-use credence_pipeline::{answer, query};
+use credence_pipeline::{
+    answer,
+    query::{self, Explanation},
+};
 use credence_protocol::{ScoreStatus, Timestamp};
 use rmcp::model::{JsonObject, Tool};
 use serde::Deserialize;
@@ -200,13 +203,18 @@ pub(super) async fn explain(app: &Arc<App>, arguments: JsonObject) -> Result<Too
         let (text, structured) = match at {
             Some(at) => {
                 let recorded = value(serde_json::to_value(query::score_at(view, &id, at)?))?;
-                let text =
-                    format!("'{id}' at {at}: {} Recorded in entry {}.", numbers(&recorded["event"]), recorded["seq"]);
+                let event = &recorded["assured"]["event"];
+                let text = format!(
+                    "'{id}' at {at}: {}{} Recorded in entry {}.",
+                    vouched(event),
+                    numbers(&recorded["event"]),
+                    recorded["seq"]
+                );
                 (text, json!({ "agent": id, "recorded": recorded }))
             }
             None => {
-                let explained = value(serde_json::to_value(app.explained(view, &id)?))?;
-                (reasons(&explained), json!({ "agent": id, "explanation": explained }))
+                let explained = app.explained(view, &id)?;
+                (reasons(&explained)?, json!({ "agent": id, "explanation": value(serde_json::to_value(&explained))? }))
             }
         };
         Ok(ToolAnswer { text, structured, document: None })
@@ -214,25 +222,45 @@ pub(super) async fn explain(app: &Arc<App>, arguments: JsonObject) -> Result<Too
     .await
 }
 
-/// A score in a sentence.
+/// An assured score in a sentence; nothing where there is none.
+fn vouched(assured: &Value) -> String {
+    let number = |name: &str| assured[name].as_f64().unwrap_or_default();
+    if assured["status"] != ScoreStatus::Published.name() {
+        return "Too little is known to vouch for anything. ".to_owned();
+    }
+    format!(
+        "{} of 100 can be vouched for; estimate {:.0} ({:.0}–{:.0}), evidence {:.0} %. ",
+        assured["score"],
+        number("estimate"),
+        number("low"),
+        number("high"),
+        100.0 * number("known")
+    )
+}
+
+/// A universal score in a sentence.
 fn numbers(score: &Value) -> String {
     let status = score["status"].as_str().and_then(|status| status.parse().ok()).unwrap_or(ScoreStatus::Unrated);
     match (status, score["stddev"].as_f64()) {
-        (ScoreStatus::Unrated, _) | (_, None) => "not rated: no signal counts.".to_owned(),
+        (ScoreStatus::Unrated, _) | (_, None) => "No universal score: no signal counts.".to_owned(),
         (status, Some(stddev)) => {
             let partial = if status == ScoreStatus::Partial { "; too few sources to publish it" } else { "" };
             let (tier, coverage) =
                 (score["tier"].as_str().unwrap_or_default(), score["coverage"].as_f64().unwrap_or_default());
             format!(
-                "{} ± {stddev:.1} of 100 ({tier}), from {} sources, coverage {coverage:.2}{partial}.",
+                "Universal score {} ± {stddev:.1} of 100 ({tier}), from {} independent sources, coverage {coverage:.2}{partial}.",
                 score["score"], score["sources"]
             )
         }
     }
 }
 
-fn reasons(explained: &Value) -> String {
-    let mut text = format!("'{}': {}", explained["agent"].as_str().unwrap_or_default(), numbers(explained));
+fn reasons(explained: &Explanation) -> Result<String, Problem> {
+    let advice: Vec<String> =
+        explained.advice.iter().map(|one| format!("\nWould raise what can be vouched for: {one}.")).collect();
+    let explained = &serde_json::to_value(explained).map_err(|e| Problem::internal(&e))?;
+    let agent = explained["agent"].as_str().unwrap_or_default();
+    let mut text = format!("'{agent}': {}{}", vouched(&explained["assured"]), numbers(explained));
     if explained["revoked"] == true {
         text = format!("REVOKED, whatever the numbers say. {text}");
     }
@@ -243,7 +271,7 @@ fn reasons(explained: &Value) -> String {
         let tags: Vec<&str> =
             part["signals"].as_array().into_iter().flatten().filter_map(|one| one["tag"].as_str()).collect();
         text += &format!(
-            "\n- {source}: {:+.1} points; says {:.1} on average ({}), weight {}, {:.0} % of all weight",
+            "\n- {source}: {:+.1} points of the universal score; says {:.1} on average ({}), weight {}, {:.0} % of all weight",
             number("pull"),
             number("mean"),
             tags.join(", "),
@@ -265,7 +293,7 @@ fn reasons(explained: &Value) -> String {
     if let (false, Some(next)) = (missing.is_empty(), certification["next"].as_str()) {
         text += &format!(" Missing for {next}: {}.", missing.join("; "));
     }
-    text
+    Ok(text + &advice.concat())
 }
 
 pub(super) fn search_agents() -> Tool {
@@ -279,8 +307,9 @@ pub(super) fn search_agents() -> Tool {
         input_schema: schemas::object(
             json!({
                 "query": { "type": "string", "maxLength": 256, "description": "A part of the id, name or address, whatever the case; without it, all agents" },
-                "tier": { "type": "string", "enum": TIERS, "description": "Only agents whose newest score is in this band" },
-                "min_score": { "type": "number", "minimum": 0, "maximum": 100, "description": "Only agents with a published score of at least this" },
+                "tier": { "type": "string", "enum": TIERS, "description": "Only agents whose newest universal score is in this band" },
+                "min_score": { "type": "number", "minimum": 0, "maximum": 100, "description": "Only agents with an assured score of at least this" },
+                "min_known": { "type": "number", "minimum": 0, "maximum": 1, "description": "Only agents of whom at least this share is evidence; below 0.4 an agent is unknown rather than good or bad" },
                 "limit": { "type": "integer", "minimum": 1, "maximum": MOST, "description": "How many at most; 20 when not given" },
                 "cursor": { "type": "string", "maxLength": 256, "description": "`next` of the answer before: goes on from there" },
             }),
@@ -299,6 +328,7 @@ struct SearchAgentsArguments {
     query: Option<String>,
     tier: Option<String>,
     min_score: Option<f64>,
+    min_known: Option<f64>,
     limit: Option<usize>,
     cursor: Option<String>,
 }
@@ -306,13 +336,10 @@ struct SearchAgentsArguments {
 impl SearchAgentsArguments {
     fn is(&self, agent: &Agent) -> bool {
         let tier = agent.score.as_ref().map_or(Tier::Unrated.key(), |score| score.tier.as_str());
-        let published = agent
-            .score
-            .as_ref()
-            .filter(|score| score.status == ScoreStatus::Published)
-            .map(|score| f64::from(score.score));
+        let assured = agent.assured.as_ref().filter(|assured| assured.status == ScoreStatus::Published);
         self.tier.as_deref().is_none_or(|wanted| wanted == tier)
-            && self.min_score.is_none_or(|least| published.is_some_and(|score| score >= least))
+            && self.min_score.is_none_or(|least| assured.is_some_and(|assured| f64::from(assured.score) >= least))
+            && self.min_known.is_none_or(|least| assured.is_some_and(|assured| assured.known >= least))
     }
 }
 
@@ -328,7 +355,7 @@ pub(super) async fn search(app: &Arc<App>, arguments: JsonObject) -> Result<Tool
         .read(move |_, view| {
             let search = wanted.query.clone().filter(|query| !query.is_empty());
             let mut page = Page { search, after: wanted.cursor.clone(), ..Page::default() };
-            let filtered = wanted.tier.is_some() || wanted.min_score.is_some();
+            let filtered = wanted.tier.is_some() || wanted.min_score.is_some() || wanted.min_known.is_some();
             let size = if filtered { PAGE } else { limit + 1 };
             let mut found = AgentList { agents: Vec::new(), next: None };
             for _ in 0..PAGES {
@@ -353,11 +380,16 @@ pub(super) async fn search(app: &Arc<App>, arguments: JsonObject) -> Result<Tool
         .await?;
     let line = |agent: &Agent| {
         let revoked = if agent.revoked { ", REVOKED" } else { "" };
-        match agent.score.as_ref().and_then(|score| Some((score, score.stddev?))) {
-            Some((score, stddev)) => {
-                format!("{} ({} ± {stddev:.1}, {}{revoked})", agent.agent, score.score, score.tier)
+        let universal = match agent.score.as_ref().and_then(|score| Some((score, score.stddev?))) {
+            Some((score, stddev)) => format!("universal {} ± {stddev:.1}, {}", score.score, score.tier),
+            None => "unrated".to_owned(),
+        };
+        match agent.assured.as_ref().filter(|assured| assured.status == ScoreStatus::Published) {
+            Some(assured) => {
+                let known = 100.0 * assured.known;
+                format!("{} ({} assured, evidence {known:.0} %, {universal}{revoked})", agent.agent, assured.score)
             }
-            None => format!("{} (unrated{revoked})", agent.agent),
+            None => format!("{} ({universal}{revoked})", agent.agent),
         }
     };
     let mut text = match found.agents.len() {

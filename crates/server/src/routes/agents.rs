@@ -6,7 +6,7 @@ use axum::{extract::State, response::Response};
 use credence_ledger::View;
 use credence_pipeline::{
     NewAgent,
-    query::{self, AgentFilter, AgentPage, AgentRow, ScoreRow},
+    query::{self, AgentFilter, AgentPage, AssuredRow, CurrentAssured, ListedAgent, ScoreRow},
 };
 use credence_protocol::{Alias, EntityId};
 use serde::Deserialize;
@@ -15,9 +15,10 @@ use utoipa::{IntoParams, ToSchema};
 use super::{MAX_PAGE, created, json};
 use crate::{
     app::App,
+    dashboard::ranking::{Order, Wanted},
     extract::{Admin, Json, Nothing, Params, Part},
     problem::Problem,
-    schema::{Agent, AgentList, Errors, Recorded, RecordedScore},
+    schema::{Agent, AgentList, AssuredScore, Errors, Recorded, RecordedScore},
 };
 
 const PAGE: usize = 100;
@@ -36,14 +37,68 @@ pub(crate) struct Page {
     /// How many at most.
     #[param(minimum = 1, maximum = 1000)]
     pub limit: Option<usize>,
+    /// The best first, by this score, instead of by id. Does not go with `prefix` and `after`: use `page`.
+    #[param(inline)]
+    pub rank: Option<Rank>,
+    /// With `rank`: the page, from 1.
+    #[param(minimum = 1)]
+    pub page: Option<usize>,
+    /// With `rank`: only agents of whom at least this share is evidence.
+    #[param(minimum = 0, maximum = 1)]
+    pub min_known: Option<f64>,
 }
 
-/// Agents, by id
+/// By which score agents are ranked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Rank {
+    /// What can be vouched for.
+    Assured,
+    /// What the sources say.
+    Universal,
+}
+
+/// Agents, by id or ranked
 #[utoipa::path(get, path = "/v1/agents", tag = "agents", params(Page), responses((status = 200, body = AgentList), Errors))]
 pub(crate) async fn list(State(app): State<Arc<App>>, Params(page): Params<Page>) -> Result<Response, Problem> {
     let limit = page_size(page.limit, PAGE)?;
-    let found = app.read(move |_, view| find(view, &page, limit)).await?;
+    let found = match page.rank {
+        Some(rank) => app.work(move |app| ranked(app, &page, rank, limit)).await?,
+        None => app.read(move |_, view| find(view, &page, limit)).await?,
+    };
     json(&found)
+}
+
+/// A page of agents, the best first.
+fn ranked(app: &App, page: &Page, rank: Rank, limit: usize) -> Result<AgentList, Problem> {
+    let wrong = |detail: &str| Problem::bad_request("bad_query", detail.to_owned());
+    if !page.prefix.is_empty() || page.after.is_some() {
+        return Err(wrong("rank does not go with prefix or after: ask for pages with `page`"));
+    }
+    let min_known = page.min_known.unwrap_or(0.0);
+    if !(0.0..=1.0).contains(&min_known) {
+        return Err(wrong("min_known: between 0 and 1"));
+    }
+    let number = page.page.unwrap_or(1);
+    let start = number.checked_sub(1).ok_or_else(|| wrong("page: from 1 on"))?;
+    let wanted = Wanted {
+        search: page.search.clone().unwrap_or_default(),
+        tier: None,
+        certification: None,
+        min_known,
+        order: if rank == Rank::Assured { Order::Assured } else { Order::Universal },
+        reverse: false,
+        weights: None,
+    };
+    let found = app.rankings.with(app, |ranking| ranking.page(&wanted, start, limit))?;
+    // A page beyond the end is empty, not the last one again.
+    if found.from != start.saturating_mul(limit) {
+        return Ok(AgentList { agents: Vec::new(), next: None });
+    }
+    let view = app.authority.ledger().view()?;
+    let next = (found.from + found.rows.len() < found.matching).then(|| (number + 1).to_string());
+    let agents = found.rows.iter().map(|(row, _)| Ok(shown(query::listed(&*view, &row.id)?)));
+    Ok(AgentList { agents: agents.collect::<Result<_, Problem>>()?, next })
 }
 
 /// A page's size, within bounds.
@@ -60,13 +115,17 @@ pub(crate) fn page_size(asked: Option<usize>, usual: usize) -> Result<usize, Pro
 pub(crate) fn find(view: &dyn View, page: &Page, limit: usize) -> Result<AgentList, Problem> {
     let Page { prefix, search, after, .. } = page;
     let filter = AgentFilter { prefix: prefix.clone(), search: search.clone(), after: after.clone() };
+    if page.page.is_some() || page.min_known.is_some() {
+        return Err(Problem::bad_request("bad_query", "page and min_known go with rank"));
+    }
     let AgentPage { agents, next } = query::agents(view, &filter, limit)?;
-    Ok(AgentList { agents: agents.into_iter().map(|agent| shown(&agent.id, agent.row, agent.score)).collect(), next })
+    Ok(AgentList { agents: agents.into_iter().map(shown).collect(), next })
 }
 
-fn shown(id: &str, row: AgentRow, score: Option<ScoreRow>) -> Agent {
+fn shown(listed: ListedAgent) -> Agent {
+    let ListedAgent { id, row, score, assured } = listed;
     Agent {
-        agent: id.to_owned(),
+        agent: id,
         name: row.name,
         aliases: row.aliases.iter().map(ToString::to_string).collect(),
         owner: row.owner.map(|owner| owner.to_string()),
@@ -74,7 +133,13 @@ fn shown(id: &str, row: AgentRow, score: Option<ScoreRow>) -> Agent {
         seq: row.seq,
         revoked: row.revoked.is_some(),
         score: score.map(recorded),
+        assured: assured.map(vouched),
     }
+}
+
+/// A recorded assured score.
+pub(crate) fn vouched(row: AssuredRow) -> AssuredScore {
+    CurrentAssured::from(row).into()
 }
 
 pub(crate) fn recorded(row: ScoreRow) -> RecordedScore {
@@ -108,8 +173,7 @@ pub(crate) async fn show(
     let found = app
         .read(move |_, view| {
             let id = query::resolve(view, &agent)?;
-            let newest = query::history(view, &id, 1)?.into_iter().next();
-            Ok(shown(id.as_str(), query::agent(view, &id)?, newest))
+            Ok(shown(query::listed(view, &id)?))
         })
         .await?;
     json(&found)

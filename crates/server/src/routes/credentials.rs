@@ -10,8 +10,8 @@ use axum::{
 use credence_output::status_list::Purpose;
 use credence_pipeline::{
     answer::Refusal,
-    credentials::{self, CredentialRow},
-    query,
+    credentials,
+    query::{self, CredentialRow},
 };
 use credence_protocol::Uuid;
 use serde::{Deserialize, Serialize};
@@ -147,8 +147,8 @@ pub(crate) async fn show(State(app): State<Arc<App>>, Part(id): Part<String>) ->
     let id = id_of(&id)?;
     let shown = app
         .read(move |_, view| {
-            let row = credentials::find(view, id)?;
-            Ok(record(id, &row, credentials::is_suspended(view, &row)?))
+            let row = query::credential(view, id)?;
+            Ok(record(id, &row, query::is_suspended(view, &row)?))
         })
         .await?;
     json(&shown)
@@ -195,8 +195,8 @@ pub(crate) async fn of_agent(
         .read(move |_, view| {
             let agent = query::resolve(view, &agent)?;
             let mut listed = Vec::new();
-            for (id, row) in credentials::of_agent(view, &agent, MAX_LISTED)? {
-                listed.push(record(id, &row, credentials::is_suspended(view, &row)?));
+            for (id, row) in query::credentials_of(view, &agent, MAX_LISTED)? {
+                listed.push(record(id, &row, query::is_suspended(view, &row)?));
             }
             Ok(Credentials { agent: agent.to_string(), credentials: listed })
         })

@@ -3,7 +3,7 @@
 use std::sync::{Arc, PoisonError};
 
 use axum::{extract::State, response::Response};
-use credence_pipeline::{domains, query};
+use credence_pipeline::query;
 use credence_protocol::EntityId;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -83,7 +83,7 @@ pub(crate) async fn verify(
     let now = app.now();
     let (who, at) = (agent.clone(), host.clone());
     // Proved lately: asking again changes nothing, and asks nobody.
-    if let Some(seq) = app.read(move |_, view| Ok(domains::lately(view, &who, &at, now)?)).await? {
+    if let Some(seq) = app.read(move |_, view| Ok(query::recently_proved(view, &who, &at, now)?)).await? {
         return created(&Accepted { seq, known: true, remark: None });
     }
     let lookup = app.lookups.take(turns::payer().1, LOOKUPS_OF_ONE);

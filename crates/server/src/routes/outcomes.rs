@@ -7,8 +7,8 @@ use std::{
 
 use axum::{extract::State, response::Response};
 use credence_pipeline::{
-    outcomes::{self, NewOutcome, Reliability},
-    query,
+    outcomes::NewOutcome,
+    query::{self, Reliability},
 };
 use credence_protocol::{Timestamp, Uuid};
 use serde::Deserialize;
@@ -121,7 +121,7 @@ pub(crate) async fn calibration(
     Params(Of { agent }): Params<Of>,
 ) -> Result<Response, Problem> {
     let Some(agent) = agent else { return json(&*whole_curve(&app).await?) };
-    let curve = app.read(move |_, view| Ok(outcomes::reliability(view, Some(&query::resolve(view, &agent)?))?)).await?;
+    let curve = app.read(move |_, view| Ok(query::reliability(view, Some(&query::resolve(view, &agent)?))?)).await?;
     json(&curve)
 }
 
@@ -133,7 +133,7 @@ pub(crate) async fn whole_curve(app: &Arc<App>) -> Result<Arc<Reliability>, Prob
     {
         return Ok(Arc::clone(curve));
     }
-    let curve = Arc::new(app.read(|_, view| Ok(outcomes::reliability(view, None)?)).await?);
+    let curve = Arc::new(app.read(|_, view| Ok(query::reliability(view, None)?)).await?);
     *kept = Some((Instant::now(), Arc::clone(&curve)));
     Ok(curve)
 }

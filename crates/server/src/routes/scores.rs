@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use axum::{extract::State, response::Response};
 use credence_engine::hcs25::output_verification::Window;
 use credence_ledger::View;
-use credence_pipeline::{query, summaries};
+use credence_pipeline::query;
 use credence_protocol::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -118,19 +118,23 @@ pub(crate) async fn history(
 pub(crate) fn history_of(view: &dyn View, agent: &str, limit: usize) -> Result<History, Problem> {
     let id = query::resolve(view, agent)?;
     let scores = query::history(view, &id, limit)?.into_iter().map(agents::recorded).collect();
+    let assured = query::assured_history(view, &id, limit)?.into_iter().map(agents::vouched).collect();
     let revoked = query::agent(view, &id)?.revoked.is_some();
-    Ok(History { agent: id.to_string(), revoked, scores })
+    Ok(History { agent: id.to_string(), revoked, scores, assured })
 }
 
 #[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct Over {
-    #[param(inline)]
-    window: Option<WindowName>,
+    /// 7d where nothing is said.
+    #[param(inline, value_type = Option<WindowName>)]
+    window: Option<String>,
 }
 
+/// Describes the windows.
 #[derive(Deserialize, ToSchema)]
+#[allow(dead_code, reason = "describes what is parsed by the engine")]
 pub(crate) enum WindowName {
     #[serde(rename = "1d")]
     Day,
@@ -140,10 +144,30 @@ pub(crate) enum WindowName {
     Month,
 }
 
-/// What providers say of an agent's outputs over a window
+/// An HCS-25 `outputVerificationSummary` of all providers whose reports count, in the standard's own fields; everything else beside them
 #[derive(ToSchema)]
+#[schema(rename_all = "camelCase")]
 #[allow(dead_code, reason = "describes what the pipeline serialises")]
 pub(crate) struct Stats {
+    #[schema(minimum = 0, maximum = 1)]
+    allow_rate: f64,
+    #[schema(minimum = 0, maximum = 1)]
+    block_rate: f64,
+    #[schema(minimum = 0, maximum = 1)]
+    uncertain_rate: f64,
+    /// The mean calibrated probability that a verdict is right, as the providers say.
+    #[schema(minimum = 0, maximum = 1)]
+    avg_confidence: f64,
+    /// 0 where no report counts: `hcs25.reason` says why.
+    total_checks: u64,
+    #[schema(value_type = Option<Object>)]
+    stake_distribution: Option<Value>,
+    window_days: f64,
+    /// Each `{id, signerAddress?, methodologyUrl?, checksContributed}`.
+    #[schema(value_type = Vec<Object>)]
+    providers: Value,
+    #[schema(format = DateTime)]
+    updated_at: Option<String>,
     agent: String,
     window: String,
     /// As HCS-25 computes it.
@@ -167,14 +191,15 @@ pub(crate) async fn stats(
     Part(agent): Part<String>,
     Params(Over { window }): Params<Over>,
 ) -> Result<Response, Problem> {
-    let window = match window {
-        Some(WindowName::Day) => Window::Day,
-        None | Some(WindowName::Week) => Window::Week,
-        Some(WindowName::Month) => Window::Month,
+    let window = match window.as_deref() {
+        None => Window::Week,
+        Some(text) => Window::parse(text).ok_or_else(|| {
+            let known: Vec<&str> = Window::ALL.iter().map(|window| window.key()).collect();
+            Problem::unprocessable("invalid_window", format!("window: one of {}", known.join(", ")))
+        })?,
     };
     let now = app.now();
-    let shown =
-        app.read(move |_, view| Ok(summaries::stats(view, &query::resolve(view, &agent)?, window, now)?)).await?;
+    let shown = app.read(move |_, view| Ok(query::stats(view, &query::resolve(view, &agent)?, window, now)?)).await?;
     respond(&shown)
 }
 
@@ -190,6 +215,10 @@ pub(crate) struct Reputation {
     #[schema(value_type = Option<Object>)]
     reputation: Option<Value>,
     stddev: Option<f64>,
+    /// What makes R readable: `{score, state, tier?, geometric_mean, claims?: {held, of, low, high}, percentile?: {percentile, among}}`.
+    /// A new agent has no letter.
+    #[schema(value_type = Option<Object>)]
+    readable: Option<Value>,
     /// What each factor rests on.
     #[schema(value_type = Option<Object>)]
     basis: Option<Value>,
@@ -209,15 +238,18 @@ pub(crate) async fn reputation(
     let limit = agents::page_size(limit, 5)?;
     let now = app.now();
     let shown = app
-        .read(move |_, view| {
+        .read(move |app, view| {
             let id = query::resolve(view, &agent)?;
             let rows = query::reputation_history(view, &id, limit)?;
             let newest = query::reputation(view, &id, now)?;
+            let readable =
+                newest.as_ref().map(|newest| app.peers.place(view, newest.readable.clone(), now)).transpose()?;
             Ok(Reputation {
                 standing: newest.as_ref().map_or("new", query::Reputation::standing),
                 events: newest.as_ref().map_or(0, |newest| newest.row.events),
                 reputation: newest.as_ref().map(|newest| newest.published(&id)),
                 stddev: newest.as_ref().map(query::Reputation::stddev),
+                readable: readable.map(|readable| json!(readable)),
                 basis: newest.map(|newest| newest.row.basis),
                 last: rows.iter().map(|row| json!(row)).collect(),
                 agent: id.to_string(),

@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use axum::{extract::State, response::Response};
 use credence_pipeline::{
-    NewSource,
+    NewSource, SourceChange,
     query::{self, SourceRow},
 };
-use credence_protocol::EntityId;
+use credence_protocol::{EntityId, Root};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -25,6 +25,8 @@ pub(crate) struct Source {
     weight: f64,
     description: Option<String>,
     owner: Option<String>,
+    /// The registries that it re-reads: sources that share one count as one voice.
+    roots: Vec<String>,
     /// Where it says how it verifies outputs: with it the source is a verification provider.
     methodology: Option<String>,
     /// What it signs must have this as its `aud`; none where it is not bound to this authority.
@@ -47,6 +49,7 @@ pub(crate) async fn list(State(app): State<Arc<App>>, _: Params<Nothing>) -> Res
         weight: row.weight,
         description: row.description,
         owner: row.owner.map(|owner| owner.to_string()),
+        roots: row.roots.iter().map(ToString::to_string).collect(),
         methodology: row.methodology,
         aud: row.aud.map(|aud| aud.to_string()),
         seq: row.seq,
@@ -69,6 +72,10 @@ pub(crate) struct Registration {
     /// Who runs it: it has no say on agents of the same owner.
     #[schema(value_type = Option<String>, min_length = 1, max_length = 128, pattern = "^[A-Za-z0-9._~-]+$")]
     owner: Option<EntityId>,
+    /// The registries that it re-reads, such as npm or erc8004:eip155:8453: sources that share one count as one voice.
+    #[serde(default)]
+    #[schema(value_type = Vec<String>, max_items = 16)]
+    roots: Vec<Root>,
     /// Where it says how it verifies outputs.
     #[schema(max_length = 256)]
     methodology: Option<String>,
@@ -85,8 +92,8 @@ pub(crate) async fn add(
     _: Admin,
     Json(new): Json<Registration>,
 ) -> Result<Response, Problem> {
-    let Registration { source, weight, description, owner, methodology, unbound } = new;
-    let new = NewSource { source, weight: weight.unwrap_or(1.0), description, owner, methodology, unbound };
+    let Registration { source, weight, description, owner, roots, methodology, unbound } = new;
+    let new = NewSource { source, weight: weight.unwrap_or(1.0), description, owner, roots, methodology, unbound };
     let seq = app.work(move |app| Ok(app.authority.add_source(new)?)).await?;
     created(&Recorded { seq })
 }
@@ -104,6 +111,9 @@ pub(crate) struct Change {
     /// Who runs it.
     #[schema(value_type = Option<String>, min_length = 1, max_length = 128, pattern = "^[A-Za-z0-9._~-]+$")]
     owner: Option<EntityId>,
+    /// The registries that it re-reads, instead of those named before; an empty list for none.
+    #[schema(value_type = Option<Vec<String>>, max_items = 16)]
+    roots: Option<Vec<Root>>,
 }
 
 /// Changes what a source counts for, from now on
@@ -113,12 +123,13 @@ pub(crate) async fn change(
     State(app): State<Arc<App>>,
     _: Admin,
     Part(source): Part<String>,
-    Json(Change { weight, methodology, owner }): Json<Change>,
+    Json(Change { weight, methodology, owner, roots }): Json<Change>,
 ) -> Result<Response, Problem> {
     let source = EntityId::new(&source).map_err(|_| credence_pipeline::Error::UnknownSource(source))?;
-    if weight.is_none() && methodology.is_none() && owner.is_none() {
-        return Err(Problem::unprocessable("nothing_new", "say at least one of weight, methodology and owner"));
+    let change = SourceChange { weight, methodology, owner, roots };
+    if change == SourceChange::default() {
+        return Err(Problem::unprocessable("nothing_new", "say at least one of weight, methodology, owner and roots"));
     }
-    let seq = app.work(move |app| Ok(app.authority.change_source(source, weight, methodology, owner)?)).await?;
+    let seq = app.work(move |app| Ok(app.authority.change_source(source, change)?)).await?;
     json(&Recorded { seq })
 }

@@ -87,7 +87,7 @@ pub(crate) async fn reviews(State(app): State<Arc<App>>, _: Ingest, body: Raw) -
 
 /// What was said, and what came of it
 #[derive(Serialize, ToSchema)]
-#[schema(as = Said)]
+#[schema(as = StatementState)]
 pub(crate) struct StatementState {
     id: String,
     /// The signed statement.

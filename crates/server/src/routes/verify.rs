@@ -4,6 +4,7 @@ use std::{borrow::Cow, ops::Range, sync::Arc};
 
 use axum::{extract::State, response::Response};
 use bytes::Bytes;
+use credence_protocol::strict::{self, Unreadable};
 use credence_verify::{Call, Engine, Feedback, Stake, Verdict};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json, value::RawValue};
@@ -21,7 +22,6 @@ use crate::{
     problem::Problem,
     schema::{Errors, ItemError},
     tokens::Bearer,
-    unique::{self, Unreadable},
 };
 
 /// Traces in one batch.
@@ -129,7 +129,7 @@ pub(crate) struct VerdictSchema {
     prior: f64,
     /// 0: pre-checks alone decided to block; 1: everything was looked at.
     tier: u8,
-    /// What each evaluated signal said, by its name.
+    /// What each check that could be made found, by its name.
     signals: std::collections::BTreeMap<String, CheckSchema>,
     /// One plain sentence.
     explanation: String,
@@ -137,9 +137,9 @@ pub(crate) struct VerdictSchema {
     stake: Option<String>,
 }
 
-/// What one signal said
+/// What one check found
 #[derive(Debug, ToSchema)]
-#[schema(as = SignalSaid)]
+#[schema(as = CheckResult)]
 #[allow(dead_code, reason = "describes what the engine serialises")]
 pub(crate) struct CheckSchema {
     fired: bool,
@@ -232,11 +232,11 @@ fn judge(app: &App, engine: &Engine, namespace: &str, trace: &Trace<'_>) -> Resu
 
 /// What is judged must mean one thing: of a key that occurs twice, this reader and the agent's may take different values.
 fn read(what: &'static str, raw: &RawValue) -> Result<Value, Problem> {
-    unique::value(what, raw.get().as_bytes()).map_err(|error| match error {
-        Unreadable::Twice(place) => {
+    strict::unique(what, raw.get().as_bytes()).map_err(|error| match error {
+        Unreadable::DuplicateKey(place) => {
             Problem::unprocessable("duplicate_key", format!("{place}: this key occurs twice in its object"))
         }
-        Unreadable::NoJson(error) => Problem::unprocessable("invalid_result", format!("{what}: {error}")),
+        Unreadable::NotJson(error) => Problem::unprocessable("invalid_result", format!("{what}: {error}")),
     })
 }
 

@@ -7,7 +7,7 @@ const WORKERS = 2;
 // What depends on colours, and what depends on the room there is.
 const CONTRAST = { runOnly: ['color-contrast', 'link-in-text-block'] };
 const ROOM = { runOnly: ['scrollable-region-focusable', 'target-size'] };
-const COLUMNS = ['name', 'score', 'stddev', 'certification', 'coverage', 'changed'];
+const COLUMNS = ['name', 'assured', 'universal', 'stddev', 'certification', 'evidence', 'changed'];
 
 // The addresses that the pages themselves lead to.
 async function found(page, path, prefix) {
@@ -150,13 +150,13 @@ export async function ranking(browser, report, demo) {
     await page.goto('/');
     const down = await numbers(3);
     must(down.length > 5 && falls(down), `${down}`);
-    await page.getByRole('columnheader', { name: 'Score' }).getByRole('link').click();
+    await page.getByRole('columnheader', { name: 'Assured' }).getByRole('link').click();
     await page.waitForURL(/reverse=1/);
     const up = await numbers(3);
     must(falls([...up].reverse()), `${up}`);
     must(up.length === down.length, `${down.length} rows, then ${up.length}`);
   });
-  for (const [name, key, column] of [['±', 'stddev', 4], ['Coverage', 'coverage', 8]]) {
+  for (const [name, key, column] of [['Evidence', 'evidence', 5], ['Universal', 'universal', 6], ['±', 'stddev', 7]]) {
     await report.check(`the column ${name} can be clicked and orders`, async () => {
       await page.goto('/');
       await page.getByRole('columnheader', { name, exact: true }).getByRole('link').click();
@@ -171,7 +171,7 @@ export async function ranking(browser, report, demo) {
     await page.getByLabel('Tier').selectOption('platinum');
     await leaves(page, () => page.getByRole('button', { name: 'Show' }).click());
     must(page.url().includes('tier=platinum'), page.url());
-    const tiers = await page.locator('table.agents tbody td:nth-child(5)').allInnerTexts();
+    const tiers = await page.locator('table.agents tbody td:nth-child(8)').allInnerTexts();
     must(tiers.length > 0 && tiers.every(tier => /platinum/i.test(tier)), `${tiers}`);
   });
   report.none('the ranking is quiet', taken());
@@ -194,11 +194,11 @@ export async function paging(browser, report, authority) {
   });
   await report.check('an agent without a score says why it has none', async () => {
     await page.goto('/?q=agent-7');
-    must((await page.locator('table.agents td[colspan]').innerText()).trim(), 'the list does not say');
+    must((await page.locator('table.agents td[colspan]').first().innerText()).trim(), 'the list does not say');
     await page.getByRole('link', { name: 'Agent 7', exact: true }).click();
     await page.waitForURL(/agents\/agent-7/);
     const said = await page.locator('.headline').innerText();
-    must(/No score/.test(said) && /(too few sources|no signal)/.test(said), said);
+    must(/no universal score/.test(said) && /(too few sources|no signal)/.test(said), said);
   });
   report.none('paging is quiet', taken());
   await close();

@@ -83,7 +83,7 @@ fn each_mistake_has_its_code() {
         ("/v1/agents/shop/score?weights=a:-1", 422, "invalid_numbers"),
         ("/v1/agents/shop/score?weights=a:1,a:2", 400, "bad_query"),
         ("/v1/agents/shop/score?weights=a:NaN", 422, "invalid_numbers"),
-        ("/v1/stats/shop?window=9d", 400, "bad_query"),
+        ("/v1/stats/shop?window=9d", 422, "invalid_window"),
         ("/v1/log/entries/99999999999999999999", 404, "no_such_entry"),
         ("/v1/log/entries/18446744073709551615", 404, "no_such_entry"),
         ("/v1/log/proofs/99999", 404, "no_such_entry"),

@@ -122,8 +122,31 @@ fn lists_are_ranked_searched_and_weighed_anew() {
             .all(|agent| service.get(&format!("/v1/agents/{agent}")).ok()["score"]["sources"] == 2)
     });
     until("the list has caught up", || {
-        service.ranked("") == ["cat", "bee", "ant"] || service.ranked("") == ["cat", "ant", "bee"]
+        let ranked = service.ranked("?sort=universal");
+        ranked == ["cat", "bee", "ant"] || ranked == ["cat", "ant", "bee"]
     });
+    // By default what can be vouched for decides, here as in the API.
+    let api = |query: &str| -> Vec<String> {
+        let found = service.get(&format!("/v1/agents?{query}")).ok();
+        found["agents"].as_array().unwrap().iter().map(|one| one["agent"].as_str().unwrap().to_owned()).collect()
+    };
+    let assured = |agent: &str| {
+        let shown = service.get(&format!("/v1/agents/{agent}")).ok()["assured"].clone();
+        (shown["score"].as_u64().unwrap(), shown["estimate"].as_f64().unwrap(), shown["known"].as_f64().unwrap())
+    };
+    let mut expected = ["ant", "bee", "cat"];
+    expected.sort_by(|a, b| assured(b).partial_cmp(&assured(a)).unwrap());
+    assert_eq!(service.ranked(""), expected);
+    assert_eq!(api("rank=assured"), expected);
+    assert_eq!(api("rank=universal"), service.ranked("?sort=universal"));
+    assert_eq!(api("rank=assured&limit=2&page=2"), expected[2..]);
+    assert!(api("rank=assured&page=9").is_empty() && api("rank=assured&min_known=0.99").is_empty());
+    assert!(service.ranked("?known=99").is_empty() && service.ranked("?known=5") == expected);
+    for wrong in
+        ["rank=best", "rank=assured&after=a", "rank=assured&min_known=2", "rank=assured&page=0", "min_known=0.5"]
+    {
+        service.get(&format!("/v1/agents?{wrong}")).refused(400, "bad_query");
+    }
     assert_eq!(service.ranked("?sort=name"), ["ant", "bee", "cat"]);
     assert_eq!(service.ranked("?sort=name&reverse=1"), ["cat", "bee", "ant"]);
     assert_eq!(service.ranked("?q=BE"), ["bee"]);

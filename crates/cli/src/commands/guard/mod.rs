@@ -1,8 +1,11 @@
+mod config;
 mod schema;
 mod setup;
 mod status;
+mod switch;
+mod watch;
 
-use std::{os::fd::AsFd, path::PathBuf, process::ExitCode, time::Duration};
+use std::{os::fd::AsFd, path::PathBuf, process::ExitCode, sync::Arc, time::Duration};
 
 use anyhow::{Context, bail, ensure};
 use clap::{
@@ -11,10 +14,14 @@ use clap::{
 };
 use credence_guard::{
     Caller, Guard, GuardMode, Settings,
+    config::{GuardConfig, effective::Flags},
     courier::CourierSettings,
     http::HttpSettings,
-    isolation, server_name, service,
-    settings::{DEFAULT_CANARIES, DEFAULT_MESSAGE_BYTES, DEFAULT_RECEIPT_BYTES},
+    identity::Launch,
+    isolation,
+    oversight::Rules,
+    server_name, service,
+    settings::{DEFAULT_MESSAGE_BYTES, DEFAULT_RECEIPT_BYTES},
     stdio::Upstream,
 };
 use credence_protocol::{EntityId, SecretKey, receipt::Vantage};
@@ -41,6 +48,13 @@ pub enum Sub {
     Uninstall(setup::UninstallArgs),
     /// What guards have seen: calls and verdicts per tool, control charts
     Status(status::Args),
+    /// Check guard.toml, or show what holds for a server or a tool
+    #[command(subcommand)]
+    Config(config::Command),
+    /// Switch the guards of a server off: results pass unjudged, receipts go on
+    Off(switch::Args),
+    /// Switch them on again
+    On(switch::Args),
     /// Accept an output schema by which a tool would be judged less strictly than before
     AcceptSchema(schema::Args),
     /// The public key that receipts and summaries are signed with, to be registered at an authority
@@ -52,9 +66,12 @@ pub struct RunArgs {
     /// The server's name, by which its receipts are found [default: from the command]
     #[arg(long)]
     name: Option<String>,
-    /// What is done about a result that is not believed
-    #[arg(long, value_enum, default_value_t = ModeArg::Flag)]
-    mode: ModeArg,
+    /// The guard's configuration; it must be yours and not writable by others [default: guard.toml in ~/.config/credence]
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// What is done about a result that is not believed [default: what guard.toml says, else flag]
+    #[arg(long, value_enum)]
+    mode: Option<ModeArg>,
     /// The agent that calls; without it the request's _meta (credence/agent) or headers (Credence-Agent) may say
     #[arg(long, env = "CREDENCE_GUARD_AGENT")]
     agent: Option<EntityId>,
@@ -78,8 +95,9 @@ pub struct RunArgs {
     #[arg(long)]
     content_injection: bool,
     /// Share of accepted results of which a made-up variant is judged in shadow
-    #[arg(long, value_name = "SHARE", value_parser = share, default_value_t = DEFAULT_CANARIES)]
-    canaries: f64,
+    /// [default: what guard.toml says, else 0.02]
+    #[arg(long, value_name = "SHARE", value_parser = share)]
+    canaries: Option<f64>,
     #[command(flatten)]
     keeping: StateArgs,
     /// Room for receipts in MiB; the oldest are let go beyond it
@@ -194,6 +212,9 @@ pub fn run(out: &Output, args: Args) -> Done {
         Some(Sub::Install(args)) => return setup::install(out, args),
         Some(Sub::Uninstall(args)) => return setup::uninstall(out, args),
         Some(Sub::Status(args)) => return status::run(out, args),
+        Some(Sub::Config(command)) => return config::run(out, command),
+        Some(Sub::Off(args)) => return switch::run(out, &args, true),
+        Some(Sub::On(args)) => return switch::run(out, &args, false),
         Some(Sub::AcceptSchema(args)) => return schema::run(out, &args),
         Some(Sub::Key(args)) => return key(out, &args),
         None => {}
@@ -257,6 +278,25 @@ impl RunArgs {
         }))
     }
 
+    /// What guard.toml and the flags say, and which server it is.
+    fn rules(&self) -> anyhow::Result<Rules> {
+        let flags = Flags {
+            mode: self.mode.map(|mode| match mode {
+                ModeArg::Observe => GuardMode::Observe,
+                ModeArg::Flag => GuardMode::Flag,
+                ModeArg::Enforce => GuardMode::Enforce,
+            }),
+            content_injection: self.content_injection.then_some(true),
+            canaries: self.canaries,
+        };
+        let launch = match (&self.upstream, &self.connect) {
+            (Some(url), _) => Launch::Url(url.clone()),
+            (None, Some(socket)) => Launch::Socket(socket.clone()),
+            (None, None) => Launch::Command(self.command.clone()),
+        };
+        Ok(Rules { config: Arc::new(GuardConfig::load(self.config.as_deref())?), flags, launch: Some(launch) })
+    }
+
     fn settings(&self) -> anyhow::Result<Settings> {
         let name = match &self.name {
             Some(name) => name.clone(),
@@ -279,18 +319,12 @@ impl RunArgs {
         Ok(Settings {
             name,
             provider: self.keeping.provider.clone(),
-            mode: match self.mode {
-                ModeArg::Observe => GuardMode::Observe,
-                ModeArg::Flag => GuardMode::Flag,
-                ModeArg::Enforce => GuardMode::Enforce,
-            },
+            rules: self.rules()?,
             caller: Caller { agent: self.agent.clone(), session: self.session.clone(), stake: self.stake },
             session,
             verify: self.verify.of_engine(),
             profiles: self.profiles.as_deref().map(traces::profiles).transpose()?.unwrap_or_default(),
             calibrations: std::iter::once((None, calibrations.all)).chain(of_tools).collect(),
-            content_injection: self.content_injection,
-            canaries: self.canaries,
             state: self.keeping.folder()?,
             max_receipt_bytes: self.max_receipts.saturating_mul(MIB),
             max_message_bytes: usize::try_from(self.max_message * MIB)?,

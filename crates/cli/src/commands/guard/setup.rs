@@ -121,8 +121,17 @@ fn go(out: &Output, which: &Which, dry_run: bool, plan: &dyn Fn(&Path) -> anyhow
     let mut shown = Vec::new();
     let mut text = String::new();
     let mut unsupported = false;
-    for file in which.files()? {
-        let plan = plan(&file)?;
+    let files = which.files()?;
+    let mut failed = Vec::new();
+    for file in &files {
+        // A file that cannot be read does not keep the others from being guarded.
+        let plan = match plan(file) {
+            Ok(plan) => plan,
+            Err(error) => {
+                failed.push((file, error));
+                continue;
+            }
+        };
         let applied = if dry_run || !plan.changes() { None } else { Some(plan.apply()?) };
         text += &format!("{}\n", plan.path.display());
         for one in &plan.servers {
@@ -144,8 +153,17 @@ fn go(out: &Output, which: &Which, dry_run: bool, plan: &dyn Fn(&Path) -> anyhow
             "backup": applied.and_then(|applied| applied.backup), "diff": dry_run.then(|| plan.diff()),
         }));
     }
+    if failed.len() == files.len()
+        && let Some((_, error)) = failed.pop()
+    {
+        return Err(error);
+    }
+    for (file, error) in &failed {
+        text += &format!("{}\n  left alone: {error:#}\n", file.display());
+        shown.push(json!({ "file": file, "changed": false, "error": format!("{error:#}") }));
+    }
     out.show(&json!({ "files": shown }), || text)?;
-    Ok(answer(unsupported))
+    Ok(answer(unsupported || !failed.is_empty()))
 }
 
 fn word(change: &Change, dry_run: bool) -> String {

@@ -5,16 +5,22 @@ use std::{
 
 use anyhow::bail;
 use credence_charts::{MIN_OBSERVATIONS, Observed};
-use credence_guard::{courier, schemas::Schemas};
+use credence_guard::{
+    courier,
+    identity::model_folder,
+    report::{GuardReport, Off},
+    schemas::Schemas,
+    switch,
+};
 use credence_protocol::{
     Decision, Timestamp,
     receipt::{CallOutcome, Receipt},
 };
 use credence_receipts::archive::{Archive, Filter, Source};
 use serde::{Serialize, Serializer};
-use serde_json::json;
+use serde_json::{Value, json};
 
-use super::StateArgs;
+use super::{StateArgs, watch};
 use crate::{
     commands::Done,
     output::{self, Output},
@@ -40,6 +46,9 @@ pub struct Args {
     /// Draw the control chart of a tool's latency into an SVG file; --tool says which where there are several
     #[arg(long, value_name = "FILE")]
     plot: Option<PathBuf>,
+    /// Show it again whenever something changes; with --json one object a line
+    #[arg(long, conflicts_with = "plot")]
+    watch: bool,
 }
 
 #[derive(Default, Serialize)]
@@ -88,6 +97,23 @@ impl Tool {
 }
 
 pub fn run(out: &Output, args: Args) -> Done {
+    if args.watch {
+        return watch::watch(out, &|| look(&args).map(|seen| (seen.shown, seen.text)));
+    }
+    let seen = look(&args)?;
+    out.show(&seen.shown, || seen.text)?;
+    Ok(super::super::answer(seen.problems))
+}
+
+/// The status at one moment.
+struct Seen {
+    shown: Value,
+    text: String,
+    /// Something could not be read.
+    problems: bool,
+}
+
+fn look(args: &Args) -> anyhow::Result<Seen> {
     let state = args.keeping.folder()?;
     let key = args.keeping.secret(false)?;
     let archive = Archive::open(&state, &args.keeping.provider, &key)?;
@@ -123,12 +149,13 @@ pub fn run(out: &Output, args: Args) -> Done {
         let title = format!("{} {}: latency", tool.server, tool.tool);
         traces::write(path, tool.latency.chart(&title, "Latency", "ms").file().as_bytes())?;
     }
-    let guards: Vec<_> = archive.sources.iter().map(|source| guard(&archive, source)).collect();
+    let shown = |source: &&Source| args.server.as_ref().is_none_or(|server| *server == source.server);
+    let guards: Vec<_> = archive.sources.iter().filter(shown).map(|source| guard(&state, &archive, source)).collect();
     let offered = offered(&state, args.server.as_deref(), &guards, &mut problems);
     let shown = json!({
         "state": state, "guards": guards, "tools": tools.values().collect::<Vec<_>>(), "offered_schemas": offered, "problems": problems,
     });
-    out.show(&shown, || {
+    let text = {
         let mut text = String::new();
         for guard in &guards {
             text += &guard.line();
@@ -178,8 +205,8 @@ pub fn run(out: &Output, args: Args) -> Done {
         }
         text += &output::drawn(args.plot.as_deref());
         text
-    })?;
-    Ok(super::super::answer(!problems.is_empty()))
+    };
+    Ok(Seen { shown, text, problems: !problems.is_empty() })
 }
 
 /// An output schema that nobody has accepted yet.
@@ -195,7 +222,7 @@ fn offered(state: &Path, server: Option<&str>, guards: &[GuardLine], problems: &
     servers.dedup();
     let mut offered = Vec::new();
     for name in servers.into_iter().filter(|name| server.is_none_or(|wanted| wanted == *name)) {
-        match Schemas::read(&state.join(name)) {
+        match Schemas::read(&model_folder(&state.join(name))) {
             Ok(schemas) => offered.extend(schemas.tools.into_iter().filter_map(|(tool, schema)| {
                 Some(OfferedSchema { server: name.to_owned(), tool, at: schema.offered?.at })
             })),
@@ -216,9 +243,12 @@ struct GuardLine {
     canaries: (u64, u64),
     #[serde(skip_serializing_if = "Option::is_none")]
     authority: Option<courier::Progress>,
+    /// What the guard says of itself: as it is, where it runs, or was when it ended.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    says: Option<GuardReport>,
 }
 
-fn guard(archive: &Archive, source: &Source) -> GuardLine {
+fn guard(state: &Path, archive: &Archive, source: &Source) -> GuardLine {
     let canaries = archive.canaries(source).unwrap_or_default();
     let sum = canaries.values().fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
     GuardLine {
@@ -227,10 +257,82 @@ fn guard(archive: &Archive, source: &Source) -> GuardLine {
         process: source.running.clone(),
         canaries: sum,
         authority: courier::progress(source.place_folder()),
+        says: says(state, source),
     }
 }
 
+/// What a guard says of itself; whether it is switched off is known better where it does not run.
+fn says(state: &Path, source: &Source) -> Option<GuardReport> {
+    let mut report = GuardReport::read(source.place_folder())?;
+    if source.running.is_none() {
+        let off = switch::off_since(&state.join(&source.server));
+        report.off = off.map(|record| Off { since: record.at, by: record.by });
+    }
+    Some(report)
+}
+
 impl GuardLine {
+    /// What it says of itself, for people.
+    fn said(&self) -> String {
+        let Some(report) = &self.says else { return String::new() };
+        let mut lines = Vec::new();
+        let server = report.server.as_deref().unwrap_or(&report.label);
+        let declared = report.declared.as_ref().map(|name| format!(", which calls itself '{name}'"));
+        lines.push(format!("in front of {server}{}", declared.unwrap_or_default()));
+        if let Some(former) = &report.follows {
+            lines.push(format!(
+                "the label '{}' led to {former} before: this server has a model of its own",
+                report.label
+            ));
+        }
+        if !report.former_names.is_empty() {
+            lines.push(format!(
+                "it called itself {} before: each name has a model of its own",
+                report.former_names.join(", ")
+            ));
+        }
+        let mode = match (&report.off, report.waits.as_slice()) {
+            (Some(off), _) => {
+                let who = off.by.as_ref().map(|by| {
+                    let user = by.user.clone().unwrap_or_else(|| format!("user {}", by.uid));
+                    let terminal = by.terminal.as_ref().map(|terminal| format!(" at {terminal}"));
+                    format!(" by {user}{}", terminal.unwrap_or_default())
+                });
+                format!("SWITCHED OFF since {}{}: results pass unjudged", off.since, who.unwrap_or_default())
+            }
+            (None, []) => format!("mode {}", report.mode),
+            (None, waits) => {
+                let until = report.waits_until.map(|until| format!(", until {until}")).unwrap_or_default();
+                let again = if report.wait_restarted { " (began anew: its file was gone)" } else { "" };
+                format!(
+                    "mode {}, which acts as {} for another {}{until}{again}",
+                    report.mode,
+                    report.mode_now,
+                    waits.join(", ")
+                )
+            }
+        };
+        lines.push(mode);
+        if let Some(alerts) = &report.alerts {
+            let mut text = format!("alerts: {} sent, {} failed", alerts.sent, alerts.failed);
+            if alerts.dropped + alerts.suppressed > 0 {
+                text += &format!(", {} dropped, {} over the limit of a minute", alerts.dropped, alerts.suppressed);
+            }
+            if let Some(error) = &alerts.error {
+                text += &format!(" ({error})");
+            }
+            lines.push(text);
+        }
+        if report.changes > 0 {
+            lines.push(format!(
+                "changes: {}, last {}",
+                report.changes,
+                report.last_change.as_deref().unwrap_or_default()
+            ));
+        }
+        lines.into_iter().map(|line| format!("  {line}\n")).collect()
+    }
+
     fn line(&self) -> String {
         let mut text = match &self.process {
             Some(process) => format!("{}/{}: running as process {process}", self.server, self.place),
@@ -246,6 +348,6 @@ impl GuardLine {
                 (None, None) => format!("; {}: nothing told yet", progress.authority),
             };
         }
-        text + "\n"
+        text + "\n" + &self.said()
     }
 }

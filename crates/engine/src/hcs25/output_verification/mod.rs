@@ -15,6 +15,7 @@
 //! has a quality of 19, `uncertainRate` counts for nothing, and a caller who declares everything critical gains half. What
 //! Credence itself makes of a summary is [`signal`], which closes them.
 
+mod merge;
 mod reporting;
 mod rollup;
 pub mod signal;
@@ -24,7 +25,7 @@ use serde::{Deserialize, Serialize};
 
 pub use reporting::{BadLine, CountedLine, Naming, Rated};
 pub use rollup::{CheckedOutput, Limits, RolledUp, Rollup, Window};
-pub use summary::{Canaries, ProviderRef, RATE_TOLERANCE, Report, StakeDistribution, StakeLevel, Summary};
+pub use summary::{Canaries, Controls, ProviderRef, RATE_TOLERANCE, Report, StakeDistribution, StakeLevel, Summary};
 
 use super::{Adapter, AdapterBuilder, Component, Error, Input, Mode, Profile, Reading, Status, config::round_half_up};
 

@@ -14,9 +14,6 @@ use super::{
 };
 use crate::hcs25::Profile;
 
-/// Characters of a verdict that an error repeats.
-const SHOWN: usize = 40;
-
 /// A line of `credence verify`; other fields are ignored.
 #[derive(Deserialize)]
 struct Line {
@@ -26,12 +23,18 @@ struct Line {
     stake: Option<Stake>,
     at: Option<Timestamp>,
     canary: Option<Canary>,
+    control: Option<Control>,
     error: Option<Value>,
 }
 
 #[derive(Deserialize)]
 struct Canary {
     caught: bool,
+}
+
+#[derive(Deserialize)]
+struct Control {
+    rejected: bool,
 }
 
 /// What a verdict line was counted as.
@@ -66,15 +69,11 @@ impl Rollup {
         if line.error.is_some() {
             return Ok(CountedLine::Unjudged);
         }
-        // What HCS-25 calls a decision is understood, too.
         let decision = match line.verdict.as_deref() {
-            Some("accept" | "allow") => Decision::Accept,
-            Some("flag" | "uncertain") => Decision::Flag,
-            Some("block") => Decision::Block,
-            Some(other) => {
-                let shown: String = other.chars().take(SHOWN).collect();
-                return bad(format!("verdict '{shown}' is neither accept, flag nor block"));
-            }
+            // What HCS-25 calls a decision is understood, too.
+            Some("allow") => Decision::Accept,
+            Some("uncertain") => Decision::Flag,
+            Some(name) => name.parse().map_err(|e: credence_protocol::Error| BadLine(format!("verdict: {e}")))?,
             None => return bad("it has no `verdict`".to_owned()),
         };
         let Some(posterior) = line.posterior else { return bad("it has no `posterior`".to_owned()) };
@@ -95,6 +94,9 @@ impl Rollup {
         self.add(&agent, CheckedOutput::new(decision, posterior, line.stake, at));
         if let Some(canary) = line.canary {
             self.add_canary(&agent, canary.caught, at);
+        }
+        if let Some(control) = line.control {
+            self.add_control(&agent, control.rejected, at);
         }
         Ok(CountedLine::Verdict)
     }
@@ -147,10 +149,7 @@ impl RolledUp {
     /// What it comes to by default; none with fewer checks than [`DEFAULT_MIN_CHECKS`].
     pub fn rated(&self) -> Option<Rated> {
         let parameters = Parameters::default();
-        let quality = match signal::unshown_power(&self.summary) {
-            Some(why) => Err(why),
-            None => Ok(signal::quality(&self.summary, &parameters)),
-        };
+        let quality = signal::quality(&self.summary, &parameters).map_err(|why| why.to_string());
         (self.summary.total_checks >= DEFAULT_MIN_CHECKS)
             .then(|| Rated { standard: parameters.evaluate(&self.summary, Profile::Spec), quality })
     }
@@ -177,7 +176,7 @@ mod tests {
     fn lines_are_counted_under_the_agents_id() {
         let lines = [
             r#"{"verdict":"accept","posterior":0.1,"agent":"alias:bot"}"#,
-            r#"{"verdict":"block","posterior":0.9,"agent":"bot","canary":{"caught":true}}"#,
+            r#"{"verdict":"block","posterior":0.9,"agent":"bot","canary":{"caught":true},"control":{"rejected":false}}"#,
             r#"{"verdict":"flag","posterior":0.3}"#,
             r#"{"error":"no tool","line":4}"#,
         ];
@@ -187,6 +186,7 @@ mod tests {
         let summaries: Vec<RolledUp> = rollup.summaries(now()).collect();
         assert_eq!(summaries.iter().map(|up| up.window).collect::<Vec<_>>(), Window::ALL);
         assert!(summaries.iter().all(|up| up.agent == "bot" && up.summary.total_checks == 2 && up.rated().is_none()));
+        assert!(summaries.iter().all(|up| up.summary.controls.is_some_and(|c| (c.checks, c.rejected) == (1, 0))));
         let (_, all) = counted(&lines, Some("other"));
         assert_eq!(all, [Ok(OtherAgent), Ok(OtherAgent), Ok(Verdict), Ok(Unjudged)]);
     }

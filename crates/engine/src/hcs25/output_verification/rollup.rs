@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use credence_protocol::{Decision, Stake, Timestamp};
 use serde::{Deserialize, Serialize};
 
-use super::{Canaries, StakeDistribution, StakeLevel, Summary};
+use super::{Canaries, Controls, StakeDistribution, StakeLevel, Summary};
 
 /// Hours in a day, seconds in an hour.
 const DAY_HOURS: i64 = 24;
@@ -133,7 +133,11 @@ struct Hour {
     hour: i64,
     /// By stake, low to critical, and without one.
     cells: [Cell; 5],
+    /// Made up, and caught.
     canaries: (u32, u32),
+    /// Known to be genuine, and rejected.
+    #[serde(default)]
+    controls: (u32, u32),
 }
 
 #[derive(Debug, Default, Clone, Copy, Serialize, Deserialize)]
@@ -208,6 +212,14 @@ impl Rollup {
         self.bound();
     }
 
+    /// Takes in what became of a result of `agent` that is known to be genuine.
+    pub fn add_control(&mut self, agent: &str, rejected: bool, at: Timestamp) {
+        let Some(hour) = self.hour(agent, at) else { return };
+        hour.controls.0 = hour.controls.0.saturating_add(1);
+        hour.controls.1 += u32::from(rejected);
+        self.bound();
+    }
+
     /// Adds what another has counted: several that verify under one name report together.
     pub fn absorb(&mut self, other: &Rollup) {
         for (agent, counted) in &other.agents {
@@ -219,6 +231,8 @@ impl Rollup {
                 }
                 hour.canaries.0 = hour.canaries.0.saturating_add(theirs.canaries.0);
                 hour.canaries.1 = hour.canaries.1.saturating_add(theirs.canaries.1);
+                hour.controls.0 = hour.controls.0.saturating_add(theirs.controls.0);
+                hour.controls.1 = hour.controls.1.saturating_add(theirs.controls.1);
             }
         }
         self.bound();
@@ -305,13 +319,15 @@ impl Rollup {
         let last = hour_of(end);
         let first = last - window.days() * DAY_HOURS + 1;
         let mut cells = [Cell::default(); 5];
-        let mut canaries = Canaries::default();
+        let (mut canaries, mut controls) = (Canaries::default(), Controls::default());
         for hour in self.agents.get(agent)?.hours.iter().filter(|hour| (first..=last).contains(&hour.hour)) {
             for (sum, cell) in cells.iter_mut().zip(hour.cells) {
                 *sum = sum.join(cell);
             }
             canaries.checks += u64::from(hour.canaries.0);
             canaries.caught += u64::from(hour.canaries.1);
+            controls.checks += u64::from(hour.controls.0);
+            controls.rejected += u64::from(hour.controls.1);
         }
         let [low, medium, high, critical, unknown] = cells;
         let all = cells.into_iter().fold(Cell::default(), Cell::join);
@@ -336,6 +352,7 @@ impl Rollup {
             window_days: Some(window.days() as f64),
             providers: Vec::new(),
             canaries: (canaries.checks > 0).then_some(canaries),
+            controls: (controls.checks > 0).then_some(controls),
             updated_at: Some(end),
         };
         Some(RolledUp { agent: agent.to_owned(), window, summary })
@@ -387,10 +404,14 @@ mod tests {
         rollup.add("a", check(Decision::Accept, 0.3, None, 2));
         rollup.add_canary("a", true, at(2));
         rollup.add_canary("a", false, at(2));
+        rollup.add_control("a", false, at(2));
+        rollup.add_control("a", true, at(1));
+        rollup.add_control("a", false, at(1));
         let summary = rollup.summary("a", Window::Day, at(2)).unwrap().summary;
         assert_eq!((summary.allow_rate, summary.block_rate, summary.uncertain_rate), (0.5, 0.25, Some(0.25)));
         assert!((summary.avg_confidence - (0.9 + 0.8 + 0.6 + 0.7) / 4.0).abs() < 1e-12);
         assert_eq!(summary.canaries, Some(Canaries { checks: 2, caught: 1 }));
+        assert_eq!(summary.controls, Some(Controls { checks: 3, rejected: 1 }));
         let stakes = summary.stake_distribution.unwrap();
         assert_eq!((stakes.counts(), stakes.low), ((4, 2), None));
         assert_eq!(stakes.high.unwrap().allow_rate, Some(0.5));
@@ -407,14 +428,16 @@ mod tests {
         }
         other.add_canary("a", true, at(3));
         whole.add_canary("a", true, at(3));
+        other.add_control("a", true, at(3));
+        whole.add_control("a", true, at(3));
         one.absorb(&other);
         let (one, whole) = (
             one.summary("a", Window::Week, at(39)).unwrap().summary,
             whole.summary("a", Window::Week, at(39)).unwrap().summary,
         );
         assert_eq!(
-            (one.total_checks, one.block_rate, one.canaries),
-            (whole.total_checks, whole.block_rate, whole.canaries)
+            (one.total_checks, one.block_rate, one.canaries, one.controls),
+            (whole.total_checks, whole.block_rate, whole.canaries, whole.controls)
         );
         assert!((one.avg_confidence - whole.avg_confidence).abs() < 1e-12);
     }

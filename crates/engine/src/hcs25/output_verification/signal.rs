@@ -1,25 +1,37 @@
-//! What Credence makes of a summary: the signals `output_quality` and `output_coverage` (DESIGN, *HCS-25*; ADRs 0007, 0013).
+//! What Credence makes of a summary: the signals `output_quality` and `output_coverage` (DESIGN, *HCS-25*; ADR 0034). Derivation
+//! [`DERIVATION`].
+//!
+//! The share of bad outputs behind an imperfect test (Rogan and Gladen): a clean agent behind a poor verifier is uncertain, not bad.
 //!
 //! ```text
-//! power   = caught / canaries                  with at least 50 canaries
-//!         = clamp(blockRate / 0.05, 0, 1)      without
-//! quality = 100 · allowRate · avgConfidence · power · min(1, stake)
+//! n checks, y not accepted; m canaries, c caught; m0 controls (known genuine results judged in shadow), c0 not accepted
+//! ρ = (c+1)/(m+2)     φ = (c0+1)/(m0+50)     t = (y+½)/(n+1)     b = clamp((t−φ)/(ρ−φ), 0, 1)     value = 100(1−b)
+//! var = [V(t) + (1−b)²V(φ) + b²V(ρ)]/(ρ−φ)²          V: variances of the Beta posteriors
+//! sight   BF = B(c+1, m−c+1)/(r^c (1−r)^(m−c)), r = clamp(y/n, .01, .99)     q = BF/(1+BF)     S = max(0, 2q−1)
+//!         S = 0 where c/m ≤ y/n: a blind verifier rejects canaries as often as anything else
+//! stddev² = 100²·var + 25²(1−S)/S;   no signal where stddev > 50 or ρ−φ ≤ .05
 //! ```
 //!
-//! Three differences from the standard's quality. Power is what canaries show, where there are
-//! enough: an agent is not rated by how often it gave occasion to be blocked. A report without [shown power](unshown_power) does not count at all, instead of as 0: a verifier
-//! that lets everything pass says nothing, and must not pull anyone up or down. And stakes can lower quality but not raise
-//! it: they are the caller's word.
-//!
-//! The uncertainty is that of the counts behind it: each rate as a Beta posterior under Jeffreys' prior, put together by the
-//! delta method.
+//! Low stakes lower value and stddev alike; high ones do not raise them: they are the caller's word. So are counts, and they cost
+//! nothing to invent: n counts up to [`MAX_WEIGHED_CHECKS`], m and m0 up to [`MAX_WEIGHED_SHADOW`] each. A verifier that has shown no
+//! [sight](Unseeing) says nothing, neither good nor bad.
 
-use super::{FULL_POWER_BLOCK_RATE, Parameters, Summary};
+use super::{Parameters, Summary};
 
-/// Canaries below which a recall shows nothing.
-pub const MIN_CANARIES: u64 = 50;
+/// How `output_quality` is made.
+pub const DERIVATION: &str = "output-verification/2";
+/// Checks beyond which a provider's word weighs no more.
+pub const MAX_WEIGHED_CHECKS: u64 = 10_000;
+/// Canaries, and controls, beyond which they weigh no more.
+pub const MAX_WEIGHED_SHADOW: u64 = 1_000;
 /// Signals' standard deviation is at most this (the widest that a value on 0..=100 can have).
 const MAX_STDDEV: f64 = 50.0;
+/// By how much more often canaries than genuine results must be rejected.
+const MIN_SEPARATION: f64 = 0.05;
+/// The standard deviation of what is believed of an agent of whom nothing is known.
+const PRIOR_STDDEV: f64 = 25.0;
+/// Controls that stand for "a good verifier rejects about 2 % of what is genuine", before any are judged.
+const PRIOR_CONTROLS: f64 = 50.0;
 
 /// A value with its uncertainty.
 #[derive(Debug, Clone, Copy, PartialEq, serde::Serialize)]
@@ -30,48 +42,100 @@ pub struct Estimate {
     pub stddev: f64,
 }
 
-/// Why a summary's power counts for nothing yet: neither enough blocks nor enough canaries have shown any. Then the provider
-/// says nothing of the agent, neither good nor bad.
-pub fn unshown_power(summary: &Summary) -> Option<String> {
-    let canaries = summary.canaries.map_or(0, |canaries| canaries.checks);
-    let shown = summary.block_rate >= FULL_POWER_BLOCK_RATE || canaries >= MIN_CANARIES;
-    (!shown).then(|| {
-        format!(
-            "it has not shown that it tells good from bad: {:.1} % blocked and {canaries} canaries, of which {:.0} % or {MIN_CANARIES} are needed",
-            summary.block_rate * 100.0,
-            FULL_POWER_BLOCK_RATE * 100.0,
-        )
-    })
+/// Why a summary says nothing of its agent.
+#[derive(Debug, Clone, Copy, PartialEq, thiserror::Error)]
+pub enum Unseeing {
+    /// No canaries, or they are let through as often as the agent's outputs.
+    #[error(
+        "it has not shown that it tells good from bad: it caught {caught} of {canaries} canaries, and rejected {rejected:.1} % of the outputs"
+    )]
+    NoSight {
+        /// Canaries made.
+        canaries: u64,
+        /// And caught.
+        caught: u64,
+        /// The share of the outputs that it did not accept, in percent.
+        rejected: f64,
+    },
+    /// Canaries are hardly rejected more often than genuine results.
+    #[error(
+        "it hardly tells good from bad: {canaries:.0} % of the canaries and {controls:.0} % of the genuine results are rejected"
+    )]
+    NoSeparation {
+        /// ρ, in percent.
+        canaries: f64,
+        /// φ, in percent.
+        controls: f64,
+    },
+    /// What it says is less certain than knowing nothing.
+    #[error("too uncertain: its standard deviation is {0:.0}")]
+    TooUncertain(f64),
 }
 
-/// How able to tell good from bad a provider has shown itself, 0..=1, and the variance of that.
-pub fn power(summary: &Summary) -> (f64, f64) {
-    if let Some(canaries) = summary.canaries.filter(|canaries| canaries.checks >= MIN_CANARIES) {
-        let made = canaries.checks as f64;
-        let recall = canaries.caught as f64 / made;
-        return (recall, beta_variance(recall, made));
+/// The signal `output_quality`, or why there is none.
+pub fn quality(summary: &Summary, parameters: &Parameters) -> Result<Estimate, Unseeing> {
+    let rejected = 1.0 - summary.allow_rate;
+    let n = summary.total_checks.min(MAX_WEIGHED_CHECKS) as f64;
+    let y = rejected * n;
+    let canaries = summary.canaries.unwrap_or_default();
+    let controls = summary.controls.unwrap_or_default();
+    let (m, c) = capped(canaries.checks, canaries.caught);
+    let (m0, c0) = capped(controls.checks, controls.rejected);
+
+    let recall = Beta::new(c + 1.0, m - c + 1.0);
+    let alarms = Beta::new(c0 + 1.0, m0 - c0 + PRIOR_CONTROLS - 1.0);
+    let outputs = Beta::new(y + 0.5, n - y + 0.5);
+    let separation = recall.mean - alarms.mean;
+    let sight = sight(rejected, m, c);
+    if sight <= 0.0 {
+        let (canaries, caught) = (canaries.checks, canaries.caught);
+        return Err(Unseeing::NoSight { canaries, caught, rejected: rejected * 100.0 });
     }
-    let n = summary.total_checks as f64;
-    let ratio = summary.block_rate / FULL_POWER_BLOCK_RATE;
-    let spread = libm::sqrt(beta_variance(summary.block_rate, n)) / FULL_POWER_BLOCK_RATE;
-    (ratio.clamp(0.0, 1.0), capped_variance(ratio, spread).min(0.25))
+    if separation <= MIN_SEPARATION {
+        return Err(Unseeing::NoSeparation { canaries: recall.mean * 100.0, controls: alarms.mean * 100.0 });
+    }
+    let bad = ((outputs.mean - alarms.mean) / separation).clamp(0.0, 1.0);
+    let good = 1.0 - bad;
+    let variance =
+        (outputs.variance + good * good * alarms.variance + bad * bad * recall.variance) / (separation * separation);
+    let stddev = libm::sqrt(1e4 * variance + PRIOR_STDDEV * PRIOR_STDDEV * (1.0 - sight) / sight);
+    if stddev > MAX_STDDEV {
+        return Err(Unseeing::TooUncertain(stddev));
+    }
+    let stake = parameters.stake_multiplier(summary).min(1.0);
+    Ok(Estimate { value: 100.0 * good * stake, stddev: stddev * stake })
 }
 
-/// The signal `output_quality`.
-pub fn quality(summary: &Summary, parameters: &Parameters) -> Estimate {
-    let n = summary.total_checks as f64;
-    let (power, power_variance) = power(summary);
-    let stake = parameters.stake_multiplier(summary).min(1.0);
-    let (allow, confidence) = (summary.allow_rate, summary.avg_confidence);
-    let scale = 100.0 * stake;
-    let square = |x: f64| x * x;
-    // The spread of single confidences is not reported; a value on 0..=1 with this mean has at most that of a coin.
-    let variance = square(confidence * power) * beta_variance(allow, n)
-        + square(allow * power) * beta_variance(confidence, n)
-        + square(allow * confidence) * power_variance;
-    Estimate {
-        value: (scale * allow * confidence * power).clamp(0.0, 100.0),
-        stddev: (scale * libm::sqrt(variance)).clamp(0.0, MAX_STDDEV),
+/// S, 0..=1: how surely the verifier rejects canaries more often than outputs, of which it rejects the share `rejected`.
+fn sight(rejected: f64, m: f64, c: f64) -> f64 {
+    if m == 0.0 || c / m <= rejected {
+        return 0.0;
+    }
+    let r = rejected.clamp(0.01, 0.99);
+    let log_factor = libm::lgamma(c + 1.0) + libm::lgamma(m - c + 1.0)
+        - libm::lgamma(m + 2.0)
+        - c * libm::log(r)
+        - (m - c) * libm::log(1.0 - r);
+    let sees = 1.0 / (1.0 + libm::exp(-log_factor));
+    (2.0 * sees - 1.0).max(0.0)
+}
+
+/// Counts in shadow, of which no more than [`MAX_WEIGHED_SHADOW`] weigh.
+fn capped(all: u64, part: u64) -> (f64, f64) {
+    let counted = all.min(MAX_WEIGHED_SHADOW) as f64;
+    let share = if all == 0 { 0.0 } else { part as f64 / all as f64 };
+    (counted, share * counted)
+}
+
+struct Beta {
+    mean: f64,
+    variance: f64,
+}
+
+impl Beta {
+    fn new(a: f64, b: f64) -> Self {
+        let mean = a / (a + b);
+        Self { mean, variance: mean * (1.0 - mean) / (a + b + 1.0) }
     }
 }
 
@@ -84,123 +148,40 @@ pub fn coverage(checks: u64, parameters: &Parameters) -> Estimate {
     Estimate { value, stddev: stddev.clamp(0.0, MAX_STDDEV) }
 }
 
-/// The variance of `min(X, 1)` for a normal X: what is far above the cap is not uncertain any more.
-fn capped_variance(mean: f64, spread: f64) -> f64 {
-    let m = (mean - 1.0) / spread;
-    let density = libm::exp(-m * m / 2.0) / libm::sqrt(2.0 * core::f64::consts::PI);
-    let below = 0.5 * libm::erfc(m / core::f64::consts::SQRT_2);
-    let shortfall = density - m * below;
-    let second = (1.0 + m * m) * below - m * density;
-    (spread * spread * (second - shortfall * shortfall)).max(0.0)
+/// What several estimates of one thing come to together.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Joined {
+    /// The weighted mean.
+    pub mean: f64,
+    /// The weighted mean absolute deviation from it.
+    pub disagreement: f64,
+    /// The mean's own standard deviation.
+    pub stddev: f64,
+    /// Each one's share of the weight, in order.
+    pub shares: Vec<f64>,
 }
 
-/// The variance of a rate of which `n` observations are known, under Jeffreys' prior.
-fn beta_variance(rate: f64, n: f64) -> f64 {
-    let (a, b) = (rate * n + 0.5, (1.0 - rate) * n + 0.5);
-    a * b / ((a + b) * (a + b) * (a + b + 1.0))
+/// Joins estimates by random effects (DerSimonian and Laird): each weighs the inverse of its own variance plus the variance between
+/// them. Where they disagree by more than their own uncertainty they weigh nearly the same, however many checks one of them claims.
+/// None without estimates.
+pub fn join(estimates: &[Estimate]) -> Option<Joined> {
+    let sum = |of: &dyn Fn(&Estimate) -> f64| estimates.iter().fold(0.0, |sum, estimate| sum + of(estimate));
+    // An estimate of stddev 0 is a value that stakes of 0 made of one; it is not infinitely sure.
+    let variance = |estimate: &Estimate| (estimate.stddev * estimate.stddev).max(1e-6);
+    let (weights, squares) = (sum(&|e| 1.0 / variance(e)), sum(&|e| 1.0 / (variance(e) * variance(e))));
+    let fixed = sum(&|e| e.value / variance(e)) / weights;
+    let spread = sum(&|e| (e.value - fixed) * (e.value - fixed) / variance(e));
+    let freedom = estimates.len().checked_sub(1)? as f64;
+    let scale = weights - squares / weights;
+    let between = if scale > 0.0 { ((spread - freedom) / scale).max(0.0) } else { 0.0 };
+    let weight = |e: &Estimate| 1.0 / (variance(e) + between);
+    let total = sum(&weight);
+    let mean = sum(&|e| weight(e) * e.value) / total;
+    let disagreement = sum(&|e| weight(e) * (e.value - mean).abs()) / total;
+    let shares = estimates.iter().map(|e| weight(e) / total).collect();
+    Some(Joined { mean, disagreement, stddev: libm::sqrt(1.0 / total), shares })
 }
 
 #[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-
-    use super::super::{Canaries, Evaluation, Summary};
-    use super::*;
-    use crate::hcs25::Profile;
-
-    fn summary(allow: f64, block: f64, checks: u64, canaries: Option<Canaries>) -> Summary {
-        Summary {
-            allow_rate: allow,
-            block_rate: block,
-            uncertain_rate: None,
-            avg_confidence: 0.95,
-            total_checks: checks,
-            stake_distribution: None,
-            window_days: None,
-            providers: Vec::new(),
-            canaries,
-            updated_at: None,
-        }
-    }
-
-    #[test]
-    fn canaries_show_the_power_that_an_honest_agent_gives_no_occasion_for() {
-        let parameters = Parameters::default();
-        let caught = |checks, caught| Some(Canaries { checks, caught });
-        let honest = quality(&summary(0.99, 0.01, 1000, caught(200, 180)), &parameters);
-        assert!((honest.value - 100.0 * 0.99 * 0.95 * 0.9).abs() < 1e-9, "{honest:?}");
-        assert!(unshown_power(&summary(0.99, 0.01, 1000, caught(49, 49))).unwrap().contains("49 canaries"));
-        assert_eq!(unshown_power(&summary(0.99, 0.01, 1000, caught(50, 0))), None);
-        assert_eq!(unshown_power(&summary(0.9, 0.05, 1000, None)), None);
-        let rubber_stamp = quality(&summary(1.0, 0.0, 1000, caught(500, 0)), &parameters);
-        assert_eq!(rubber_stamp.value, 0.0);
-    }
-
-    #[test]
-    fn fabricating_does_not_raise_quality() {
-        let parameters = Parameters::default();
-        let canaries = Some(Canaries { checks: 200, caught: 160 });
-        let of = |block: f64| quality(&summary(1.0 - block, block, 1000, canaries), &parameters).value;
-        let falling = [0.0, 0.01, 0.05, 0.12, 0.5, 1.0];
-        assert!(falling.windows(2).all(|pair| of(pair[0]) > of(pair[1])), "{:?}", falling.map(of));
-    }
-
-    #[test]
-    fn more_checks_are_less_uncertain() {
-        let parameters = Parameters::default();
-        let stddev = |checks| quality(&summary(0.9, 0.1, checks, None), &parameters).stddev;
-        assert!(stddev(10) > 2.0 * stddev(100) && stddev(100) > 2.0 * stddev(1000), "{} {}", stddev(10), stddev(100));
-        assert!(stddev(10) > 5.0 && stddev(100_000) < 0.2);
-        // Continuous in the rate: nothing jumps where power is certain.
-        let at = |block: f64| quality(&summary(0.9, block, 10_000, None), &parameters).stddev;
-        assert!(
-            (at(0.08) - at(0.1)).abs() < 0.2 && at(0.05) > at(0.06) && at(0.06) >= at(0.08),
-            "{} {}",
-            at(0.05),
-            at(0.08)
-        );
-        assert!(coverage(10, &parameters).stddev > coverage(100, &parameters).stddev);
-        assert_eq!(coverage(1000, &parameters), Estimate { value: 100.0, stddev: 0.0 });
-    }
-
-    proptest! {
-        #[test]
-        fn blocks_show_power_only_where_canaries_do_not(block in 0.0..=1.0_f64, more in 0.0..=1.0_f64, checks in 10..100_000_u64,
-            canaries in proptest::option::of((0..500_u64, 0..500_u64))) {
-            let canaries = canaries.map(|(a, b)| Canaries { checks: a.max(b), caught: a.min(b) });
-            let of = |block: f64| power(&summary(1.0 - block, block, checks, canaries)).0;
-            let (less, more) = (of(block.min(more)), of(block.max(more)));
-            prop_assert!(less <= more && (0.0..=1.0).contains(&less) && (0.0..=1.0).contains(&more));
-            if canaries.is_some_and(|canaries| canaries.checks >= MIN_CANARIES) {
-                prop_assert_eq!(less, more);
-            }
-        }
-
-        #[test]
-        fn quality_and_its_uncertainty_stay_in_bounds(allow in 0.0..=1.0_f64, rest in 0.0..=1.0_f64, checks in 10..u64::MAX / 2048) {
-            let summary = summary(allow, (1.0 - allow) * rest, checks, None);
-            let parameters = Parameters::default();
-            for estimate in [quality(&summary, &parameters), coverage(checks, &parameters)] {
-                prop_assert!((0.0..=100.0).contains(&estimate.value) && (0.0..=50.0).contains(&estimate.stddev), "{:?}", estimate);
-            }
-            for profile in [Profile::Spec, Profile::Reference] {
-                let Evaluation { quality, coverage, total } = parameters.evaluate(&summary, profile);
-                prop_assert!([quality, coverage, total].iter().all(|value| (0.0..=100.0).contains(value)));
-            }
-        }
-    }
-
-    #[test]
-    fn declaring_everything_critical_gains_nothing() {
-        let parameters = Parameters::default();
-        let plain = summary(0.6, 0.1, 100, None);
-        let mut critical = plain.clone();
-        let level = super::super::StakeLevel { checks: 100, allow_rate: None, avg_confidence: None };
-        critical.stake_distribution =
-            Some(super::super::StakeDistribution { critical: Some(level), ..Default::default() });
-        assert_eq!(quality(&critical, &parameters), quality(&plain, &parameters));
-        let mut trivial = plain.clone();
-        trivial.stake_distribution = Some(super::super::StakeDistribution { low: Some(level), ..Default::default() });
-        assert!((quality(&trivial, &parameters).value * 2.0 - quality(&plain, &parameters).value).abs() < 1e-9);
-    }
-}
+#[path = "signal_tests.rs"]
+mod tests;

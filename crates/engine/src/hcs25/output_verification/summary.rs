@@ -45,6 +45,9 @@ pub struct Summary {
     /// Outputs the provider made up itself to see whether it catches them. Not of the standard.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub canaries: Option<Canaries>,
+    /// Results known to be genuine that the provider judged to see how often it raises a false alarm. Not of the standard.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub controls: Option<Controls>,
     /// The window's end.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub updated_at: Option<Timestamp>,
@@ -107,6 +110,15 @@ pub struct Canaries {
     pub checks: u64,
     /// How many were not let through.
     pub caught: u64,
+}
+
+/// Results known to be genuine, verified in shadow.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct Controls {
+    /// How many.
+    pub checks: u64,
+    /// How many were not let through.
+    pub rejected: u64,
 }
 
 /// Who checked, and how many.
@@ -186,6 +198,7 @@ struct Wire {
     window_days: Option<f64>,
     providers: Option<Vec<Object<WireProvider>>>,
     canaries: Option<Object<WireCanaries>>,
+    controls: Option<Object<WireControls>>,
     updated_at: Option<Time>,
 }
 
@@ -209,6 +222,12 @@ struct WireLevel {
 struct WireCanaries {
     checks: Number,
     caught: Number,
+}
+
+#[derive(Deserialize)]
+struct WireControls {
+    checks: Number,
+    rejected: Number,
 }
 
 #[derive(Deserialize)]
@@ -288,6 +307,7 @@ impl Wire {
         let window_days = self.window_days.map(window).transpose()?;
         let providers = self.providers.map_or_else(|| Ok(Vec::new()), |list| check_providers(list, total_checks))?;
         let canaries = self.canaries.map(|Object(canaries)| canaries.check()).transpose()?;
+        let controls = self.controls.map(|Object(controls)| controls.check()).transpose()?;
         Ok(Report::Applicable(Summary {
             allow_rate,
             block_rate,
@@ -298,6 +318,7 @@ impl Wire {
             window_days,
             providers,
             canaries,
+            controls,
             updated_at: self.updated_at.map(|Time(at)| at),
         }))
     }
@@ -350,6 +371,17 @@ impl WireCanaries {
             return Err(Error::Summary(format!("canaries: {caught} of {checks} were caught")));
         }
         Ok(Canaries { checks, caught })
+    }
+}
+
+impl WireControls {
+    fn check(self) -> Result<Controls, Error> {
+        let checks = self.checks.count(|| "controls.checks".into())?;
+        let rejected = self.rejected.count(|| "controls.rejected".into())?;
+        if rejected > checks {
+            return Err(Error::Summary(format!("controls: {rejected} of {checks} were rejected")));
+        }
+        Ok(Controls { checks, rejected })
     }
 }
 

@@ -4,17 +4,13 @@ use std::collections::BTreeMap;
 
 use credence_engine::{hcs25::output_verification::Window, tiers::Tier, universal::Outcome};
 use credence_ledger::View;
-use credence_pipeline::{
-    credentials,
-    query::{self, Explanation},
-    summaries::{self, Stats},
-};
+use credence_pipeline::query::{self, Explanation, Stats};
 use credence_protocol::{EntityId, TagRegistry, Timestamp};
 use serde_json::Value;
 
 use crate::{
     app::App,
-    dashboard::format::{When, count, encoded, one, percent, short, signed},
+    dashboard::format::{When, count, encoded, one, percent, short, signed, whole},
     problem::Problem,
 };
 
@@ -207,7 +203,7 @@ pub(super) struct Provider {
 }
 
 pub(super) fn verification(view: &dyn View, agent: &EntityId, now: Timestamp) -> Result<Verification, Problem> {
-    let stats: Stats = summaries::stats(view, agent, Window::Week, now)?;
+    let stats: Stats = query::stats(view, agent, Window::Week, now)?;
     let number = |value: Option<f64>| value.map_or("–".to_owned(), one);
     let providers = stats.summaries.iter().map(|reported| {
         let outcome = stats.signal.providers.iter().find(|one| one.id == reported.provider);
@@ -248,6 +244,13 @@ pub(super) fn verification(view: &dyn View, agent: &EntityId, now: Timestamp) ->
 pub(super) struct Reputation {
     pub score: String,
     pub stddev: String,
+    /// R on the scale of one factor.
+    pub on_one_scale: String,
+    /// The letter and what it means; none while new.
+    pub tier: Option<String>,
+    /// Claims that held, of all that are settled, with the interval.
+    pub claims: Option<String>,
+    pub percentile: Option<String>,
     pub established: bool,
     /// When its last event was, where that is too long ago to say anything of now.
     pub lapsed: Option<When>,
@@ -269,8 +272,14 @@ pub(super) struct Review {
     pub when: When,
 }
 
-pub(super) fn reputation(view: &dyn View, agent: &EntityId, now: Timestamp) -> Result<Option<Reputation>, Problem> {
+pub(super) fn reputation(
+    app: &App,
+    view: &dyn View,
+    agent: &EntityId,
+    now: Timestamp,
+) -> Result<Option<Reputation>, Problem> {
     let Some(newest) = query::reputation(view, agent, now)? else { return Ok(None) };
+    let readable = app.peers.place(view, newest.readable.clone(), now)?;
     let rows = query::reputation_history(view, agent, 8)?;
     let f = newest.row.factors;
     let mut reviews = query::reviews(view, agent, now)?;
@@ -294,6 +303,14 @@ pub(super) fn reputation(view: &dyn View, agent: &EntityId, now: Timestamp) -> R
     Ok(Some(Reputation {
         score: one(newest.row.score),
         stddev: one(newest.stddev()),
+        on_one_scale: one(readable.geometric_mean),
+        tier: readable.tier.map(|tier| format!("{tier}, {}", tier.meaning())),
+        claims: readable.claims.map(|claims| {
+            format!("{} of {} ({}–{})", claims.held, claims.of, percent(claims.low), percent(claims.high))
+        }),
+        percentile: readable
+            .percentile
+            .map(|place| format!("{} of {} established agents", whole(place.percentile), place.among)),
         established: newest.established,
         lapsed: newest.lapsed.map(|_| When::new(newest.row.at, now)),
         events: newest.row.events,
@@ -367,10 +384,10 @@ pub(super) struct Credential {
 
 pub(super) fn issued(view: &dyn View, agent: &EntityId, now: Timestamp) -> Result<Vec<Credential>, Problem> {
     let mut listed = Vec::new();
-    for (id, row) in credentials::of_agent(view, agent, CREDENTIALS)? {
+    for (id, row) in query::credentials_of(view, agent, CREDENTIALS)? {
         let standing = if row.revoked.is_some() {
             "revoked"
-        } else if credentials::is_suspended(view, &row)? {
+        } else if query::is_suspended(view, &row)? {
             "suspended"
         } else if row.valid_until < now {
             "past"
@@ -387,7 +404,7 @@ pub(super) fn issued(view: &dyn View, agent: &EntityId, now: Timestamp) -> Resul
     Ok(listed)
 }
 
-/// The probability of each band.
+/// The share of the curve in each band.
 pub(super) fn distribution(explained: &Explanation) -> String {
     let Outcome::Rated(score) = explained.score.outcome else { return String::new() };
     let shares: Vec<credence_charts::Share<'_>> = crate::score_charts::bands()
@@ -395,6 +412,6 @@ pub(super) fn distribution(explained: &Explanation) -> String {
         .zip(Tier::ALL)
         .map(|(band, tier)| credence_charts::Share { band, share: score.tier_distribution.of_tier(tier) })
         .collect();
-    credence_charts::distribution("The score as a distribution", score.mean, score.stddev, score.score, &shares)
+    credence_charts::distribution("Mean and spread of the signals", score.mean, score.stddev, score.score, &shares)
         .inline()
 }

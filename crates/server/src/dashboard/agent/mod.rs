@@ -1,5 +1,6 @@
 //! *Agent*: how far it can be trusted, why, since when, and how to check all of it.
 
+mod assured;
 mod evidence;
 mod why;
 
@@ -12,8 +13,8 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use credence_engine::{certification::Unmet, tiers::Tier, universal::Outcome};
-use credence_ledger::{Entry, View};
-use credence_pipeline::{domains, query};
+use credence_ledger::View;
+use credence_pipeline::query;
 use credence_protocol::{EntityId, ScoreStatus, Timestamp};
 use serde::Deserialize;
 use serde_json::Value;
@@ -25,6 +26,7 @@ use super::{
     inputs::{PathInput, QueryInput},
 };
 use crate::{app::App, edge::Caller, origin, problem::Problem, routes::trust_signals, score_charts, tokens::Scope};
+use assured::AssuredView;
 use evidence::{Contributions, Credential, Probes, Receipts, Reputation, Verification};
 use why::Why;
 
@@ -80,6 +82,7 @@ struct AgentPage {
     has_address: bool,
     registered: When,
     registered_seq: u64,
+    assured: Option<AssuredView>,
     score: Option<Headline>,
     unpublished: &'static str,
     certification: Option<Tier>,
@@ -235,6 +238,7 @@ fn read(
         has_address: row.aliases.iter().any(|alias| alias.as_str().starts_with("https://")),
         registered_seq: row.seq,
         unpublished,
+        assured: assured::view(view, &id, &explained, now)?,
         certification: Some(certification.tier).filter(|tier| *tier != Tier::Unrated),
         next_tier: certification.next,
         missing: certification.missing.clone(),
@@ -248,7 +252,7 @@ fn read(
         answer_url: String::new(),
         probes: evidence::probes(&explained),
         verification: evidence::verification(view, &id, now)?,
-        reputation: evidence::reputation(view, &id, now)?,
+        reputation: evidence::reputation(app, view, &id, now)?,
         receipts: evidence::receipts(app, view, &id, sees_calls, now)?,
         credentials: evidence::issued(view, &id, now)?,
         domains: proved(view, &id, now)?,
@@ -264,14 +268,12 @@ fn read(
 }
 
 fn revocation(view: &dyn View, seq: u64, now: Timestamp) -> Result<(When, String, u64), Problem> {
-    let bytes = view.entry(seq)?.unwrap_or_default();
-    let entry = Entry::parse(seq, &bytes)?;
-    let record: Value = entry.record(seq)?;
-    Ok((When::new(entry.recorded_at, now), record["reason"].as_str().unwrap_or_default().to_owned(), seq))
+    let (at, record) = query::recorded(view, seq)?;
+    Ok((When::new(at, now), record["reason"].as_str().unwrap_or_default().to_owned(), seq))
 }
 
 fn proved(view: &dyn View, agent: &EntityId, now: Timestamp) -> Result<Vec<String>, Problem> {
-    let proved = domains::proved(view, agent)?.map(|(_, proved)| proved).unwrap_or_default();
+    let proved = query::proved_domains(view, agent)?.map(|(_, proved)| proved).unwrap_or_default();
     Ok(proved.into_iter().filter(|one| one.holds(now)).map(|one| one.host).collect())
 }
 

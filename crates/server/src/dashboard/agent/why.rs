@@ -1,12 +1,13 @@
 //! "Why this score on this date": the recorded event with its inputs, weights and formula, computed again here.
 
 use credence_engine::{
+    assured::Assured,
     coverage::coverage,
     mixture::{Weighted, mix},
     universal::{self, Outcome},
 };
 use credence_ledger::View;
-use credence_pipeline::query;
+use credence_pipeline::query::{self, RecordedEvent, RecordedEvents};
 use credence_protocol::{EntityId, ScoreStatus, Timestamp};
 use serde::Deserialize;
 
@@ -30,6 +31,17 @@ pub(super) struct Why {
     pub steps: Vec<Step>,
     /// Whether the same numbers come out, to the last bit.
     pub replayed: Option<bool>,
+    /// The assured score in force then.
+    pub assured: Option<AssuredThen>,
+}
+
+/// An assured score as recorded.
+pub(super) struct AssuredThen {
+    pub seq: u64,
+    pub recorded: When,
+    pub formula: String,
+    pub line: String,
+    pub sum: String,
 }
 
 /// A step of the formula, and its numbers.
@@ -55,6 +67,8 @@ struct Event {
     coverage_floor: f64,
     status: ScoreStatus,
     inputs: Inputs,
+    /// Independent sources.
+    sources: usize,
     score: Option<u8>,
     mean: Option<f64>,
     stddev: Option<f64>,
@@ -91,7 +105,8 @@ pub(super) fn parse(text: &str, now: Timestamp) -> Result<Timestamp, Problem> {
 
 /// The score of `agent` that was in force at `at`.
 pub(super) fn why(view: &dyn View, agent: &EntityId, at: Timestamp, now: Timestamp) -> Result<Why, Problem> {
-    let recorded = query::score_at(view, agent, at)?;
+    let RecordedEvents { universal: recorded, assured } = query::score_at(view, agent, at)?;
+    let assured = assured.map(|event| assured_then(event, now)).transpose()?;
     let event: Event = serde_json::from_value(recorded.event).map_err(|e| Problem::internal(&e))?;
     let (inputs, digest) = match &event.inputs {
         Inputs::Listed(list) => (list.iter().map(|one| input(view, agent, one)).collect::<Result<Vec<_>, _>>()?, None),
@@ -109,7 +124,21 @@ pub(super) fn why(view: &dyn View, agent: &EntityId, at: Timestamp, now: Timesta
         digest,
         steps,
         replayed,
+        assured,
     })
+}
+
+fn assured_then(event: RecordedEvent, now: Timestamp) -> Result<AssuredThen, Problem> {
+    #[derive(Deserialize)]
+    struct Numbers {
+        formula: String,
+        #[serde(flatten)]
+        numbers: Assured,
+    }
+    let RecordedEvent { seq, recorded_at, event } = event;
+    let Numbers { formula, numbers } = serde_json::from_value(event).map_err(|e| Problem::internal(&e))?;
+    let line = query::headline(&numbers);
+    Ok(AssuredThen { seq, recorded: When::new(recorded_at, now), formula, line, sum: numbers.sum() })
 }
 
 /// The signal itself, in its own entry: who signed it, and whether the score's event says of it what it says.
@@ -139,18 +168,19 @@ fn again(event: &Event, inputs: &[Input]) -> Result<(Vec<Step>, Option<bool>), P
         .map(|i| Weighted { source: i.source.as_str(), value: i.value, stddev: i.stddev, weight: i.weight })
         .collect();
     let failed = |e: credence_engine::Error| Problem::internal(&e);
-    let outcome = universal::score(&weighted, event.coverage_floor).map_err(failed)?;
+    // Which sources are independent follows from their owners and roots of then, in entries of their own: a replay derives it.
+    let outcome = universal::score_with(&weighted, event.sources, event.coverage_floor).map_err(failed)?;
     let Some(mixture) = mix(&weighted).map_err(failed)? else {
         return Ok((Vec::new(), Some(event.status == ScoreStatus::Unrated)));
     };
     let Outcome::Rated(score) = outcome else { return Ok((Vec::new(), Some(event.status == ScoreStatus::Unrated))) };
     let sum: f64 = inputs.iter().map(|i| i.weight * i.value).sum();
-    let n = mixture.sources;
+    let n = event.sources;
     let steps = [
         ("Σ w".to_owned(), format!("{:.3}, over {} inputs", mixture.weight, inputs.len())),
         ("μ = Σ w·v / Σ w".to_owned(), format!("{sum:.3} / {:.3} = {:.4}", mixture.weight, mixture.mean)),
         ("σ = √(Σ w·(σᵢ² + vᵢ²) / Σ w − μ²)".to_owned(), format!("{:.4}", mixture.stddev)),
-        ("coverage = min(1, log₂(n + 1) / log₂ 9)".to_owned(), format!("{n} distinct sources: {:.6}", coverage(n))),
+        ("coverage = min(1, log₂(n + 1) / log₂ 9)".to_owned(), format!("{n} independent sources: {:.6}", coverage(n))),
         ("mean = μ · coverage".to_owned(), format!("{:.4} · {:.6} = {:.4}", mixture.mean, score.coverage, score.mean)),
         ("stddev = σ · coverage".to_owned(), format!("{:.4}", score.stddev)),
         ("score = round half up(mean)".to_owned(), format!("{}, {}", score.score, score.tier)),
@@ -186,7 +216,7 @@ mod tests {
         let Ok(Outcome::Rated(score)) = universal::score(&weighted, 0.1) else { panic!("two sources rate") };
         let event = |mean: f64, status: &str, formula: &str| -> Event {
             let event = json!({
-                "as_of": 9, "formula": formula, "coverage_floor": 0.1, "status": status, "inputs": [], "score": score.score,
+                "as_of": 9, "formula": formula, "coverage_floor": 0.1, "status": status, "inputs": [], "sources": 2, "score": score.score,
                 "mean": mean, "stddev": score.stddev, "coverage": score.coverage, "tier_confidence": score.tier_confidence,
             });
             serde_json::from_value(event).unwrap()

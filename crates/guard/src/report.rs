@@ -1,0 +1,77 @@
+//! What a guard says of itself, in `guard.json` of its place, for `credence guard status`: which server it stands in front of, what it goes by,
+//! whether it is switched off or waits before enforcing, and what became of alerts.
+
+use std::{fs, path::Path};
+
+use credence_protocol::Timestamp;
+use credence_receipts::Operator;
+use serde::{Deserialize, Serialize};
+
+use crate::alerts::AlertCounts;
+
+/// The file's name.
+pub const FILE: &str = "guard.json";
+
+/// What a guard says of itself.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct GuardReport {
+    /// The client's label of the server.
+    pub label: String,
+    /// Which server that is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub server: Option<String>,
+    /// The name that it declares.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub declared: Option<String>,
+    /// The label led to this server before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub follows: Option<String>,
+    /// Names that it has declared before.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub former_names: Vec<String>,
+    /// The strictest mode of its tools, as configured.
+    pub mode: String,
+    /// The strictest that holds now: `observe` while it is off, `flag` while it waits.
+    pub mode_now: String,
+    /// The file it is configured by.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub config: Option<String>,
+    /// It is switched off.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub off: Option<Off>,
+    /// What is left of the wait before enforcing, longest first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub waits: Vec<String>,
+    /// When the longest time of them is over, if the system is not restarted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub waits_until: Option<Timestamp>,
+    /// The wait began anew because its file was gone.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub wait_restarted: bool,
+    /// What became of alerts; absent where there are none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub alerts: Option<AlertCounts>,
+    /// How often a tool or server was found to have changed.
+    #[serde(default)]
+    pub changes: u64,
+    /// What changed last.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_change: Option<String>,
+}
+
+/// Since when it is off, and who did it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Off {
+    /// Since when.
+    pub since: Timestamp,
+    /// Who.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub by: Option<Operator>,
+}
+
+impl GuardReport {
+    /// That of the guard in `place`.
+    pub fn read(place: &Path) -> Option<Self> {
+        serde_json::from_slice(&fs::read(place.join(FILE)).ok()?).ok()
+    }
+}
