@@ -93,6 +93,9 @@ pub struct Trace {
     pub result: Value,
     pub args: Option<Value>,
     pub execution_time_ms: Option<f64>,
+    /// The tool itself says that it failed.
+    #[serde(default)]
+    pub is_error: bool,
     pub session_id: Option<String>,
     pub agent: Option<String>,
     pub stake: Option<Stake>,
@@ -115,7 +118,7 @@ impl Trace {
     }
 
     pub fn call(&self) -> Call<'_> {
-        let mut call = Call::new(&self.tool, &self.result).learn(self.learn);
+        let mut call = Call::new(&self.tool, &self.result).learn(self.learn).is_error(self.is_error);
         if let Some(args) = &self.args {
             call = call.args(args);
         }

@@ -26,6 +26,21 @@
 //! feed the [combiner](posterior); a block by stage 0 skips stage 1. Mode [`Adaptive`](Mode::Adaptive), the default, starts from
 //! the same table and learns what each tool's results look like (docs/adr/0006), without being taught lies (docs/adr/0005).
 //!
+//! # What changes
+//!
+//! A tool that changes is not a liar (docs/adr/0024). What is odd in a result and comes again is flagged a few times, then
+//! believed, and [`Verdict::changes`] says so. A guard should:
+//!
+//! | [`ChangeStage`] | what it means | what to do |
+//! |---|---|---|
+//! | `Recurring` | the same oddity for the second time; it is believed if it goes on | raise an alarm, show the result to a person |
+//! | `Learned` | one doubtful result was learned | count it, show it in the status |
+//! | `Believed` | it is part of the tool from now on | raise an alarm, record it |
+//! | `LockedOut` | five results in a row were blocked; from now on they are flagged | raise an alarm: the tool changed, or is under attack |
+//!
+//! A person's answer goes to [`Engine::confirm`] or [`Engine::reject`], with the call as it was. A guard that read the result from
+//! the server itself says so ([`Origin::Upstream`]), and passes on `isError` ([`Call::is_error`]).
+//!
 //! One engine is one memory: explanations can name what earlier results had, so callers who must not learn of each other's
 //! results get an engine each.
 

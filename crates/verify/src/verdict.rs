@@ -159,8 +159,9 @@ pub(crate) fn explain(judged: &Judged) -> String {
         1 => " (and one other check fired)".to_owned(),
         n => format!(" (and {n} other checks fired)"),
     };
+    let alone = if *decision == Decision::Accept { ", which alone is not unusual" } else { "" };
     let withheld = withheld.map_or_else(String::new, |block| {
         format!("; not blocked below {}, to keep within the budget of false blocks", Percent(block))
     });
-    format!("{decision}: {}: {seen}{others}; P(fabricated) {percent}{withheld}", strongest.check)
+    format!("{decision}: {}: {seen}{alone}{others}; P(fabricated) {percent}{withheld}", strongest.check)
 }

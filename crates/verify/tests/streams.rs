@@ -37,17 +37,6 @@ fn judge(stream: &str) -> Option<Vec<Row>> {
         }
         let verdict = engine.verify(&call).unwrap();
         if let Some(label) = row["label"].as_u64() {
-            if let Ok(dir) = std::env::var("DUMP") {
-                use std::io::Write;
-                let mut f =
-                    std::fs::OpenOptions::new().create(true).append(true).open(format!("{dir}/{stream}.dump")).unwrap();
-                writeln!(
-                    f,
-                    "{}\t{}\t{}\t{:.4}\t{}\t{}",
-                    row["id"], label, row["mutation"], verdict.posterior, row["tool"], verdict.explanation
-                )
-                .unwrap();
-            }
             rows.push(Row {
                 kind: (label == 1).then(|| row["mutation"].as_str().unwrap().to_owned()),
                 novel: row["novel"].as_bool().unwrap(),
@@ -93,7 +82,7 @@ fn score<'a>(rows: impl Iterator<Item = &'a Row> + Clone) -> Score {
     }
 }
 
-fn check(stream: &str, least_auroc: f64) {
+fn check(stream: &str) {
     let Some(rows) = judge(stream) else { return };
     let (all, novel) = (score(rows.iter()), score(rows.iter().filter(|row| row.novel)));
     let figures = format!(
@@ -101,24 +90,25 @@ fn check(stream: &str, least_auroc: f64) {
         all.auroc, novel.auroc, all.blocked, all.flagged, all.recall, all.error
     );
     println!("{figures}");
-    assert!(all.auroc >= least_auroc, "{figures}");
+    assert!(all.auroc >= 0.97, "{figures}");
     assert!(novel.auroc >= 0.93, "{figures}");
     assert!(all.blocked <= 0.01, "{figures}");
-    assert!(all.recall >= 0.85, "{figures}");
+    assert!(all.flagged <= 0.03, "{figures}");
+    assert!(all.recall >= 0.88, "{figures}");
     assert!(all.error <= 0.03, "{figures}");
 }
 
 #[test]
 fn azure_and_github() {
-    check("azure_github", 0.97);
+    check("azure_github");
 }
 
 #[test]
 fn tau_airline() {
-    check("tau_airline", 0.97);
+    check("tau_airline");
 }
 
 #[test]
 fn bfcl() {
-    check("bfcl", 0.94);
+    check("bfcl");
 }

@@ -9,7 +9,7 @@ use credence_receipts::{
     CanaryRecord, ControlRecord, Intent, NewReceipt, PartDigests, Private,
     parts::{digest, digests, fingerprint},
 };
-use credence_verify::{Call, Decision, Stage};
+use credence_verify::{Call, Decision, Origin, Stage};
 use serde_json::{Value, value::RawValue};
 
 use super::{Guard, controls::HeldResult, delivering::Delivery};
@@ -166,7 +166,8 @@ impl Guard {
         let value = parts.value.as_ref();
         let value = value.ok_or_else(|| Error::Content("the result holds nothing to judge".to_owned()))?;
         let arguments = arguments.and_then(|exact| content::value(exact).ok());
-        let mut call = Call::new(&started.tool, value).execution_time_ms(execution_ms);
+        // The guard read it from the server itself. Declared errors are not judged at all.
+        let mut call = Call::new(&started.tool, value).execution_time_ms(execution_ms).origin(Origin::Upstream);
         if let Some(arguments) = &arguments {
             call = call.args(arguments);
         }
@@ -201,7 +202,7 @@ impl Guard {
         if let Some(text) = &parts.differing {
             let name = name_of_text(&started.tool);
             let judged = text.value.as_ref().map(|value| {
-                let call = Call::new(&name, value);
+                let call = Call::new(&name, value).origin(Origin::Upstream);
                 engine.verify(&arguments.as_ref().map_or(call, |arguments| call.args(arguments)))
             });
             if let Some(Ok(judged)) = &judged {
@@ -285,7 +286,7 @@ impl Guard {
     pub(super) fn canary(&self, judged: &JudgedCall) -> Result<Option<CanaryRecord>, Error> {
         let Some(value) = &judged.value else { return Ok(None) };
         let receipt = &judged.new.receipt;
-        let mut call = Call::new(&judged.started.tool, value);
+        let mut call = Call::new(&judged.started.tool, value).origin(Origin::Upstream);
         if let Some(ms) = receipt.execution_ms {
             call = call.execution_time_ms(ms);
         }

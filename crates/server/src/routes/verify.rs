@@ -50,6 +50,9 @@ pub(crate) struct Trace<'a> {
     args: Option<&'a RawValue>,
     #[schema(minimum = 0)]
     execution_time_ms: Option<f64>,
+    /// The tool itself says that it failed: judged by earlier errors, not by results.
+    #[serde(default)]
+    is_error: bool,
     #[serde(borrow)]
     #[schema(value_type = Option<String>)]
     session_id: Option<Cow<'a, str>>,
@@ -82,7 +85,7 @@ fn yes() -> bool {
 
 impl Trace<'_> {
     fn call<'c>(&'c self, result: &'c Value, args: Option<&'c Value>) -> Call<'c> {
-        let mut call = Call::new(&self.tool, result).learn(self.learn);
+        let mut call = Call::new(&self.tool, result).learn(self.learn).is_error(self.is_error);
         if let Some(args) = args {
             call = call.args(args);
         }

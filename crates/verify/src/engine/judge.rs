@@ -26,10 +26,8 @@ use crate::{
     verdict::decide,
 };
 
-/// More doubt than this, and a result is not learned on credit.
-const MOST_DOUBT: f64 = 0.87;
 /// Results from which on a tool is well known.
-const WELL_KNOWN: f32 = 256.0;
+const WELL_KNOWN: f32 = 180.0;
 
 /// One call, taken apart.
 pub(crate) struct Case<'a> {
@@ -237,14 +235,16 @@ impl Engine {
             // What is odd in a tool well known is not learned before it was announced.
             let seen = || basis.recurring || basis.strongest.is_some_and(|key| oddities.sightings(key) >= ANNOUNCED);
             let cost = if doubt < DEFAULT_BLOCK { 0.5 } else { 1.0 };
-            decision != Decision::Block && doubt < MOST_DOUBT && (known < WELL_KNOWN || seen()) && oddities.spend(cost)
+            decision != Decision::Block && (known < WELL_KNOWN || seen()) && oddities.spend(cost)
         };
         let learned = accepted
             || on_credit(oddities)
             || case.ids.session().is_some_and(|session| oddities.corroborates(&basis.observation, session));
         if learned {
-            if !accepted {
-                changes.push(Change { stage: ChangeStage::Learned, sightings: 1, what: explain_oddity(checks) });
+            if !accepted && known >= MIN_OBSERVATIONS as f32 {
+                let taken = basis.strongest.and_then(|key| oddities.take_in(key));
+                let stage = if taken.is_some() { ChangeStage::Believed } else { ChangeStage::Learned };
+                changes.push(Change { stage, sightings: taken.unwrap_or(1), what: explain_oddity(checks) });
             }
             self.learn_adaptive(locked, case, basis, checks, accepted);
         }

@@ -75,10 +75,10 @@ struct Counted {
 /// Which categories were seen, how often.
 ///
 /// ```text
-/// P(at least as rare) = max(share of all that are as rare, count / (total − born + FROM_BIRTH)) + P(new)
+/// P(at least as rare) = max(share of all that are as rare, (count − 1) / (total − born + FROM_BIRTH)) + P(new)
 /// ```
 ///
-/// The second is the share that a category has had since it first came: a tool that began to give empty lists gives them from
+/// The second is the share that a category has had since it first came, which itself says nothing of how often it will: a tool that began to give empty lists gives them from
 /// then on as often as it does, whatever came before.
 #[derive(Debug, Default, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Categories {
@@ -101,7 +101,7 @@ impl Categories {
         }
         let rarer: f32 =
             self.counts.iter().map(|other| if other.count <= known.count { other.count } else { 0.0 }).sum();
-        let since = known.count / (self.total - known.born + FROM_BIRTH);
+        let since = (known.count - 1.0).max(0.0) / (self.total - known.born + FROM_BIRTH);
         (f64::from((rarer / self.total).max(since)) + novel).min(1.0)
     }
 

@@ -26,7 +26,7 @@ const NOTICEABLE: f64 = 0.7;
 const FIRED: f64 = 1.5;
 /// No single aspect is worth more, in nats: what never happened yet can still happen, and the world that a tool reports on
 /// changes more readily than the tool.
-const MOST: f64 = 7.0;
+const MOST: f64 = 7.3;
 const MOST_OF_THE_WORLD: f64 = 4.5;
 /// However quiet a tool was so far, a surprise is worth at most so much more than itself, in nats; nothing more up to
 /// [`RATE_IS_KNOWN`], twice of which it takes for all of it. Rates of what is common are known well, those of what never happened are guesses.
@@ -259,16 +259,33 @@ fn describe(surprise: Surprise, model: &Model, observation: &Observation<'_>, re
         Cause::Characters => format!("{} has characters that {before:.0} results did not have", field()),
         Cause::Shape => format!("{} is not built like in {before:.0} results", field()),
         Cause::NumberForm => format!("{} has a sign or a fraction unlike in {before:.0} results", field()),
-        Cause::Value => {
-            format!(
-                "{} has a value that is new or rare among the {} seen in {before:.0} results",
+        Cause::Value => match seen.what {
+            ValueKind::Text { text, .. } if text.len() <= SHOWN => format!(
+                "{} is {text:?}, which is new or rare: {before:.0} results had {} values",
                 field(),
                 model.values(seen.node)
-            )
-        }
+            ),
+            ValueKind::Number(number) => format!(
+                "{} is {}, which is new or rare: {before:.0} results had {} values",
+                field(),
+                readable(number),
+                model.values(seen.node)
+            ),
+            _ => format!(
+                "{} has a value that is new or rare: {before:.0} results had {} values",
+                field(),
+                model.values(seen.node)
+            ),
+        },
         Cause::Number => match (seen.what, model.bounds(seen.node, false)) {
             (ValueKind::Number(number), Some((low, high))) => {
-                format!("{} is {number}, outside {low:.6}..{high:.6} of {before:.0} results", field())
+                format!(
+                    "{} is {}; in {before:.0} results it was between {} and {}",
+                    field(),
+                    readable(number),
+                    readable(low),
+                    readable(high)
+                )
             }
             _ => format!("{} is out of range", field()),
         },
@@ -279,14 +296,31 @@ fn describe(surprise: Surprise, model: &Model, observation: &Observation<'_>, re
                     ValueKind::Array(len) => len,
                     _ => 0,
                 };
-                format!("{} has length {length}, outside {low:.0}..{high:.0} of {before:.0} results", field())
+                format!("{} has length {length}; in {before:.0} results it was between {low:.0} and {high:.0}", field())
             }
             None => format!("{} has an unusual length", field()),
         },
         Cause::Echo => format!("{} does not repeat the argument it used to repeat", field()),
         Cause::Changed => format!("the same arguments gave another result before: {} differs", field()),
         Cause::Borrowed => "this very result was given for other arguments".to_owned(),
-        Cause::Fast(ms) => format!("{ms} ms is faster than any answer so far ({:.0} ms)", model.latencies().0),
+        Cause::Fast(ms) => {
+            format!("{} ms is faster than any answer so far ({} ms)", readable(ms), readable(model.latencies().0))
+        }
+    }
+}
+
+/// Bytes of a text that is shown.
+const SHOWN: usize = 60;
+
+/// A number with as many digits as a reader needs.
+fn readable(number: f64) -> String {
+    let magnitude = number.abs();
+    if number == libm::trunc(number) || magnitude >= 1e4 {
+        format!("{number:.0}")
+    } else if magnitude >= 10.0 {
+        format!("{number:.1}")
+    } else {
+        format!("{number:.3}")
     }
 }
 

@@ -44,7 +44,7 @@ const SAME_CALLER: f32 = 1.0 / 3.0;
 const REJECTED: f32 = -40.0;
 const CONFIRMED: f32 = 12.0;
 /// What is left of a believed oddity for each result without it, and of any other over [`FORGETTING`] calls.
-const FADING: f32 = 0.97;
+const FADING: f32 = 0.99;
 const FORGETTING: u32 = 64;
 const LEFT: f32 = 0.95;
 
@@ -76,6 +76,7 @@ struct Oddity {
     last: u32,
     callers: Vec<u32>,
     announced: bool,
+    learned: bool,
     believed: bool,
 }
 
@@ -146,7 +147,7 @@ impl Oddities {
     /// One more call that could be learned.
     pub(crate) fn next_call(&mut self) {
         self.calls = self.calls.wrapping_add(1);
-        if self.calls % FORGETTING == 0 {
+        if self.calls.is_multiple_of(FORGETTING) {
             self.list.iter_mut().filter(|oddity| !oddity.believed).for_each(|oddity| oddity.sightings *= LEFT);
             self.list.retain(|oddity| oddity.sightings.abs() >= 0.5);
         }
@@ -171,6 +172,7 @@ impl Oddities {
                     last: calls,
                     callers: Vec::new(),
                     announced: false,
+                    learned: false,
                     believed: false,
                 });
                 self.list.len() - 1
@@ -226,6 +228,14 @@ impl Oddities {
         self.believed_at = self.calls;
         self.changes = self.changes.saturating_add(1);
         most
+    }
+
+    /// A doubtful result was learned for an oddity that was announced; says how many results showed it, once.
+    pub(crate) fn take_in(&mut self, key: OddityKey) -> Option<u32> {
+        let oddity = self.list.iter_mut().find(|oddity| oddity.key == key && oddity.announced && !oddity.learned)?;
+        oddity.learned = true;
+        self.changes = self.changes.saturating_add(1);
+        Some(oddity.count)
     }
 
     /// Whether a change was ever believed.

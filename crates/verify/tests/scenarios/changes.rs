@@ -429,6 +429,6 @@ pub const SCENARIOS: &[Scenario] = &[
     }),
     scenario("a map gains keys", tools::health, |row, _, since| {
         row.result["nodes"] =
-            Value::Object((0..=since / 20).map(|n| (format!("node-{}", tools::WORDS[n % 16]), json!("up"))).collect());
+            Value::Object((0..=since / 60).map(|n| (format!("node-{}", tools::WORDS[n % 16]), json!("up"))).collect());
     }),
 ];

@@ -9,6 +9,7 @@ pub mod tools;
 use fastrand::Rng;
 use serde_json::Value;
 
+#[allow(unused_imports, reason = "not every test replays them")]
 pub use self::changes::SCENARIOS;
 
 /// Calls before the change, and after it.

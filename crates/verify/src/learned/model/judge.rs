@@ -20,7 +20,7 @@ const LEAST_LATENCIES: f32 = 8.0;
 const CHANGES_EXPECTED: f64 = 4.0;
 
 /// The part of an object's relief for changing members that a member counts with that is new now.
-const ANOTHER_MEMBER: f32 = 0.6;
+const ANOTHER_MEMBER: f32 = 0.9;
 
 impl Model {
     /// How surprising a result is.
