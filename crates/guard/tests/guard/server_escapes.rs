@@ -331,7 +331,7 @@ fn nothing_hides_in_an_empty_result() {
         shell.command(&["guard", "--state", "state", "--name", "bad", "--mode", "enforce", "--", "python3"]);
     command.arg(program("scripted_server.py"));
     let mut session = Session::spawn(&shell, command);
-    for n in 0..60 {
+    for n in 0..240 {
         let row = json!({ "id": n, "name": format!("customer {n}"), "city": "Oslo", "active": true });
         let text = json!({ "content": [{ "type": "text", "text": row.to_string() }], "structuredContent": row });
         result(&mut session, "echo", &text.to_string());
