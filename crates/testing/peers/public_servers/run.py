@@ -70,17 +70,30 @@ def escaped(line):
     return line.replace("\u2028".encode(), b"\\u2028").replace("\u2029".encode(), b"\\u2029")
 
 
+def members_missing(shown, written):
+    """How many members of `written` are not in `shown`; `None` when they differ otherwise."""
+    if isinstance(shown, dict) and isinstance(written, dict):
+        if shown.keys() - written.keys():
+            return None
+        missing = [members_missing(shown[key], written[key]) for key in shown]
+        return None if None in missing else sum(missing) + len(written) - len(shown)
+    if isinstance(shown, list) and isinstance(written, list) and len(shown) == len(written):
+        missing = [members_missing(one, other) for one, other in zip(shown, written)]
+        return None if None in missing else sum(missing)
+    return 0 if shown == written else None
+
+
 def is_announced(shown, written):
     """Whether a result differs only by what the guard says in it: a note, members that MCP does not know taken out, or withheld."""
-    shown, written = shown.get("result") or {}, written.get("result") or {}
-    said = (shown.get("_meta") or {}).get("credence/guard") or {}
+    shown, written = dict(shown.get("result") or {}), written.get("result") or {}
+    meta = dict(shown.pop("_meta", None) or {})
+    said = meta.pop("credence/guard", None) or {}
     if said.get("verdict") == "block" and said.get("mode") == "enforce":
         return True
-    content = [part for part in shown.get("content", []) if not part.get("text", "").startswith("[credence]")]
-    others = {key: value for key, value in shown.items() if key not in ("_meta", "content")}
-    removed = [key for key in written if key not in ("_meta", "content") and key not in others]
-    kept = {key: value for key, value in written.items() if key not in ("_meta", "content") and key not in removed}
-    return content == written.get("content", []) and others == kept and len(removed) == said.get("removed", 0)
+    if meta:
+        shown["_meta"] = meta
+    shown["content"] = [part for part in shown.get("content", []) if not part.get("text", "").startswith("[credence]")]
+    return members_missing(shown, written) == said.get("removed", 0)
 
 
 def version(server, installed):
@@ -174,6 +187,7 @@ class Trial:
         return {
             "calls": len(results),
             "judged": sum(verdict is not None for verdict in verdicts),
+            "unjudged_errors": sum(verdict is None and "unjudged" in one for verdict, one in zip(verdicts, said)),
             "flagged": verdicts.count("flag"),
             "blocked": verdicts.count("block"),
             "withheld": verdicts.count("block") if mode == "enforce" else 0,

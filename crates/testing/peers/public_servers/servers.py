@@ -249,7 +249,8 @@ def fetch(rng, folder):
     while True:
         url = address + rng.choice([f"/page/{rng.choice(WORDS)}", f"/page/{rng.choice(WORDS)}", f"/data/{rng.choice(WORDS)}.json", "/missing"])
         arguments = {"url": url}
-        if rng.random() < 0.3:
+        # Simplifying a page starts another process, which takes half a second.
+        if rng.random() < 0.9:
             arguments |= {"raw": True}
         if rng.random() < 0.3:
             arguments |= {"max_length": rng.choice([200, 500, 1000])}
