@@ -11,6 +11,7 @@ mod misbehaviour;
 mod modes;
 mod operating;
 mod peers;
+mod public_servers;
 mod receipts;
 mod review;
 mod server_escapes;
