@@ -216,7 +216,7 @@ mod tests {
         let changed = genuine.replace("accept", "reject");
         let planted = format!("{} {}\n", "A".repeat(43), serde_json::to_string(&operation(5)).unwrap());
         let all =
-            [genuine.as_bytes(), &copied, changed.as_bytes(), planted.as_bytes(), b"\n", genuine[..60].as_bytes()];
+            [genuine.as_bytes(), &copied, changed.as_bytes(), planted.as_bytes(), b"\n", &genuine.as_bytes()[..60]];
         std::fs::write(ours.path().join(FILE), all.concat()).unwrap();
         let read = journal.read().unwrap();
         assert_eq!((read.operations.len(), read.refused), (1, 3));

@@ -196,8 +196,10 @@ fn verdicts_become_signals() {
     let submitted = shell.json(&["rollup", "verdicts.jsonl", "--provider", "lab", "--submit"]);
     assert!(submitted["summaries"][2]["seq"].as_u64().unwrap() >= size);
     let stats = shell.json(&["stats", "bot", "--window", "7d"]);
-    let quality = 100.0 * 0.96 * summary["avgConfidence"].as_f64().unwrap() * 0.9;
-    assert!(close(&stats["signal"]["quality"], quality, 1e-6), "{stats}");
+    // output-verification/2: 4 of 100 not accepted, 90 of 100 canaries caught, no controls.
+    let (seen, recall, false_alarms) = (4.5 / 101.0, 91.0 / 102.0, 1.0 / 50.0);
+    let quality = 100.0 * (1.0 - (seen - false_alarms) / (recall - false_alarms));
+    assert!(close(&stats["signal"]["quality"], quality, 1e-6), "{quality}: {stats}");
     assert_eq!(stats["summaries"][0]["provider"], "lab");
     let explained = shell.json(&["explain", "bot"]);
     let tags: Vec<&str> = explained["contributions"][0]["signals"]

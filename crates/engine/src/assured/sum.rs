@@ -55,7 +55,7 @@ mod tests {
 
     #[test]
     fn the_sum_reads_as_it_is_computed() {
-        let steps = [("prior", 50.0), ("security", 8.2), ("output", -3.14), ("adoption", 0.0), ("doubt", -12.8)];
+        let steps = [("prior", 50.0), ("security", 8.2), ("output", -3.12), ("adoption", 0.0), ("doubt", -12.8)];
         let rounded = [&steps[..], &[("clamp", 0.0), ("cap", 0.0), ("rounding", -0.26)]].concat();
         assert_eq!(assured(42, &rounded).sum(), "50 + security 8.2 − output 3.1 = estimate 55.1; − doubt 12.8 ≈ 42");
         let capped = [&steps[..], &[("clamp", 0.0), ("cap", -7.26), ("rounding", 0.0)]].concat();

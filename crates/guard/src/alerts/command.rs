@@ -38,7 +38,7 @@ fn run(command: &[String], alert: &Alert) -> Result<(), String> {
     let mut child = child.spawn().map_err(|e| failed(format!("it cannot be run: {e}")))?;
     if let Some(mut stdin) = child.stdin.take() {
         // Shorter than a pipe holds: nobody waits for a program that does not read.
-        let _ = stdin.write_all(text.as_bytes());
+        let _ = stdin.write_all(format!("{text}\n").as_bytes());
     }
     wait(&mut child).map_err(failed)
 }

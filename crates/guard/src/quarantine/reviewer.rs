@@ -77,7 +77,7 @@ pub struct Review {
 
 /// How much waits for an answer in one guard's quarantine.
 #[derive(Debug, Clone, PartialEq, serde::Serialize)]
-pub struct Waiting {
+pub struct QuarantineCounts {
     /// Kept results that nobody has answered.
     pub waiting: usize,
     /// Kept results.
@@ -90,7 +90,7 @@ pub struct Waiting {
 }
 
 /// How much waits for an answer in the guard's place; `None` where nothing was ever kept.
-pub fn waiting(place: &Path) -> Result<Option<Waiting>, Error> {
+pub fn waiting(place: &Path) -> Result<Option<QuarantineCounts>, Error> {
     let (kept, status) = (store::list(place)?, Status::read(place));
     if kept.is_empty() && status.is_none() {
         return Ok(None);
@@ -98,7 +98,7 @@ pub fn waiting(place: &Path) -> Result<Option<Waiting>, Error> {
     let keep = status.as_ref().map(|status| Duration::from_secs(status.keep_seconds));
     let kept: Vec<Listed> =
         kept.into_iter().filter(|one| !keep.is_some_and(|keep| store::is_old(one.call, keep))).collect();
-    Ok(Some(Waiting {
+    Ok(Some(QuarantineCounts {
         waiting: kept.iter().filter(|one| !one.answered).count(),
         kept: kept.len(),
         bytes: kept.iter().map(|one| one.bytes).sum(),

@@ -69,6 +69,15 @@ fn summaries_checkpoints_and_receipts_arrive() {
     assert_eq!(eventually("the summary arrives", || checks(&service).filter(|n| *n >= 60)), 60);
     let entries = service.get("/v1/stats/bot?window=7d").text();
     assert!(entries.contains("canaries") && entries.contains("controls"), "{entries}");
+    // A collector of HCS-25 reads the standard's own fields at the top.
+    let collected = service.get("/v1/stats/bot?window=7d").ok();
+    assert_eq!((&collected["totalChecks"], &collected["windowDays"]), (&json!(60), &json!(7.0)), "{collected}");
+    let rate = |name: &str| collected[name].as_f64().unwrap_or_else(|| panic!("{name}: {collected}"));
+    assert!((rate("allowRate") + rate("blockRate") + rate("uncertainRate") - 1.0).abs() < 1e-9, "{collected}");
+    assert!((0.0..=1.0).contains(&rate("avgConfidence")), "{collected}");
+    let provider = &collected["providers"][0];
+    assert_eq!((&provider["id"], &provider["checksContributed"]), (&json!("lab"), &json!(60)), "{collected}");
+    assert!(provider["signerAddress"].is_string() && provider["methodologyUrl"].is_string(), "{collected}");
     // The same once more changes nothing.
     let mut again = session(&shell, &service.url, &service.token, &["--send-receipts"]);
     again.call("weather", json!({ "city": "Oslo" }));

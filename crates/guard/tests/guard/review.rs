@@ -59,8 +59,9 @@ fn items(shell: &Shell) -> Vec<PathBuf> {
 }
 
 /// A tool that the engine knows.
+/// Results of one form. A tool that gave fewer than 180 is young: what is odd may be learned of it at once, whatever is answered later.
 fn teach(session: &mut Session) {
-    for n in 0..120 {
+    for n in 0..240 {
         session.call("echo", json!({ "id": n, "name": format!("customer {n}"), "city": "Oslo", "active": true }));
     }
 }

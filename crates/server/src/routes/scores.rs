@@ -163,9 +163,9 @@ pub(crate) struct Stats {
     #[schema(value_type = Option<Object>)]
     stake_distribution: Option<Value>,
     window_days: f64,
-    /// Each `{id, signerAddress?, methodologyUrl?, checksContributed}`.
-    #[schema(value_type = Vec<Object>)]
-    providers: Value,
+    /// Each `{id, signerAddress?, methodologyUrl?, checksContributed}`; none where no report counts.
+    #[schema(value_type = Option<Vec<Object>>)]
+    providers: Option<Value>,
     #[schema(format = DateTime)]
     updated_at: Option<String>,
     agent: String,

@@ -370,10 +370,11 @@ fn listeners_miss_nothing_and_hear_of_standings() {
 fn nothing_is_signed_on_tables_that_differ_from_the_ledger() {
     let ask = "/v1/entities/shop/trust-signals?url=https://shop.example/de";
     let changes = [
-        "UPDATE p_scores SET value = json_set(value, '$.score', 99) WHERE key = 'shop'",
+        "UPDATE p_scores SET value = json_set(value, '$.score', 99) WHERE key = 'shop/uts/1'",
+        "UPDATE p_scores SET value = json_set(value, '$.score', 99) WHERE key = 'shop/uts/2'",
         "INSERT INTO p_aliases VALUES ('https://else.example', '\"shop\"')",
     ];
-    for (change, at_once) in changes.into_iter().zip([true, false]) {
+    for (change, at_once) in changes.into_iter().zip([true, true, false]) {
         let service = Service::fresh(&[]);
         service.add_shop();
         until("the start was checked", || service.get("/metrics").text().contains("credence_ledger_check 1"));

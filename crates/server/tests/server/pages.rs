@@ -175,7 +175,8 @@ fn a_score_of_a_date_is_computed_again() {
     let today = &service.get("/v1/agents/shop").ok()["score"]["recorded_at"].as_str().unwrap()[..10].to_owned();
     let page = service.page(&format!("/agents/shop?at={today}")).text();
     assert!(page.contains("the same to the last bit"), "{page}");
-    assert!(page.contains("log₂ 9") && page.contains("3 distinct sources"), "the formula, with numbers");
+    assert!(page.contains("log₂ 9") && page.contains("3 independent sources"), "the formula, with numbers");
+    assert!(page.contains(" assured · estimate ") && page.contains("− doubt "), "the assured score of then, as a sum");
     let none = service.page("/agents/shop?at=2020-01-01");
     assert_eq!(none.status, 200);
     assert!(none.text().contains("had no score"), "{}", none.text());

@@ -235,7 +235,8 @@ impl Engine {
             // What is odd in a tool well known is not learned before it was announced.
             let seen = || basis.recurring || basis.strongest.is_some_and(|key| oddities.sightings(key) >= ANNOUNCED);
             let cost = if doubt < DEFAULT_BLOCK { 0.5 } else { 1.0 };
-            decision != Decision::Block && (known < WELL_KNOWN || seen()) && oddities.spend(cost)
+            let rejected = odd.iter().any(|key| oddities.is_rejected(*key));
+            decision != Decision::Block && !rejected && (known < WELL_KNOWN || seen()) && oddities.spend(cost)
         };
         let learned = accepted
             || on_credit(oddities)

@@ -139,6 +139,11 @@ impl Oddities {
         (oddity.sightings * pace / needed).min(1.0)
     }
 
+    /// Whether someone said that results with this oddity are made up, and it has not come often enough since.
+    pub(crate) fn is_rejected(&self, key: OddityKey) -> bool {
+        self.sightings(key) < 0.0
+    }
+
     /// How often an oddity was seen.
     pub(crate) fn sightings(&self, key: OddityKey) -> f32 {
         self.list.iter().find(|oddity| oddity.key == key).map_or(0.0, |oddity| oddity.sightings)

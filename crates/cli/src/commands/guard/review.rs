@@ -12,7 +12,7 @@ use std::{
 use anyhow::{Context, bail};
 use credence_guard::quarantine::{
     KeptItem, Reviewer,
-    reviewer::{DoneOperation, Reviewed, Waiting, name_of},
+    reviewer::{DoneOperation, QuarantineCounts, Reviewed, name_of},
 };
 use credence_protocol::{Uuid, is_deceptive};
 use credence_receipts::OperationAction;
@@ -375,7 +375,7 @@ pub(super) fn short(text: &str) -> String {
 }
 
 /// For `credence guard status`.
-pub fn waiting_text(waiting: &Waiting) -> String {
+pub fn waiting_text(waiting: &QuarantineCounts) -> String {
     let mut text = match waiting.waiting {
         0 => String::new(),
         n => format!(

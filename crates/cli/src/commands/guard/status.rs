@@ -8,7 +8,7 @@ use credence_charts::{MIN_OBSERVATIONS, Observed};
 use credence_guard::{
     courier,
     identity::model_folder,
-    quarantine::reviewer::{self, Waiting},
+    quarantine::reviewer::{self, QuarantineCounts},
     report::{GuardReport, Off},
     schemas::Schemas,
     switch,
@@ -244,7 +244,7 @@ struct GuardLine {
     canaries: (u64, u64),
     /// Results that were flagged or withheld and wait for an answer.
     #[serde(skip_serializing_if = "Option::is_none")]
-    quarantine: Option<Waiting>,
+    quarantine: Option<QuarantineCounts>,
     #[serde(skip_serializing_if = "Option::is_none")]
     authority: Option<courier::Progress>,
     /// What the guard says of itself: as it is, where it runs, or was when it ended.

@@ -95,9 +95,12 @@ fn every_answer_is_what_its_schema_says() {
     assert_eq!([ids(&all), ids(&rest)].concat(), ["did", "nameless", "shop"]);
     assert!(rest["structuredContent"]["next"].is_null());
     let score = found["structuredContent"]["agents"][0]["score"].clone();
+    let assured = found["structuredContent"]["agents"][0]["assured"].clone();
     for (arguments, expected) in [
-        (json!({ "min_score": score["score"] }), vec!["shop"]),
-        (json!({ "min_score": 100 }), vec![]),
+        (json!({ "min_score": assured["score"] }), vec!["shop"]),
+        (json!({ "min_score": assured["score"].as_u64().unwrap() + 1 }), vec![]),
+        (json!({ "min_known": assured["known"] }), vec!["shop"]),
+        (json!({ "min_known": 0.99 }), vec![]),
         (json!({ "tier": score["tier"] }), vec!["shop"]),
         (json!({ "tier": "unrated" }), vec!["did", "nameless"]),
         (json!({ "tier": "unrated", "limit": 1 }), vec!["did"]),
