@@ -58,6 +58,7 @@ fn guard(state: &Path, takes: &str) {
         calibrations: Vec::new(),
         state: state.to_owned(),
         max_receipt_bytes: DEFAULT_RECEIPT_BYTES,
+        quarantine: Default::default(),
         max_message_bytes: DEFAULT_MESSAGE_BYTES,
         explain_refusal: false,
         vantage: credence_protocol::receipt::Vantage::SameUser,

@@ -27,7 +27,11 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use url::Url;
 
-use crate::{Error, Guard, innermost_cause, warn};
+use crate::{
+    Error, Guard, innermost_cause,
+    quarantine::reporting::{self, ReviewReporting},
+    warn,
+};
 
 /// How long to wait after a failure, at first and at most.
 const FIRST_WAIT: Duration = Duration::from_secs(2);
@@ -54,6 +58,8 @@ pub struct CourierSettings {
     pub receipts: bool,
     /// Their salts too, so that anyone with a claim can check it there.
     pub salts: bool,
+    /// What waits for review too.
+    pub reviews: Option<ReviewReporting>,
 }
 
 /// How it went, in a file for `credence guard status`.
@@ -149,8 +155,8 @@ impl Round {
             self.client = quick.unwrap_or_else(|_| self.client.clone());
         }
         // What one of them is refused for does not hold up the other.
-        let (summaries, receipts) = (self.send_summaries(), self.send_receipts());
-        let sent = summaries.and(receipts);
+        let (summaries, receipts, reviews) = (self.send_summaries(), self.send_receipts(), self.send_reviews());
+        let sent = summaries.and(receipts).and(reviews);
         match sent {
             Ok(()) => {
                 self.failures = 0;
@@ -276,6 +282,17 @@ impl Round {
         let aud = answer["aud"].as_str().map(Audience::new).transpose().map_err(|e| e.to_string())?;
         *self.audience.borrow_mut() = Some(aud.clone());
         Ok(aud)
+    }
+
+    /// Tells what waits for review. Sent again each time: the authority holds it in memory.
+    fn send_reviews(&self) -> Result<(), String> {
+        let (Some(reporting), Some(quarantine)) = (&self.settings.reviews, self.guard.quarantine()) else {
+            return Ok(());
+        };
+        let report = quarantine.report(self.guard.log_name(), reporting).map_err(|e| e.to_string())?;
+        let body = serde_json::to_vec(&report).map_err(|e| e.to_string())?;
+        let (status, taken) = self.post(reporting::PATH, body)?;
+        if status.is_success() { Ok(()) } else { Err(refusal(status, &taken)) }
     }
 
     /// Sends the checkpoint, and receipts that the authority does not have, segment by segment.

@@ -16,6 +16,9 @@ pub enum Error {
     /// The verification engine.
     #[error(transparent)]
     Verify(#[from] credence_verify::Error),
+    /// Kept results.
+    #[error(transparent)]
+    Quarantine(#[from] crate::quarantine::QuarantineError),
     /// Reading, writing or serving failed.
     #[error("{path}: {1}", path = .0.display())]
     Io(PathBuf, std::io::Error),

@@ -1,9 +1,11 @@
 //! The guard: has the answer to a call judged (`judging`), writes the receipt, and keeps what was learned and counted.
 
+mod answers;
 mod controls;
 mod delivering;
 mod instructions;
 mod judging;
+mod keeping;
 mod model;
 
 use std::{
@@ -34,11 +36,13 @@ use crate::{
     content, identity,
     oversight::Oversight,
     pending::StartedCall,
+    quarantine::Quarantine,
     rollup::Tally,
     schemas::{SchemaBook, What, is_too_large},
     settings::{GuardMode, Settings},
     warn,
 };
+use answers::TakenAnswers;
 use controls::Controls;
 pub use delivering::Delivery;
 use instructions::Instructions;
@@ -73,6 +77,10 @@ pub struct Guard {
     /// Digests of parts that go into the ledger with the next flush of the journal.
     part_digests: Mutex<Vec<(Uuid, PartDigests)>>,
     canaries_owed: Mutex<f64>,
+    /// Results that were flagged or withheld; `None` where they are not kept.
+    quarantine: Option<Quarantine>,
+    /// What people answered.
+    answers: Mutex<TakenAnswers>,
     /// Results that were accepted and will be judged again as controls.
     controls: Mutex<Controls>,
     /// Calls that go on as tasks: whichever connection asks for their results.
@@ -141,6 +149,8 @@ impl Guard {
         };
         let habits = model::habits(&place, &suffix);
         let instructions = Instructions::open(&server, &place, &suffix);
+        let quarantine = keeping::open(&settings, &place);
+        let answers = TakenAnswers::open(&place, &suffix);
         let guard = Arc::new(Self {
             settings,
             place,
@@ -155,6 +165,8 @@ impl Guard {
             instructions,
             part_digests: Mutex::default(),
             canaries_owed: Mutex::new(0.0),
+            quarantine,
+            answers: Mutex::new(answers),
             controls: Mutex::default(),
             tasks: Mutex::default(),
             counts: Counts::default(),
@@ -164,6 +176,7 @@ impl Guard {
         let known: Vec<String> =
             guard.schemas.lock().unwrap_or_else(PoisonError::into_inner).known().tools.keys().cloned().collect();
         guard.register_schemas(&known);
+        guard.take_up_answers_or_warn();
         Ok(guard)
     }
 
@@ -175,6 +188,11 @@ impl Guard {
     /// The receipts; `None` where they could not be opened.
     pub fn book(&self) -> Option<&ReceiptBook> {
         self.book.as_ref()
+    }
+
+    /// Results that were flagged or withheld; `None` where they are not kept.
+    pub fn quarantine(&self) -> Option<&Quarantine> {
+        self.quarantine.as_ref()
     }
 
     /// Calls so far.
@@ -309,13 +327,17 @@ impl Guard {
         warn(&format!("a receipt could not be written: {why}"));
         for (one, answer) in judged.iter_mut() {
             self.deliver_without_receipt(one, *answer, &why);
+            self.keep_for_review(one, *answer, Some(&why));
         }
         self.tell_oversight(judged);
         Some(why)
     }
 
-    /// What is left to do once the client has its answer: digests of parts, canaries and controls.
+    /// What is left to do once the client has its answer: results kept for review, digests of parts, canaries and controls.
     pub fn after_delivery(&self, judged: &[(JudgedCall, Answer<'_>)]) {
+        for (judged, answer) in judged {
+            self.keep_for_review(judged, *answer, None);
+        }
         self.tell_oversight(judged);
         let (mut canaries, mut controls) = (Vec::new(), Vec::new());
         for (judged, _) in judged.iter().filter(|(judged, _)| judged.is_accepted()) {
@@ -392,7 +414,13 @@ impl Guard {
     pub fn close(&self) -> Result<(), Error> {
         let tasks = std::mem::take(&mut *self.tasks.lock().unwrap_or_else(PoisonError::into_inner));
         self.record_unanswered(tasks.into_values().collect());
+        self.take_up_answers_or_warn();
         let saved = self.save();
+        // Those that are kept now leave their journal.
+        self.take_up_answers_or_warn();
+        if let Some(quarantine) = &self.quarantine {
+            quarantine.finish();
+        }
         self.oversight.tick(self.book.as_ref());
         self.oversight.write_metrics(self.book.as_ref().map_or(0, ReceiptBook::in_journal));
         self.oversight.finish();

@@ -10,6 +10,7 @@
 //! - [`vetting`]: which members of a result pass; [`agreement`]: whether its text says what its structure says;
 //! - [`schemas`]: what tools declare of their output, and what of it holds;
 //! - [`rollup`], [`courier`]: what the authority is told;
+//! - [`quarantine`]: results that were flagged or withheld, kept for a person to answer;
 //! - [`injection`]: whether a result's text tries to instruct the model, a signal of its own;
 //! - [`server_name`]: the name of a server, from the command that runs it; [`identity`]: which server stands behind a name;
 //! - [`config`]: `guard.toml`; [`oversight`]: what an operator sets, sees and switches, with [`switch`], [`enforcement`] (the wait before
@@ -39,6 +40,7 @@ pub mod metrics;
 pub mod oversight;
 pub mod pending;
 pub mod proxy;
+pub mod quarantine;
 pub mod received;
 pub mod report;
 pub mod rollup;

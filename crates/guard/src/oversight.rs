@@ -297,6 +297,7 @@ impl Oversight {
         for change in &verdict.changes {
             let (kind, reason) = match change.stage {
                 ChangeStage::Believed => (AlertKind::Change, "believed_again"),
+                ChangeStage::Learned => (AlertKind::Change, "learned"),
                 ChangeStage::LockedOut => (AlertKind::LockOut, "blocked_for_a_while"),
                 // A lie that is told again and again looks the same: somebody has to look before it is believed.
                 _ => (AlertKind::Change, "recurring"),

@@ -102,6 +102,7 @@ fn save_regularly(guard: &Arc<Guard>) -> Result<(), Error> {
             if let Some(Err(error)) = guard.book().map(ReceiptBook::sync_journal) {
                 warn(&format!("the disk does not keep the journal: {error}"));
             }
+            guard.take_up_answers_or_warn();
             if saved.elapsed() < SAVE_EVERY {
                 continue;
             }

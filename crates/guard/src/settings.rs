@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, path::PathBuf};
 use credence_protocol::{EntityId, receipt::Vantage};
 use credence_verify::{Calibration, Mode, ProfileBuilder, Stake};
 
-use crate::oversight::Rules;
+use crate::{oversight::Rules, quarantine::QuarantineSettings};
 
 /// What is done about a result that is not believed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
@@ -75,6 +75,8 @@ pub struct Settings {
     pub state: PathBuf,
     /// Bytes of receipts kept, over all segments.
     pub max_receipt_bytes: u64,
+    /// How much is kept of results that were flagged or withheld.
+    pub quarantine: QuarantineSettings,
     /// Who else could write receipts in this guard's name: [`crate::isolation::vantage`] tells.
     pub vantage: Vantage,
     /// Bytes of one message.

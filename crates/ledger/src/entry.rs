@@ -69,7 +69,7 @@ pub enum Kind {
     Canary,
     /// A result known to be genuine that a guard judged in shadow, in its own ledger.
     Control,
-    /// What somebody did to a guard, or the guard by itself: switched off or on, began to enforce. In its own ledger.
+    /// What somebody did to a guard, or the guard by itself: switched off or on, began to enforce, answered a verdict. In its own ledger.
     Operation,
     /// Where a guard's ledger begins, and which one it follows.
     Segment,

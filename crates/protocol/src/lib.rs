@@ -48,6 +48,7 @@ pub mod strict;
 mod tag;
 mod text;
 mod time;
+pub mod waiting_review;
 
 pub use alias::{Alias, plain_path};
 pub use audience::Audience;

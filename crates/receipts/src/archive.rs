@@ -1,7 +1,7 @@
 //! Reading receipts: those of every guard that keeps its state in one folder, whether it is running or not.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     path::{Path, PathBuf},
     sync::OnceLock,
     time::{Duration, Instant},
@@ -14,10 +14,11 @@ use credence_ledger::{
 use credence_protocol::{EntityId, PublicKey, SecretKey, Timestamp, Uuid, receipt::Receipt};
 
 use crate::{
-    Error, digest_rows,
+    Error, OperationRecord, digest_rows,
     export::ExportedReceipt,
     folder,
     journal::{self, JournalContents, JournalKey},
+    operation_journal::{self, OperationJournal},
     records::{CanaryRecord, NewReceipt, PartDigests, Private, unanswered},
     segments::{PRIVATE, SegmentLog, SegmentRemains, open_segment, origin, read_remains, segments, visit},
 };
@@ -41,6 +42,7 @@ pub struct Source {
     pub(crate) origin: String,
     pub(crate) key: PublicKey,
     pub(crate) journal_key: JournalKey,
+    pub(crate) operation_key: JournalKey,
 }
 
 /// Which receipts.
@@ -111,6 +113,7 @@ impl Archive {
             Source {
                 running: folder::running_process(&folder),
                 journal_key: JournalKey::new(key, &origin),
+                operation_key: operation_journal::key(key, &origin),
                 origin,
                 folder: folder.join("receipts"),
                 key: key.public(),
@@ -195,6 +198,44 @@ impl Archive {
             })?;
         }
         Ok(counts)
+    }
+
+    /// What people did to a guard, in order, and whether it is in its ledger: what is not, the guard has not taken up yet. What
+    /// cannot be read is told to `problem`.
+    pub fn operations(
+        &self,
+        source: &Source,
+        problem: &mut dyn FnMut(String),
+    ) -> Result<Vec<(OperationRecord, bool)>, Error> {
+        let mut found: Vec<(OperationRecord, bool)> = Vec::new();
+        // Before the ledger: what moves there in the meantime is met twice rather than missed.
+        let waiting = source.operation_journal().read()?;
+        for (segment, _) in segments(&source.folder)?.into_iter().filter(|(_, there)| *there) {
+            let read = source.segment(segment).and_then(|log| {
+                visit(&*log.ledger().view()?, 0, &mut |seq, _, entry| {
+                    if entry.kind == Kind::Operation {
+                        found.push((entry.record(seq)?, true));
+                    }
+                    Ok(())
+                })
+            });
+            if let Err(error) = read {
+                problem(format!("{}, segment {segment}: {error}", source.name()));
+            }
+        }
+        if let Some(text) = waiting.trouble() {
+            problem(format!("{}: {text}", source.name()));
+        }
+        for copy in source.operation_journal().copies() {
+            problem(format!(
+                "{}: there are lines in {} that this guard's commands did not write: they count for nothing",
+                source.name(),
+                copy.display()
+            ));
+        }
+        let known: HashSet<Uuid> = found.iter().map(|(one, _)| one.id).collect();
+        found.extend(waiting.operations.into_iter().filter(|one| !known.contains(&one.id)).map(|one| (one, false)));
+        Ok(found)
     }
 
     /// The receipt of one call.
@@ -342,6 +383,11 @@ impl Source {
     /// The guard's place, in which its receipts are.
     pub fn place_folder(&self) -> &Path {
         self.folder.parent().unwrap_or(&self.folder)
+    }
+
+    /// What people did to this guard and it has not taken up yet.
+    pub fn operation_journal(&self) -> OperationJournal {
+        OperationJournal::new(self.place_folder(), self.operation_key.clone())
     }
 
     /// A segment, refused where it does not add up.

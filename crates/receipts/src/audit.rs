@@ -6,7 +6,7 @@ use credence_ledger::{Checkpoint, Hash, Kind, LogVerifier, merkle};
 use credence_protocol::{Uuid, receipt::Receipt};
 
 use crate::{
-    Error,
+    Error, OperationRecord,
     archive::Source,
     book::Position,
     segments::{PRIVATE, SegmentRecord, SegmentRemains, open_segment, read_remains, segments, visit},
@@ -114,7 +114,8 @@ impl Source {
                         ));
                     }
                 }
-                Kind::Canary | Kind::Control | Kind::Operation => {}
+                Kind::Canary | Kind::Control => {}
+                Kind::Operation => drop(entry.record::<OperationRecord>(seq)?),
                 other => findings.push(format!("{here}: entry {seq} is a {}, which does not belong here", other.key())),
             }
             edge.extend(&[merkle::leaf(bytes)]);

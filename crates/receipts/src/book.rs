@@ -27,6 +27,7 @@ use crate::{
     folder::{self, Place},
     journal::{self, Journal, JournalContents, JournalKey},
     now,
+    operation_journal::{self, OperationJournal},
     records::{CanaryRecord, ControlRecord, CountedCall, Intent, NewReceipt, PartDigests, Private, unanswered},
     segments::{CANARIES, PRIVATE, SegmentLog, SegmentWriter, origin, segments, visit},
 };
@@ -151,6 +152,7 @@ impl ReceiptBook {
             origin: origin.clone(),
             key: key.public(),
             journal_key: JournalKey::new(&key, &origin),
+            operation_key: operation_journal::key(&key, &origin),
         };
         let sealing = if volatile { Sealing::Volatile } else { Sealing::Batched };
         let writer = SegmentWriter { folder: folder.clone(), origin, key, subject: provider, clock, sealing };
@@ -262,6 +264,11 @@ impl ReceiptBook {
         let subject = self.subject(record.agent.as_ref());
         let entry = NewEntry { kind: Kind::Control, subject, body: Canonical::of(&record)?, weight: None };
         Ok(ShadowRow { entry, place: format!("control/{}", record.call), record })
+    }
+
+    /// What people did to this guard and it has not taken up yet.
+    pub fn operation_journal(&self) -> OperationJournal {
+        self.source.operation_journal()
     }
 
     fn journal_key(&self) -> &JournalKey {

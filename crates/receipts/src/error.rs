@@ -36,6 +36,14 @@ pub enum Error {
     /// Another thread is still moving earlier receipts into the ledger: try again.
     #[error("earlier ones are still being written")]
     Busy,
+    /// More waits for a guard than it may: start the guard.
+    #[error("{path} holds {most} bytes of answers that the guard has not taken up: start its guard, then try again", path = .path.display())]
+    OperationsFull {
+        /// The file.
+        path: PathBuf,
+        /// The limit.
+        most: u64,
+    },
     /// No checkpoint covers the receipt yet.
     #[error("{0}")]
     Unsealed(&'static str),

@@ -190,7 +190,7 @@ impl JournalKey {
         self.push(out, &[b"{\"kind\":\"control\",\"control\":", control, b"}"]);
     }
 
-    fn push(&self, out: &mut Vec<u8>, record: &[&[u8]]) {
+    pub(crate) fn push(&self, out: &mut Vec<u8>, record: &[&[u8]]) {
         let mac = self.mac(record).finalize().into_bytes();
         out.extend_from_slice(BASE64URL_NOPAD.encode(&mac).as_bytes());
         out.push(b' ');
@@ -199,7 +199,7 @@ impl JournalKey {
     }
 
     /// The record of a line; `None` where its MAC does not fit.
-    fn open<'l>(&self, line: &'l [u8]) -> Option<&'l [u8]> {
+    pub(crate) fn open<'l>(&self, line: &'l [u8]) -> Option<&'l [u8]> {
         let (mac, rest) = line.split_at_checked(MAC_CHARS)?;
         let record = rest.strip_prefix(b" ")?;
         let mac = BASE64URL_NOPAD.decode(mac).ok()?;

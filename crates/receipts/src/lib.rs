@@ -14,7 +14,7 @@
 //! - [`folder`]: where guards keep their state, and the place of one guard;
 //! - [`records`]: what is written about a call; [`journal`]: the file it is first written to;
 //! - [`book`]: writes receipts into [`segments`]; [`archive`]: reads them; [`mod@audit`]: looks for damage;
-//! - [`operation`]: what was done to a guard, beside the receipts;
+//! - [`operation`]: what was done to a guard, beside the receipts; [`operation_journal`]: the file it waits in;
 //! - [`export`]: one receipt with its proof, for others to check; [`handover`]: batches of receipts for an authority;
 //! - [`transcript`], [`claims`]: what an agent says its tools returned, compared with the receipts; [`parts`] tells which part differs.
 //!
@@ -32,6 +32,7 @@ pub mod folder;
 pub mod handover;
 pub mod journal;
 pub mod operation;
+pub mod operation_journal;
 pub mod parts;
 pub mod records;
 pub mod segments;

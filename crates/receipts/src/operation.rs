@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     Error, ReceiptBook,
     book::Position,
-    segments::{segments, visit},
+    segments::{CANARIES, segments, visit},
 };
 
 /// What was done.
@@ -32,6 +32,14 @@ pub enum OperationAction {
     Enforcing,
     /// The server declares another name than before: what was learned of the former one does not count for it.
     Renamed,
+    /// A person looked at a result that was flagged or withheld: it is genuine.
+    Accept,
+    /// A person looked at it: it is not.
+    Reject,
+    /// It was taken out of the quarantine and shown.
+    Release,
+    /// What the quarantine kept was removed.
+    Forget,
 }
 
 impl OperationAction {
@@ -43,6 +51,10 @@ impl OperationAction {
             Self::Waiting => "waiting",
             Self::Enforcing => "enforcing",
             Self::Renamed => "renamed",
+            Self::Accept => "accept",
+            Self::Reject => "reject",
+            Self::Release => "release",
+            Self::Forget => "forget",
         }
     }
 }
@@ -103,6 +115,27 @@ impl ReceiptBook {
         };
         let segment = self.segment_with_room(entry.body.as_bytes().len() as u64)?;
         Ok(credence_ledger::write(segment.ledger(), move |tx| tx.append(&entry).map(drop))?)
+    }
+
+    /// Appends operations that waited in their journal ([`crate::operation_journal`]), except those that are there already: a guard
+    /// that was killed finds them in the journal again.
+    pub fn record_operations(&self, operations: &[OperationRecord]) -> Result<(), Error> {
+        let mut rows = Vec::with_capacity(operations.len());
+        for operation in operations {
+            let (kind, subject, body) = (Kind::Operation, self.subject(None), Canonical::of(operation)?);
+            rows.push((format!("operation/{}", operation.id), NewEntry { kind, subject, body, weight: None }));
+        }
+        let bytes = rows.iter().map(|(_, entry)| 2 * entry.body.as_bytes().len() as u64).sum();
+        let segment = self.segment_with_room(bytes)?;
+        Ok(credence_ledger::write(segment.ledger(), move |tx| {
+            for (id, entry) in &rows {
+                if tx.get(CANARIES, id)?.is_none() {
+                    tx.append(entry)?;
+                    tx.put(CANARIES, id, "1")?;
+                }
+            }
+            Ok::<(), credence_ledger::Error>(())
+        })?)
     }
 
     /// Every operation entry after `from`, oldest first, as far as segments can be read. Reads the whole ledger from there on.

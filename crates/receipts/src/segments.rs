@@ -21,7 +21,7 @@ use crate::{Clock, Error, folder, now};
 pub const PRIVATE: Table = Table("private");
 /// Digests of values' parts by call.
 pub const PARTS: Table = Table("parts");
-/// Calls that have a canary, and under `control/` those that have a control: tells whether one that is in the journal is in the
+/// Calls that have a canary, under `control/` those that have a control, and under `operation/` ids of operations: tells whether one that is in the journal is in the
 /// ledger, too.
 pub const CANARIES: Table = Table("canaries");
 

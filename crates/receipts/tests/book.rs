@@ -98,7 +98,7 @@ fn a_receipt_is_found_before_it_is_sealed_and_proved_after() {
     let mut seen = Vec::new();
     let reached = book.visit_from(Position::default(), &mut |entry, _| match entry {
         BookEntry::Receipt(receipt) => seen.push(receipt.call),
-        BookEntry::Canary(canary) => panic!("{canary:?}"),
+        other => panic!("{other:?}"),
     });
     assert_eq!((reached.unwrap(), seen), (Position(1, 2), vec![call]));
 }

@@ -45,6 +45,7 @@ use crate::{
     tail::Tail,
     tokens::{Bearer, TokenStore, Tokens},
     turns::Turns,
+    waiting_reviews::WaitingReviews,
 };
 
 /// Reads of the ledger at once, at most: four for each processor, because they hardly wait.
@@ -113,6 +114,7 @@ pub struct App {
     pub(crate) tokens: Tokens,
     pub(crate) engines: Engines,
     pub(crate) receipts: Option<ReceiptStore>,
+    pub(crate) waiting_reviews: WaitingReviews,
     /// In a demo: what every visitor of its pages may do.
     pub(crate) demo: Option<Arc<Bearer>>,
     pub(crate) sessions: Sessions,
@@ -222,6 +224,7 @@ impl App {
             tokens,
             engines: Engines::new(folder.join("engines"), &settings),
             receipts,
+            waiting_reviews: WaitingReviews::default(),
             demo: demo.map(|name| Arc::new(Bearer::visitor(name, now))),
             sessions: Sessions::default(),
             rankings: Rankings::default(),

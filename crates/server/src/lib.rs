@@ -42,6 +42,7 @@ mod tail;
 pub mod telemetry;
 pub mod tokens;
 mod turns;
+mod waiting_reviews;
 
 pub use app::{App, BLOCKING_THREADS, Setup, StartError};
 pub use routes::openapi;

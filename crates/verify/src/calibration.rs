@@ -8,8 +8,6 @@ use crate::{Check, Engine, Error};
 
 /// P(fabricated) before looking, by default.
 pub(crate) const DEFAULT_PRIOR: f64 = 0.15;
-/// The same for a result that the caller read from the tool's own answer: there is nobody between who could have made it up.
-pub(crate) const UPSTREAM_PRIOR: f64 = 0.05;
 /// From this posterior on a result is flagged, by default.
 pub(crate) const DEFAULT_FLAG: f64 = 0.2;
 /// From this posterior on a result is blocked, by default.

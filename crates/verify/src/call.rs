@@ -27,7 +27,7 @@ pub struct Call<'a> {
 
 /// Who says that this is the tool's result.
 ///
-/// It decides how probable a fabrication is before looking, and how soon a lasting change is believed (mode adaptive; docs/adr/0024).
+/// It decides how soon a lasting change is believed (mode adaptive; docs/adr/0024).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Origin {
     /// An agent, or a transcript: it may be made up by who reports it.

@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use crate::{
-    Check, Engine, Error, Origin, Rule,
+    Check, Engine, Error, Rule,
     calibration::{DEFAULT_FALSE_BLOCKS, DEFAULT_FLAG},
     engine::{thresholds, within_budget},
     fields::named,
@@ -137,7 +137,7 @@ impl Engine {
     pub fn block_threshold(&self, tool: &str) -> Result<f64, Error> {
         let (settings, state) = (self.settings(), self.state());
         let calibration = &settings.of(tool).calibration;
-        let (prior, least) = thresholds(&state.lock(state.ids(tool, None, None)?), calibration, Origin::Reported);
+        let (prior, least) = thresholds(&state.lock(state.ids(tool, None, None)?), calibration);
         Ok(match self.mode() {
             crate::Mode::Adaptive => within_budget(least, prior, calibration),
             crate::Mode::Fixed => least,
@@ -149,7 +149,7 @@ impl Engine {
         let (settings, state) = (self.settings(), self.state());
         let calibration = &settings.of(tool).calibration;
         let locked = state.lock(state.ids(tool, None, None)?);
-        let (prior, least) = thresholds(&locked, calibration, Origin::Reported);
+        let (prior, least) = thresholds(&locked, calibration);
         let Some(known) = locked.tool() else { return Ok(None) };
         let told = known.model.known(Paths::new(state.seed));
         let mut fields: Vec<_> = told

@@ -21,6 +21,7 @@ use crate::{
     content, injection,
     oversight::EndedCall,
     pending::{PreparedArguments, StartedCall},
+    quarantine::item::Explained,
     settings::GuardMode,
     switch::SWITCHED_OFF,
 };
@@ -68,6 +69,8 @@ pub(super) struct Assessment {
     pub stage: Stage,
     /// Something is wrong with the text beside the structure.
     pub text_in_doubt: bool,
+    /// What the engine says of it, unless it is accepted.
+    pub explained: Explained,
 }
 
 impl Guard {
@@ -182,8 +185,12 @@ impl Guard {
             checks: content::fired(&verdict),
             stage: verdict.stage,
             text_in_doubt: false,
+            explained: Explained::default(),
         };
-        if !parts.structured || verdict.decision == Decision::Block {
+        if verdict.decision != Decision::Accept {
+            assessment.explained.add("", verdict);
+        }
+        if !parts.structured || assessment.decision == Decision::Block {
             return Ok(assessment);
         }
         let mut findings: Vec<String> = {
@@ -193,7 +200,7 @@ impl Guard {
         };
         // As the result of a tool without structure would be: under a name of its own, with a memory of its own.
         if let Some(text) = &parts.differing {
-            let name = format!("{} (text)", started.tool);
+            let name = name_of_text(&started.tool);
             let judged = text.value.as_ref().map(|value| {
                 let call = Call::new(&name, value).origin(Origin::Upstream);
                 engine.verify(&arguments.as_ref().map_or(call, |arguments| call.args(arguments)))
@@ -206,6 +213,7 @@ impl Guard {
                 Some(Ok(judged)) => {
                     assessment.posterior = assessment.posterior.max(judged.posterior);
                     findings.extend(content::fired(&judged).into_iter().map(|check| format!("text_{check}")));
+                    assessment.explained.add("text_", judged);
                 }
                 _ => findings.push("text_unjudged".to_owned()),
             }
@@ -346,6 +354,11 @@ fn without_commitment() -> PreparedArguments {
     let zero = || "AAAAAAAAAAAAAAAAAAAAAA".parse().expect("22 characters of base64url");
     let salts = Salts { arguments: zero(), result: zero() };
     PreparedArguments { salts, arguments: salts.arguments.commit("unreadable", ""), print: [0; 16] }
+}
+
+/// The name under which the engine knows the text beside a tool's structure.
+pub(super) fn name_of_text(tool: &str) -> String {
+    format!("{tool} (text)")
 }
 
 /// At most so many bytes of a text.

@@ -2,7 +2,7 @@
 //! belongs to the server's identity ([`crate::identity`]), and is changed as a whole when the server declares another name.
 
 use std::{
-    path::Path,
+    path::{Path, PathBuf},
     sync::{Arc, PoisonError},
     time::{Duration, Instant},
 };
@@ -125,7 +125,7 @@ impl Guard {
     pub(super) fn save_model(&self) -> Result<(), Error> {
         let suffix = self.suffix.lock().unwrap_or_else(PoisonError::into_inner);
         let path = |(stem, ending): (&str, &str)| self.place.folder.join(file_of_suffix(stem, &suffix, ending));
-        folder::replace_file(&path(ENGINE_FILE), &self.engine.load().snapshot()?)?;
+        self.save_engine(&path(ENGINE_FILE))?;
         let habits = serde_json::to_vec(&*self.habits.lock().unwrap_or_else(PoisonError::into_inner));
         let habits = habits.map_err(|e| Error::Content(e.to_string()))?;
         folder::replace_file(&path(HABITS_FILE), &habits)?;
@@ -188,6 +188,11 @@ impl Guard {
         });
         spawned.map(drop).map_err(|e| Error::Io("oversight".into(), e))
     }
+}
+
+/// The file of the engine's state in a model with this suffix.
+pub(super) fn engine_file(place: &Place, suffix: &str) -> PathBuf {
+    place.folder.join(file_of_suffix(ENGINE_FILE.0, suffix, ENGINE_FILE.1))
 }
 
 /// What the texts of each tool usually do.

@@ -68,7 +68,7 @@ fn summaries_checkpoints_and_receipts_arrive() {
     // The summary counts them, with canaries, and cites the checkpoint.
     assert_eq!(eventually("the summary arrives", || checks(&service).filter(|n| *n >= 60)), 60);
     let entries = service.get("/v1/stats/bot?window=7d").text();
-    assert!(entries.contains("canaries"), "{entries}");
+    assert!(entries.contains("canaries") && entries.contains("controls"), "{entries}");
     // The same once more changes nothing.
     let mut again = session(&shell, &service.url, &service.token, &["--send-receipts"]);
     again.call("weather", json!({ "city": "Oslo" }));
@@ -185,4 +185,76 @@ fn what_the_authority_does_not_take_waits_on_disk() {
     guard.call("weather", json!({ "city": "Oslo" }));
     guard.leave();
     assert_eq!(eventually("it arrives", || checks(&service).filter(|n| *n >= 41)), 41);
+}
+
+/// An authority learns verdicts and names; content only where the operator asks, and then it cannot read it. Tokens of other names see
+/// nothing.
+#[test]
+fn what_waits_for_review_is_reported_and_content_stays_secret() {
+    let shell = Shell::new();
+    let service = service(&shell);
+    let made = |name: &str, scope: &str| {
+        let made = service.shell.json(&["token", "create", name, "--scope", scope]);
+        let token = made["token"].as_str().unwrap().to_owned();
+        until("the token is known", || {
+            service.get_with("/v1/tags", &[("authorization", &format!("Bearer {token}"))]).status == 200
+        });
+        token
+    };
+    let (guards, reviewer, stranger) = (made("team", "ingest"), made("team", "verify"), made("others", "verify"));
+    let seen = |token: &str| service.get_with("/v1/guard-reviews", &[("authorization", &format!("Bearer {token}"))]);
+    std::fs::write(
+        shell.path("profiles.toml"),
+        "[echo]\nexpected_latency_ms = [0, 60000]\nhas_network_io = false\nrequired_fields = [\"temperature\"]\nforbidden_fields = [\"secret\"]\n",
+    )
+    .unwrap();
+    let key = shell.json(&["guard", "reviewer-key", "reviewer.key"]);
+    let public = key["public_key"].as_str().unwrap();
+    for content in [false, true] {
+        let mut flags = vec!["--profiles", "profiles.toml", "--mode", "enforce", "--send-reviews"];
+        if content {
+            flags.extend(["--report-content", "--reviewer-key", public]);
+        }
+        let mut guard = session(&shell, &service.url, &guards, &flags);
+        let call = receipt_of(&guard.call("echo", json!({ "secret": "hunter2" }))).to_owned();
+        let waits = eventually("the report arrives", || {
+            let listed = seen(&reviewer).ok();
+            let reviews = listed["guards"][0]["reviews"].as_array()?.clone();
+            reviews.into_iter().find(|one| one["call"] == call.as_str())
+        });
+        assert_eq!((&waits["verdict"], &waits["withheld"]), (&json!("block"), &json!(true)), "{waits}");
+        assert_eq!(waits["checks"], json!(["schema_mismatch"]), "{waits}");
+        assert_eq!(waits.get("sealed").is_some(), content, "{waits}");
+        assert!(!seen(&reviewer).text().contains("hunter2"), "the authority cannot read it");
+        assert_eq!(seen(&stranger).ok()["guards"], json!([]), "another name sees nothing");
+        seen(&guards).refused(403, "insufficient_scope");
+        std::fs::write(shell.path("reviewer.token"), &reviewer).unwrap();
+        let remote = ["guard", "review", "--authority", &service.url, "--token-file", "reviewer.token"];
+        let with_key = [&remote[..], &["--reviewer-key", "reviewer.key", &call]].concat();
+        let shown = shell.json(&with_key);
+        let opened = &shown["items"][0]["content"]["arguments"]["secret"];
+        assert_eq!(opened == "hunter2", content, "{shown}");
+        assert!(!shell.ok(&remote).contains("hunter2"));
+        // Answered, it waits no more.
+        shell.ok(&["guard", "accept", &call, "--state", "state", "--provider", "lab"]);
+        until("the answer is reported", || {
+            let listed = seen(&reviewer).ok();
+            !listed.to_string().contains(&call)
+        });
+        guard.leave();
+    }
+    shell.ok(&["guard", "reviewer-key", "other.key"]);
+    shell.fails(&["guard", "reviewer-key", "other.key"], "other.key");
+    std::fs::write(shell.path("other.key"), "nonsense").unwrap();
+    let wrong = [
+        "guard",
+        "review",
+        "--authority",
+        &service.url,
+        "--token-file",
+        "reviewer.token",
+        "--reviewer-key",
+        "other.key",
+    ];
+    shell.fails(&wrong, "not a reviewer's private key");
 }

@@ -12,6 +12,7 @@ mod modes;
 mod operating;
 mod peers;
 mod receipts;
+mod review;
 mod server_escapes;
 mod setup;
 mod telling;

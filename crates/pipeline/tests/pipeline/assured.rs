@@ -331,7 +331,7 @@ fn many_signals_replay_by_both_formulas() {
             draft.sign(&key(source)).unwrap().canonical().as_bytes().to_vec()
         });
         let batch: Vec<Vec<u8>> = batch.collect();
-        house.authority.submit_all(batch, &mut |_, verdict| drop(verdict.unwrap())).unwrap();
+        house.authority.submit_all(batch, &mut |_, verdict| assert!(verdict.is_ok(), "{verdict:?}")).unwrap();
         house.authority.score_now().unwrap();
         if n % 5 == 4 {
             house.authority.change_source(id("b"), run_by(if n % 2 == 0 { "acme" } else { "zeta" })).unwrap();

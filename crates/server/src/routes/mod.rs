@@ -4,6 +4,7 @@ pub(crate) mod agents;
 pub(crate) mod credentials;
 mod domains;
 pub(crate) mod events;
+mod guard_reviews;
 mod health;
 mod keys;
 mod log;
@@ -100,6 +101,7 @@ fn described() -> OpenApiRouter<Arc<App>> {
         .routes(routes!(keys::revoke))
         .routes(routes!(receipts::submit, receipts::log))
         .routes(routes!(receipts::show))
+        .routes(routes!(guard_reviews::report, guard_reviews::list))
         .routes(routes!(verify::one))
         .routes(routes!(verify::batch))
         .routes(routes!(verify::feedback))

@@ -167,9 +167,22 @@ fn answers_are_as_described() {
         (&verify, "/v1/verify/batch", json!({ "traces": [{ "tool": "t", "result": 1 }] })),
         (&verify, "/v1/feedback", json!({ "tool": "t", "posterior": 0.5, "fabricated": false })),
         (&service.token, "/v1/statements", json!({})),
+        (&service.token, "/v1/guard-reviews", waiting_reviews()),
+        (&service.token, "/v1/guard-reviews", json!({ "log": "", "reviews": [] })),
     ] {
         doc.holds("post", path, &service.post_as(token, path, &body));
     }
+    let listed = service.get_with("/v1/guard-reviews", &[("authorization", &format!("Bearer {}", service.token))]);
+    assert_eq!(listed.json()["guards"][0]["reviews"][0]["members"], json!(["items[].price"]));
+    doc.holds("get", "/v1/guard-reviews", &listed);
     let profile = service.request("PUT", "/v1/tools/t/profile", &verify, "application/json", "{}");
     doc.holds("put", "/v1/tools/{tool}/profile", &profile);
+}
+
+/// What a guard reports.
+fn waiting_reviews() -> Value {
+    json!({ "log": "lab/guard/fs/1", "reviews": [{
+        "call": "01890a5d-ac96-774b-bcce-b302099a8057", "tool": "t", "at": "2026-11-18T12:00:00Z", "verdict": "flag", "withheld": false,
+        "checks": ["structure_drift"], "members": ["items[].price"], "sealed": "AAAA",
+    }] })
 }

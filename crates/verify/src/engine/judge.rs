@@ -83,7 +83,7 @@ impl Engine {
         let mut locked = self.state.lock(case.ids);
         evaluation.latency(&locked);
         evaluation.length(case.size);
-        let (prior, block) = thresholds(&locked, &resolved.calibration, Origin::Reported);
+        let (prior, block) = thresholds(&locked, &resolved.calibration);
         let mut posterior = evaluation.posterior(prior);
         let mut stage = Stage::Zero;
         if !(evaluation.any_fired() && posterior >= block) {
@@ -117,7 +117,7 @@ impl Engine {
             evaluation.stated_latency();
             evaluation.length(case.size);
         }
-        let (prior, least_block) = thresholds(&locked, &resolved.calibration, origin);
+        let (prior, least_block) = thresholds(&locked, &resolved.calibration);
         let block = within_budget(least_block, prior, &resolved.calibration);
         let established = model.is_some_and(|model| model.results >= MIN_OBSERVATIONS as f32);
         // Before anything was learned, what a profile states decides as in mode fixed.

@@ -24,7 +24,7 @@ pub(crate) use self::{
     settings::{Resolved, thresholds, within_budget},
 };
 use crate::{
-    Calibration, Call, Error, Limits, Origin, ToolProfile, Verdict,
+    Calibration, Call, Error, Limits, ToolProfile, Verdict,
     calibration::DEFAULT_BLOCK,
     call::Json,
     fields::Fields,
@@ -315,7 +315,7 @@ impl Engine {
         let settings = self.settings.load();
         let resolved = settings.of(tool);
         let locked = self.state.lock(self.state.ids(tool, None, None)?);
-        let (prior, block_threshold) = thresholds(&locked, &resolved.calibration, Origin::Reported);
+        let (prior, block_threshold) = thresholds(&locked, &resolved.calibration);
         let feedback = locked.tool().map(|tool| tool.feedback).unwrap_or_default();
         let brier = feedback.squared_error / feedback.count.max(1) as f64;
         Ok(Feedback { count: feedback.count, rate: feedback.rate, prior, block_threshold, brier })

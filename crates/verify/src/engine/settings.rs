@@ -3,8 +3,8 @@
 use std::{collections::HashMap, sync::Arc};
 
 use crate::{
-    Calibration, Origin, ToolProfile,
-    calibration::{DEFAULT_BLOCK, DEFAULT_FALSE_BLOCKS, DEFAULT_PRIOR, UPSTREAM_PRIOR},
+    Calibration, ToolProfile,
+    calibration::{DEFAULT_BLOCK, DEFAULT_FALSE_BLOCKS, DEFAULT_PRIOR},
     combiner::{log_odds, probability},
     state::Locked,
 };
@@ -51,21 +51,13 @@ impl Settings {
 }
 
 /// The prior and the blocking threshold: set by hand, or moved by feedback, or the defaults.
-pub(crate) fn thresholds(locked: &Locked<'_>, calibration: &Calibration, origin: Origin) -> (f64, f64) {
+pub(crate) fn thresholds(locked: &Locked<'_>, calibration: &Calibration) -> (f64, f64) {
     let feedback = locked.tool().map(|tool| tool.feedback).unwrap_or_default();
     let fed_back = |least: u64| feedback.count >= least;
-    let prior = if fed_back(MIN_FEEDBACK) { feedback.rate.clamp(1e-6, 1.0 - 1e-6) } else { prior_of(origin) };
+    let prior = if fed_back(MIN_FEEDBACK) { feedback.rate.clamp(1e-6, 1.0 - 1e-6) } else { DEFAULT_PRIOR };
     let moved = (DEFAULT_BLOCK + 2.0 * (DEFAULT_PRIOR - feedback.rate)).clamp(0.1, 0.9);
     let block = if fed_back(1) { moved } else { DEFAULT_BLOCK };
     (calibration.prior.unwrap_or(prior), calibration.block_threshold.unwrap_or(block))
-}
-
-/// P(fabricated) before looking, where nothing else is known.
-pub(crate) fn prior_of(origin: Origin) -> f64 {
-    match origin {
-        Origin::Reported => DEFAULT_PRIOR,
-        Origin::Upstream => UPSTREAM_PRIOR,
-    }
 }
 
 /// The posterior from which on a result is blocked for what was learned.

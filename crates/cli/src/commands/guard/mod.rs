@@ -1,4 +1,6 @@
 mod config;
+mod remote;
+mod review;
 mod schema;
 mod setup;
 mod status;
@@ -20,6 +22,7 @@ use credence_guard::{
     identity::Launch,
     isolation,
     oversight::Rules,
+    quarantine::{QuarantineSettings, reporting::ReviewReporting, reviewer_key::ReviewerPublicKey},
     server_name, service,
     settings::{DEFAULT_MESSAGE_BYTES, DEFAULT_RECEIPT_BYTES},
     stdio::Upstream,
@@ -48,6 +51,18 @@ pub enum Sub {
     Uninstall(setup::UninstallArgs),
     /// What guards have seen: calls and verdicts per tool, control charts
     Status(status::Args),
+    /// Look at results that were flagged or withheld, one by one in a terminal, and answer
+    Review(review::ReviewArgs),
+    /// Say that a result that was flagged or withheld is genuine: the engine learns from it
+    Accept(review::AnswerArgs),
+    /// Say that it is not genuine: the engine learns from it
+    Reject(review::AnswerArgs),
+    /// Write a result that was withheld to standard output or a file
+    Release(review::ReleaseArgs),
+    /// Remove what is kept of a result, or of all
+    Forget(review::ForgetArgs),
+    /// Make a key pair for reviewing elsewhere what guards report to an authority
+    ReviewerKey(remote::KeyArgs),
     /// Check guard.toml, or show what holds for a server or a tool
     #[command(subcommand)]
     Config(config::Command),
@@ -103,6 +118,16 @@ pub struct RunArgs {
     /// Room for receipts in MiB; the oldest are let go beyond it
     #[arg(long, value_name = "MIB", default_value_t = DEFAULT_RECEIPT_BYTES / MIB, value_parser = clap::value_parser!(u64).range(1..))]
     max_receipts: u64,
+    /// Keep nothing of results that are flagged or withheld: nobody can look at them later
+    #[arg(long, conflicts_with_all = ["max_quarantine", "quarantine_days"])]
+    no_quarantine: bool,
+    /// Room for results that are flagged or withheld in MiB, kept for `credence guard review`; the oldest are let go beyond it
+    /// [default: guard.toml, else 64]
+    #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u64).range(1..=1024 * 1024))]
+    max_quarantine: Option<u64>,
+    /// Days that they are kept [default: guard.toml, else 7]
+    #[arg(long, value_name = "DAYS", value_parser = clap::value_parser!(u64).range(1..=3650))]
+    quarantine_days: Option<u64>,
     /// The largest message that is passed on, in MiB
     #[arg(long, value_name = "MIB", default_value_t = DEFAULT_MESSAGE_BYTES as u64 / MIB, value_parser = clap::value_parser!(u64).range(1..=4096))]
     max_message: u64,
@@ -140,6 +165,15 @@ pub struct RunArgs {
     /// Send their salts too: whoever has a claim can check it at the authority
     #[arg(long, requires = "send_receipts")]
     send_salts: bool,
+    /// Tell what waits for review too: calls, tools, verdicts and names of members, no arguments or results
+    #[arg(long, requires = "authority", conflicts_with = "no_quarantine")]
+    send_reviews: bool,
+    /// Send arguments and results of what waits for review too, encrypted to --reviewer-key
+    #[arg(long, requires_all = ["send_reviews", "reviewer_key"])]
+    report_content: bool,
+    /// To whom that is encrypted: the public key that `credence guard reviewer-key` printed
+    #[arg(long, value_name = "KEY", requires = "report_content")]
+    reviewer_key: Option<ReviewerPublicKey>,
     /// Seconds between reports
     #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..))]
     report_every: u64,
@@ -212,6 +246,12 @@ pub fn run(out: &Output, args: Args) -> Done {
         Some(Sub::Install(args)) => return setup::install(out, args),
         Some(Sub::Uninstall(args)) => return setup::uninstall(out, args),
         Some(Sub::Status(args)) => return status::run(out, args),
+        Some(Sub::Review(args)) => return review::review(out, &args),
+        Some(Sub::Accept(args)) => return review::answer(out, &args, true),
+        Some(Sub::Reject(args)) => return review::answer(out, &args, false),
+        Some(Sub::Release(args)) => return review::release(out, &args),
+        Some(Sub::Forget(args)) => return review::forget(out, &args),
+        Some(Sub::ReviewerKey(args)) => return remote::make_key(out, &args),
         Some(Sub::Config(command)) => return config::run(out, command),
         Some(Sub::Off(args)) => return switch::run(out, &args, true),
         Some(Sub::On(args)) => return switch::run(out, &args, false),
@@ -275,6 +315,9 @@ impl RunArgs {
             every: Duration::from_secs(self.report_every),
             receipts: self.send_receipts,
             salts: self.send_salts,
+            reviews: self
+                .send_reviews
+                .then(|| ReviewReporting { content: self.reviewer_key.clone().filter(|_| self.report_content) }),
         }))
     }
 
@@ -316,10 +359,21 @@ impl RunArgs {
         let of_tools = calibrations.tools.into_iter().map(|(tool, one)| (Some(tool), one));
         let session = self.session.clone().unwrap_or_else(|| credence_protocol::Uuid::now_v7().to_string());
         ensure!(!session.is_empty() && session.len() <= 256, "a session's name has 1 to 256 bytes");
+        let rules = self.rules()?;
+        // Flags override the file.
+        let file = rules.config.quarantine;
+        let asked = self.max_quarantine.is_some() || self.quarantine_days.is_some();
+        let quarantine = match !self.no_quarantine && (file.enabled || asked) {
+            true => QuarantineSettings {
+                max_bytes: self.max_quarantine.unwrap_or(file.max_mib).saturating_mul(MIB),
+                keep: Duration::from_secs(self.quarantine_days.unwrap_or(file.days) * 24 * 60 * 60),
+            },
+            false => QuarantineSettings::off(),
+        };
         Ok(Settings {
             name,
             provider: self.keeping.provider.clone(),
-            rules: self.rules()?,
+            rules,
             caller: Caller { agent: self.agent.clone(), session: self.session.clone(), stake: self.stake },
             session,
             verify: self.verify.of_engine(),
@@ -328,6 +382,7 @@ impl RunArgs {
             state: self.keeping.folder()?,
             max_receipt_bytes: self.max_receipts.saturating_mul(MIB),
             max_message_bytes: usize::try_from(self.max_message * MIB)?,
+            quarantine,
             explain_refusal: self.explain_refusal,
             vantage: Vantage::SameUser,
         })

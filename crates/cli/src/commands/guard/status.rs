@@ -8,6 +8,7 @@ use credence_charts::{MIN_OBSERVATIONS, Observed};
 use credence_guard::{
     courier,
     identity::model_folder,
+    quarantine::reviewer::{self, Waiting},
     report::{GuardReport, Off},
     schemas::Schemas,
     switch,
@@ -20,7 +21,7 @@ use credence_receipts::archive::{Archive, Filter, Source};
 use serde::{Serialize, Serializer};
 use serde_json::{Value, json};
 
-use super::{StateArgs, watch};
+use super::{StateArgs, review, watch};
 use crate::{
     commands::Done,
     output::{self, Output},
@@ -241,6 +242,9 @@ struct GuardLine {
     process: Option<String>,
     /// Made-up results that were judged in shadow, and how many were caught.
     canaries: (u64, u64),
+    /// Results that were flagged or withheld and wait for an answer.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    quarantine: Option<Waiting>,
     #[serde(skip_serializing_if = "Option::is_none")]
     authority: Option<courier::Progress>,
     /// What the guard says of itself: as it is, where it runs, or was when it ended.
@@ -256,6 +260,7 @@ fn guard(state: &Path, archive: &Archive, source: &Source) -> GuardLine {
         place: source.place,
         process: source.running.clone(),
         canaries: sum,
+        quarantine: reviewer::waiting(source.place_folder()).ok().flatten(),
         authority: courier::progress(source.place_folder()),
         says: says(state, source),
     }
@@ -340,6 +345,9 @@ impl GuardLine {
         };
         if self.canaries.0 > 0 {
             text += &format!("; {} of {} canaries caught", self.canaries.1, self.canaries.0);
+        }
+        if let Some(quarantine) = &self.quarantine {
+            text += &review::waiting_text(quarantine);
         }
         if let Some(progress) = &self.authority {
             text += &match (&progress.error, &progress.sent_at) {
