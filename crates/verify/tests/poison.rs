@@ -18,9 +18,9 @@ use serde_json::{Value, json};
 
 /// Of three fabricated rows beside each genuine one, the share that is learned: a tenth of what is learned are lies of all kinds.
 const LEARNED_LIES: f64 = 1.0 / 27.0;
-/// What they may cost of the recall at 1 % false positives, on average over the streams. 0.05 is wanted and not
-/// reached: 0.075 is measured (0.066 before oddities were counted). This only keeps it from growing.
-const MAX_COST: f64 = 0.085;
+/// What they may cost of the recall at 1 % false positives, on average over the streams. 0.05 is wanted and not reached: 0.057 is
+/// measured over twenty seeds (0.085 when doubtful results were learned in full). This only keeps it from growing.
+const MAX_COST: f64 = 0.06;
 /// Kinds of fabrication with fewer rows are left out of averages.
 const LEAST_ROWS: usize = 20;
 

@@ -247,7 +247,7 @@ impl Engine {
                 let stage = if taken.is_some() { ChangeStage::Believed } else { ChangeStage::Learned };
                 changes.push(Change { stage, sightings: taken.unwrap_or(1), what: explain_oddity(checks) });
             }
-            self.learn_adaptive(locked, case, basis, checks, accepted);
+            self.learn_adaptive(locked, case, basis, checks, accepted, doubt);
         }
     }
 
@@ -273,13 +273,14 @@ impl Engine {
         mut basis: Basis<'_>,
         checks: &[CheckResult],
         believed: bool,
+        doubt: f64,
     ) {
         let limit = self.state.paths_per_tool();
         let is_error = case.call.is_error;
         let mut also = |tool: &mut ToolState, history: Option<&mut History>| {
             let model = tool.shape_mut(is_error);
             let last = history.filter(|_| !is_error).map(|history| &mut history.last);
-            let dropped = model.learn(&mut basis.observation, &basis.surprises, last, believed, limit);
+            let dropped = model.learn(&mut basis.observation, &basis.surprises, last, believed, doubt, limit);
             self.state.counters.fields_dropped.fetch_add(dropped, Relaxed);
             model.learn_checks(checks);
         };
@@ -321,6 +322,7 @@ impl Engine {
                 Basis { observation, surprises, strongest: None, recurring: false },
                 &checks,
                 true,
+                0.0,
             );
         }
     }

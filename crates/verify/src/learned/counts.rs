@@ -18,6 +18,14 @@ const FARTHEST: f64 = 0.05;
 /// The number of the result that is being learned: what comes twice in one result counts once.
 pub(crate) type Stamp = u32;
 
+/// What a result that is learned counts, and its number.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Lesson {
+    pub(crate) stamp: Stamp,
+    /// 1, or less where the result is in doubt.
+    pub(crate) weight: f32,
+}
+
 /// How often something new turns up.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Novelty {
@@ -43,17 +51,17 @@ impl Novelty {
         self.seen
     }
 
-    pub(crate) fn learn(&mut self, novel: bool, stamp: Stamp) {
+    pub(crate) fn learn(&mut self, novel: bool, Lesson { stamp, weight }: Lesson) {
         if self.stamp != stamp || self.seen == 0.0 {
             self.stamp = stamp;
             // The very first is no novelty.
             self.counted = self.seen == 0.0;
-            self.novel *= 1.0 - 1.0 / RECENT;
-            self.seen += 1.0;
+            self.novel *= 1.0 - weight / RECENT;
+            self.seen += weight;
         }
         if novel && !self.counted {
             self.counted = true;
-            self.novel += 1.0;
+            self.novel += weight;
         }
     }
 
@@ -106,15 +114,16 @@ impl Categories {
     }
 
     /// Learns one; gives the bytes of memory that it took.
-    pub(crate) fn learn(&mut self, category: u32, stamp: Stamp) -> usize {
-        self.total += 1.0;
+    pub(crate) fn learn(&mut self, category: u32, lesson: Lesson) -> usize {
+        let born = self.total;
+        self.total += lesson.weight;
         let known = self.counts.iter().position(|known| known.category == category);
-        self.novelty.learn(known.is_none(), stamp);
+        self.novelty.learn(known.is_none(), lesson);
         match known {
-            Some(known) => self.counts[known].count += 1.0,
+            Some(known) => self.counts[known].count += lesson.weight,
             None if self.counts.len() < MAX_CATEGORIES => {
                 let before = self.bytes();
-                self.counts.push(Counted { category, count: 1.0, born: self.total - 1.0 });
+                self.counts.push(Counted { category, count: lesson.weight, born });
                 return self.bytes() - before;
             }
             None => {}
@@ -180,9 +189,9 @@ impl Range {
         ((self.novelty.probability() + self.novelty.floor()) * farther / near).min(1.0)
     }
 
-    pub(crate) fn learn(&mut self, value: f64, stamp: Stamp) {
+    pub(crate) fn learn(&mut self, value: f64, lesson: Lesson) {
         let first = self.count == 0.0;
-        self.novelty.learn(first || !(self.low..=self.high).contains(&value), stamp);
+        self.novelty.learn(first || !(self.low..=self.high).contains(&value), lesson);
         self.low = if first { value } else { self.low.min(value) };
         self.high = if first { value } else { self.high.max(value) };
         self.count += 1.0;
@@ -220,13 +229,13 @@ impl Alarms {
         (f64::from(reached) + EXPECTATION * expected) / (f64::from(self.seen) + EXPECTATION)
     }
 
-    pub(crate) fn learn(&mut self, surprise: f64) {
-        self.seen += 1.0;
+    pub(crate) fn learn(&mut self, surprise: f64, weight: f32) {
+        self.seen += weight;
         for (level, reached) in LEVELS.iter().zip(&mut self.reached) {
             if surprise < *level {
                 break;
             }
-            *reached += 1.0;
+            *reached += weight;
         }
     }
 
@@ -240,16 +249,20 @@ impl Alarms {
 mod tests {
     use super::*;
 
+    fn nth(stamp: Stamp) -> Lesson {
+        Lesson { stamp, weight: 1.0 }
+    }
+
     #[test]
     fn what_is_always_new_surprises_nobody() {
         let mut names = Categories::default();
         (0..100).for_each(|n| {
-            let _ = names.learn(n, n + 1);
+            let _ = names.learn(n, nth(n + 1));
         });
         assert!(names.rarity(1000) > 0.7);
         let mut states = Categories::default();
         (0..100).for_each(|n| {
-            let _ = states.learn(n % 3, n + 1);
+            let _ = states.learn(n % 3, nth(n + 1));
         });
         assert!(states.rarity(1000) < 0.02);
         assert!(states.rarity(1) > 0.3);
@@ -259,7 +272,7 @@ mod tests {
     fn many_items_of_one_result_are_one_observation() {
         let mut states = Categories::default();
         (0..1000).for_each(|_| {
-            let _ = states.learn(1, 1);
+            let _ = states.learn(1, nth(1));
         });
         assert!(states.rarity(2) >= 0.25, "one result was seen");
     }
@@ -267,7 +280,7 @@ mod tests {
     #[test]
     fn the_farther_outside_the_rarer() {
         let mut range = Range::default();
-        (0..100).for_each(|n| range.learn(f64::from(n % 10), n + 1));
+        (0..100).for_each(|n| range.learn(f64::from(n % 10), nth(n + 1)));
         assert_eq!(range.rarity(5.0), 1.0);
         assert!(range.rarity(9.1) > 0.1, "hardly outside");
         assert!(range.rarity(15.0) < 0.02);
@@ -279,8 +292,8 @@ mod tests {
     fn false_alarms_lower_the_ratio() {
         let (mut quiet, mut noisy) = (Alarms::default(), Alarms::default());
         for n in 0..100 {
-            quiet.learn(0.0);
-            noisy.learn(if n % 5 == 0 { 4.0 } else { 0.0 });
+            quiet.learn(0.0, 1.0);
+            noisy.learn(if n % 5 == 0 { 4.0 } else { 0.0 }, 1.0);
         }
         assert!(quiet.rate(4.0) < 0.01);
         assert!((0.15..0.25).contains(&noisy.rate(4.0)));

@@ -27,7 +27,7 @@ const MAX_ODDITIES: usize = 96;
 const MAX_CALLERS: usize = 8;
 /// Sightings until an oddity says nothing any more, by who reports it.
 const NEEDED: f32 = 10.0;
-const NEEDED_UPSTREAM: f32 = 6.0;
+const NEEDED_UPSTREAM: f32 = 5.0;
 /// Of a tool hardly known, fewer: one for each so many calls, but not less than [`NEEDED_YOUNG`].
 const YOUNG: f32 = 15.0;
 const NEEDED_YOUNG: f32 = 4.0;

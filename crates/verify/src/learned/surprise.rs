@@ -123,6 +123,8 @@ pub(super) trait Sink {
     fn judged(&mut self, aspect: Aspect);
     /// What the value at `place` has is so rare; `relief` is asked where it is odd.
     fn add(&mut self, aspect: Aspect, rarity: f64, place: usize, why: Cause, odd: impl FnOnce() -> (OddityKey, f32));
+    /// What is so rare is odd in a second, more general way.
+    fn note(&mut self, rarity: f64, odd: impl FnOnce() -> OddityKey);
 }
 
 impl Sink for Surprises {
@@ -130,6 +132,8 @@ impl Sink for Surprises {
         let none = Surprise { rarity: 1.0, place: 0, why: Cause::Nothing, relief: 0.0, key: 0, relieved: 1.0 };
         self.0[aspect as usize].get_or_insert(none);
     }
+
+    fn note(&mut self, _: f64, _: impl FnOnce() -> OddityKey) {}
 
     fn add(&mut self, aspect: Aspect, rarity: f64, place: usize, why: Cause, odd: impl FnOnce() -> (OddityKey, f32)) {
         let slot = &mut self.0[aspect as usize];
@@ -151,13 +155,17 @@ pub(crate) struct Odd(pub(crate) Vec<OddityKey>);
 impl Sink for Odd {
     fn judged(&mut self, _: Aspect) {}
 
-    fn add(&mut self, _: Aspect, rarity: f64, _: usize, _: Cause, odd: impl FnOnce() -> (OddityKey, f32)) {
+    fn note(&mut self, rarity: f64, odd: impl FnOnce() -> OddityKey) {
         if rarity < ODD {
-            let (key, _) = odd();
+            let key = odd();
             if !self.0.contains(&key) && self.0.len() < MAX_ODD {
                 self.0.push(key);
             }
         }
+    }
+
+    fn add(&mut self, _: Aspect, rarity: f64, _: usize, _: Cause, odd: impl FnOnce() -> (OddityKey, f32)) {
+        self.note(rarity, || odd().0);
     }
 }
 

@@ -162,7 +162,15 @@ impl Model {
         out: &mut impl Sink,
     ) {
         let odd = |why: Cause, path: PathId| move || self.relief(path, why, 0, origin);
-        out.add(Aspect::Structure, known.keysets.rarity(keys), place, Cause::Keys, odd(Cause::Keys, path));
+        let rarity = known.keysets.rarity(keys);
+        let any = || self.relief(path, Cause::Keys, 0, origin);
+        let this = || {
+            let (key, relief) = self.relief(path, Cause::Keys, keys, origin);
+            (key, relief.max(any().1))
+        };
+        out.add(Aspect::Structure, rarity, place, Cause::Keys, this);
+        // That the members change at all is an oddity, too.
+        out.note(rarity, || any().0);
         if known.keysets.knows(keys) {
             return;
         }

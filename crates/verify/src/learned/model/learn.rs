@@ -4,7 +4,7 @@ use super::{
     INDEX_BYTES, Last, Model, NUMBER_BYTES, Node, OBJECT_BYTES, REMEMBERED, TEXT_BYTES, child_bytes, latency_scale,
 };
 use crate::learned::{
-    counts::Stamp,
+    counts::Lesson,
     observation::Observation,
     observe::{NONE, ObservedValue, ValueKind, fold, mix, number_form, scaled},
     surprise::{Aspect, Surprise, Surprises},
@@ -17,24 +17,33 @@ const RECENT_ALARMS: usize = 32;
 const LEVEL_OF_DOUBT: f64 = 2.0;
 /// Results believed in between after which the same alarm is another one.
 const ALARM_AGAIN: u32 = 16;
+/// A doubtful result counts as much as it may be genuine: in full up to a posterior of one half, and hardly at all near 1.
+const DOUBTED: f64 = 2.0;
+const LEAST_WEIGHT: f64 = 0.02;
+/// Values and answers change with the world that a tool reports on: how often they surprise is learned in full. The structure
+/// of results is the tool's own.
+const OF_THE_WORLD: [usize; 3] = [Aspect::Value as usize, Aspect::Range as usize, Aspect::Changed as usize];
 /// Members of an object that are known by name.
 const MAX_CHILDREN: usize = 256;
 /// Bytes of a name that is kept.
 const MAX_NAME_BYTES: usize = 48;
 
 impl Model {
-    /// Learns a result; `surprises` are what it was judged by, `believed` whether it was accepted. At most `limit` paths are kept; says how many were not.
+    /// Learns a result; `surprises` are what it was judged by, `believed` whether it was accepted and `doubt`
+    /// its posterior. At most `limit` paths are kept; says how many were not.
     pub(crate) fn learn(
         &mut self,
         observation: &mut Observation<'_>,
         surprises: &Surprises,
         last: Option<&mut Last>,
         believed: bool,
+        doubt: f64,
         limit: usize,
     ) -> u64 {
         self.stamp = self.stamp.wrapping_add(1);
         self.believed = self.believed.wrapping_add(u32::from(believed));
-        let stamp = self.stamp;
+        let weight = if believed { 1.0 } else { (DOUBTED * (1.0 - doubt)).clamp(LEAST_WEIGHT, 1.0) as f32 };
+        let lesson = Lesson { stamp: self.stamp, weight };
         if self.id == 0 {
             // Of its own, also where a forgotten tool comes again with the very same result.
             self.id = fastrand::u64(1..);
@@ -45,18 +54,19 @@ impl Model {
                 let nats = surprise.nats() * f64::from(1.0 - surprise.relief);
                 // The same alarm again and again is one change, not many false alarms.
                 if believed || nats < LEVEL_OF_DOUBT || self.is_new_alarm(aspect, surprise, observation) {
-                    self.alarms[aspect].learn(nats);
+                    let weight = if OF_THE_WORLD.contains(&aspect) { 1.0 } else { weight };
+                    self.alarms[aspect].learn(nats, weight);
                 }
             }
         }
-        self.results += 1.0;
+        self.results += weight;
         if self.results > MEMORY {
             self.age(0.5);
         }
         // One answer that came too fast to be believed does not make the next one usual.
         let fast = surprises.get(Aspect::Latency).is_some_and(|surprise| surprise.nats() >= LEVEL_OF_DOUBT);
         if let Some(ms) = observation.latency_ms.filter(|_| believed || !fast) {
-            self.latency.learn(latency_scale(ms), stamp);
+            self.latency.learn(latency_scale(ms), lesson);
         }
         let mut dropped = 0;
         for place in 0..observation.seen.len() {
@@ -75,20 +85,20 @@ impl Model {
                 self.nodes.push(Node::default());
                 self.memory.0 += (self.nodes.capacity() - before) * size_of::<Node>() + INDEX_BYTES;
                 self.paths.insert(seen.path, seen.node);
-                self.adopt(observation, place, seen.node, stamp);
+                self.adopt(observation, place, seen.node, lesson);
             }
             if observation.seen[place].node != seen.node {
                 observation.seen[place].node = seen.node;
                 // There is more to list than there was.
                 observation.fields.take();
             }
-            self.learn_value(&seen, observation, stamp);
+            self.learn_value(&seen, observation, lesson);
         }
         let strongest = surprises.0.iter().flatten().min_by(|a, b| a.rarity.total_cmp(&b.rarity));
         let doubt = strongest
             .and_then(|surprise| observation.seen.get(surprise.place as usize))
             .map_or(0, |seen| fold(seen.path));
-        self.learn_repetition(observation, last, (believed, doubt), stamp);
+        self.learn_repetition(observation, last, (believed, doubt), lesson);
         dropped
     }
 
@@ -108,13 +118,13 @@ impl Model {
     }
 
     /// Tells the parent of its new member.
-    fn adopt(&mut self, observation: &Observation<'_>, place: usize, child: u32, stamp: Stamp) {
+    fn adopt(&mut self, observation: &Observation<'_>, place: usize, child: u32, lesson: Lesson) {
         let seen = &observation.seen[place];
         let Some(parent) = observation.seen.get(seen.parent as usize) else { return };
         let Some(object) = self.nodes.get_mut(parent.node as usize).and_then(|parent| parent.object.as_mut()) else {
             return;
         };
-        object.new_keys.learn(true, stamp);
+        object.new_keys.learn(true, lesson);
         if object.children.len() < MAX_CHILDREN {
             let name = short(seen.key);
             self.memory.0 += child_bytes(&name);
@@ -122,45 +132,45 @@ impl Model {
         }
     }
 
-    fn learn_value(&mut self, seen: &ObservedValue<'_>, observation: &Observation<'_>, stamp: Stamp) {
+    fn learn_value(&mut self, seen: &ObservedValue<'_>, observation: &Observation<'_>, lesson: Lesson) {
         let node = &mut self.nodes[seen.node as usize];
         let before = node.results.seen();
         let mut grown = 0;
-        node.results.learn(false, stamp);
-        node.occurrences += 1.0;
-        grown += node.kinds.learn(seen.what.kind(), stamp);
+        node.results.learn(false, lesson);
+        node.occurrences += lesson.weight;
+        grown += node.kinds.learn(seen.what.kind(), lesson);
         match seen.what {
             ValueKind::Null => {}
-            ValueKind::Bool => grown += node.values.learn(seen.value(), stamp),
+            ValueKind::Bool => grown += node.values.learn(seen.value(), lesson),
             ValueKind::Number(number) => {
-                grown += node.values.learn(seen.value(), stamp);
+                grown += node.values.learn(seen.value(), lesson);
                 grown += if node.number.is_none() { NUMBER_BYTES } else { 0 };
                 let known = node.number.get_or_insert_default();
-                grown += known.forms.learn(number_form(number), stamp);
-                known.range.learn(scaled(number), stamp);
+                grown += known.forms.learn(number_form(number), lesson);
+                known.range.learn(scaled(number), lesson);
             }
             ValueKind::Text { text, form, .. } => {
-                grown += node.values.learn(seen.value(), stamp);
+                grown += node.values.learn(seen.value(), lesson);
                 grown += if node.text.is_none() { TEXT_BYTES } else { 0 };
                 let known = node.text.get_or_insert_default();
-                known.new_classes.learn(form.classes & !known.known != 0, stamp);
+                known.new_classes.learn(form.classes & !known.known != 0, lesson);
                 known.known |= form.classes;
-                grown += known.classes.learn(form.classes, stamp);
-                grown += known.lengths.learn(form.lengths, stamp);
-                grown += known.words.learn(form.words, stamp);
-                node.lengths.learn(scaled(text.len() as f64), stamp);
+                grown += known.classes.learn(form.classes, lesson);
+                grown += known.lengths.learn(form.lengths, lesson);
+                grown += known.words.learn(form.words, lesson);
+                node.lengths.learn(scaled(text.len() as f64), lesson);
             }
             ValueKind::Array(len) => {
-                grown += node.values.learn(seen.value(), stamp);
-                node.lengths.learn(scaled(len as f64), stamp);
+                grown += node.values.learn(seen.value(), lesson);
+                node.lengths.learn(scaled(len as f64), lesson);
             }
             ValueKind::Object { keys, len, .. } => {
                 grown += if node.object.is_none() { OBJECT_BYTES } else { 0 };
                 let known = node.object.get_or_insert_default();
-                grown += known.keysets.learn(keys, stamp);
-                known.new_keys.learn(false, stamp);
-                known.objects += 1.0;
-                known.keys += len as f32;
+                grown += known.keysets.learn(keys, lesson);
+                known.new_keys.learn(false, lesson);
+                known.objects += lesson.weight;
+                known.keys += lesson.weight * len as f32;
             }
         }
         if !observation.arguments.is_empty() {
@@ -176,13 +186,13 @@ impl Model {
         observation: &Observation<'_>,
         last: Option<&mut Last>,
         (believed, doubt): (bool, u32),
-        stamp: Stamp,
+        lesson: Lesson,
     ) {
         let (Some(args), Some(last)) = (observation.args_id, last) else { return };
         let result = observation.digest;
         let known = last.model == self.id;
         if known && last.result == result {
-            self.repeats.learn(false, stamp);
+            self.repeats.learn(false, lesson);
             for (node, _) in &last.fields {
                 self.compared(*node, false);
             }
@@ -191,8 +201,8 @@ impl Model {
         let now = observation.fields();
         if known {
             // Unlike elsewhere, a first change is news.
-            self.repeats.learn(false, stamp);
-            self.repeats.learn(true, stamp);
+            self.repeats.learn(false, lesson);
+            self.repeats.learn(true, lesson);
             for (node, digest, _) in now {
                 let before = last.fields.binary_search_by_key(node, |(node, _)| *node).map(|at| last.fields[at].1);
                 self.compared(*node, before != Ok(*digest));
@@ -204,7 +214,7 @@ impl Model {
             }
         } else {
             let borrowed = self.known_results.iter().any(|(known, by)| *known == result && *by != args);
-            self.borrowed.learn(borrowed, stamp);
+            self.borrowed.learn(borrowed, lesson);
         }
         if !believed {
             let (by, was) = std::mem::replace(&mut last.unconfirmed, (observation.session, doubt));
