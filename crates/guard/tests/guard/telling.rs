@@ -134,7 +134,7 @@ fn a_command_gets_the_alert_in_variables_and_on_standard_input() {
     let shell = Shell::new();
     let told = shell.path("told.jsonl");
     let script = format!(
-        "cat >> '{0}'; printf '\\n%s %s %s\\n' \"$CREDENCE_ALERT_KIND\" \"$CREDENCE_ALERT_TOOL\" \"${{CREDENCE_GUARD_KEY-none}}\" >> '{0}'",
+        "cat >> '{0}'; printf '%s %s %s\\n' \"$CREDENCE_ALERT_KIND\" \"$CREDENCE_ALERT_TOOL\" \"${{CREDENCE_GUARD_KEY-none}}\" >> '{0}'",
         told.display()
     );
     let command = serde_json::to_string(&["sh", "-c", &script]).unwrap();
