@@ -152,7 +152,7 @@ impl Alerts {
         })
     }
 
-    /// Tells whoever wants to know of this kind. Never waits.
+    /// Sends alerts of this kind to those that are configured. Never waits.
     pub fn raise(&self, alert: &Alert) {
         if !self.on.contains(&alert.kind) {
             return;

@@ -134,7 +134,7 @@ pub(super) fn wal(database: &Path) -> std::path::PathBuf {
     path.into()
 }
 
-/// Moves the write-ahead log into the database once it has grown, beside whoever writes; in a `lull` also what little there is, and
+/// Moves the write-ahead log into the database once it has grown, beside other writers; in a `lull` also what little there is, and
 /// leaves the file empty.
 pub(super) fn move_wal(database: &Path, mover: &mut Option<Connection>, lull: bool) -> Result<()> {
     let bytes = fs::metadata(wal(database)).map_or(0, |meta| meta.len());
@@ -145,7 +145,7 @@ pub(super) fn move_wal(database: &Path, mover: &mut Option<Connection>, lull: bo
         Some(connection) => connection,
         None => {
             let connection = open(database, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
-            // Whoever reads or writes goes first: the next lull comes.
+            // Readers and writers go first: the next lull comes.
             connection.busy_timeout(std::time::Duration::ZERO)?;
             connection
         }

@@ -84,7 +84,7 @@ fn age_alone_is_recorded_and_not_more_than_once_a_day() {
     let first = &events[events.len() - 1].recorded.assured;
     assert!(newest.score + 20 < first.score, "{} → {}", first.score, newest.score);
     house.assert_sound();
-    // Whoever asks gets what is recorded; it is not behind.
+    // A reader gets what is recorded; it is not behind.
     let view = house.authority.ledger().view().unwrap();
     assert!(!house.authority.reading().is_behind(&*view, &id("bot"), house.now()).unwrap());
 }

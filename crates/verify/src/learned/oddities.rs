@@ -1,4 +1,4 @@
-//! What was odd in results of late, and how often: the door by which a change of the tool is believed (docs/adr/0024).
+//! What was odd in recent results, and how often: the door by which a change of the tool is believed (docs/adr/0024).
 //!
 //! An oddity is a place and a cause: `status` holds a value it never held, the result is a text. A doubtful result is not
 //! learned, but its oddities are counted. One that comes again loses weight,
