@@ -12,12 +12,12 @@ use url::Url;
 use crate::{
     Answer, Destination, EgressError, Rate, Request,
     politeness::Politeness,
-    resolve::{CheckedResolver, check, literal},
+    resolve::{CheckedResolver, Names, SystemNames, check, literal},
 };
 
 /// How long a connection may take.
 const CONNECTING: Duration = Duration::from_secs(5);
-/// Answers after which a pause is kept, where the host asks for one.
+/// Answers after which a pause is kept: as long as the host says, and after 429 also where it does not say.
 const BUSY: [StatusCode; 2] = [StatusCode::TOO_MANY_REQUESTS, StatusCode::SERVICE_UNAVAILABLE];
 
 /// How a client asks.
@@ -51,6 +51,7 @@ pub struct Egress {
     client: reqwest::Client,
     settings: Arc<Settings>,
     politeness: Arc<Politeness>,
+    names: Arc<dyn Names>,
     /// The one host that a pinned client asks.
     only: Option<Arc<Destination>>,
 }
@@ -58,23 +59,30 @@ pub struct Egress {
 impl Egress {
     /// A client for any public host.
     pub fn new(settings: Settings) -> Result<Self, EgressError> {
+        Self::with_names(settings, Arc::new(SystemNames))
+    }
+
+    /// The same with another resolver than the machine's. Its answers are checked like any other.
+    pub fn with_names(settings: Settings, names: Arc<dyn Names>) -> Result<Self, EgressError> {
         let politeness = Arc::new(Politeness::new(settings.rate));
-        Self::build(Arc::new(settings), politeness, None)
+        Self::build(Arc::new(settings), politeness, names, None)
     }
 
     /// A client for one host, which asks only the addresses in `destination`, whatever name servers say later. It shares rates and
     /// pauses with this one.
     pub fn pinned(&self, destination: Destination) -> Result<Self, EgressError> {
-        Self::build(Arc::clone(&self.settings), Arc::clone(&self.politeness), Some(destination))
+        let (settings, politeness) = (Arc::clone(&self.settings), Arc::clone(&self.politeness));
+        Self::build(settings, politeness, Arc::clone(&self.names), Some(destination))
     }
 
     fn build(
         settings: Arc<Settings>,
         politeness: Arc<Politeness>,
+        names: Arc<dyn Names>,
         pinned: Option<Destination>,
     ) -> Result<Self, EgressError> {
         let only = pinned.map(Arc::new);
-        let resolver = CheckedResolver { loopback: settings.loopback, pinned: only.clone() };
+        let resolver = CheckedResolver { loopback: settings.loopback, pinned: only.clone(), names: Arc::clone(&names) };
         let client = reqwest::Client::builder()
             .dns_resolver(Arc::new(resolver))
             .redirect(reqwest::redirect::Policy::none())
@@ -83,12 +91,12 @@ impl Egress {
             .user_agent(settings.user_agent())
             .build()
             .map_err(|e| EgressError::Setup(causes(&e)))?;
-        Ok(Self { client, settings, politeness, only })
+        Ok(Self { client, settings, politeness, names, only })
     }
 
     /// Resolves and checks a host once, for [`Self::pinned`].
     pub async fn resolve(&self, url: &Url) -> Result<Destination, EgressError> {
-        Ok(Destination::resolve(url, self.settings.loopback, ()).await?.0)
+        Ok(Destination::resolve_by(Arc::clone(&self.names), url, self.settings.loopback, ()).await?.0)
     }
 
     /// Sends a request and reads the whole answer. Waits for the host's turn first; the deadline counts from then on.
@@ -97,16 +105,16 @@ impl Egress {
         loop {
             self.admit(&request.url)?;
             let host = host_of(&request.url);
-            self.politeness.turn(&host).await?;
+            self.politeness.turn(&host, request.rate).await?;
             let started = Instant::now();
             let seconds = request.deadline.as_secs();
             let late = || EgressError::Late { host: host.clone(), seconds };
             let answer =
                 tokio::time::timeout(request.deadline, self.exchange(&request)).await.map_err(|_| late())??;
-            if BUSY.contains(&answer.status)
-                && let Some(pause) = answer.retry_after()
-            {
-                self.politeness.pause(&host, pause);
+            match answer.retry_after().filter(|_| BUSY.contains(&answer.status)) {
+                Some(pause) => self.politeness.pause(&host, pause),
+                None if answer.status == StatusCode::TOO_MANY_REQUESTS => self.politeness.pause_unsaid(&host),
+                None => self.politeness.answered(&host),
             }
             let Some(target) = redirection(&answer) else { return Ok(answer) };
             if !request.redirects.follows(&request.url, &target, hops) || request.body.is_some() {
@@ -117,6 +125,11 @@ impl Egress {
             request = request.moved(target).deadline(left);
             hops += 1;
         }
+    }
+
+    /// How long the host of an address is still left alone, after it asked for that.
+    pub fn pause_left(&self, url: &Url) -> Option<Duration> {
+        self.politeness.pause_left(&host_of(url))
     }
 
     /// Fails where an address must not be asked. Names are checked when they are resolved, addresses here.

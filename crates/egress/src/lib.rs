@@ -41,4 +41,4 @@ pub use reqwest::{
     Method, StatusCode,
     header::{HeaderMap, HeaderName, HeaderValue},
 };
-pub use resolve::Destination;
+pub use resolve::{Destination, Names, SystemNames};

@@ -8,7 +8,7 @@ use reqwest::{
 };
 use url::Url;
 
-use crate::{Answer, EgressError};
+use crate::{Answer, EgressError, Rate};
 
 /// Bytes of an answer, where the request says nothing else.
 const DEFAULT_MAX_BYTES: usize = 1024 * 1024;
@@ -67,6 +67,7 @@ pub struct Request {
     pub(crate) max_bytes: usize,
     pub(crate) deadline: Duration,
     pub(crate) redirects: Redirects,
+    pub(crate) rate: Option<Rate>,
 }
 
 impl Request {
@@ -85,6 +86,7 @@ impl Request {
             max_bytes: DEFAULT_MAX_BYTES,
             deadline: DEFAULT_DEADLINE,
             redirects: Redirects::Refuse,
+            rate: None,
         })
     }
 
@@ -138,6 +140,13 @@ impl Request {
     #[must_use]
     pub fn deadline(mut self, deadline: Duration) -> Self {
         self.deadline = deadline;
+        self
+    }
+
+    /// Asks its host at this rate instead of the client's. Requests of the same rate to the same host take turns.
+    #[must_use]
+    pub fn rate(mut self, rate: Rate) -> Self {
+        self.rate = Some(rate);
         self
     }
 

@@ -11,6 +11,22 @@ use url::{Host, Url};
 
 use crate::{EgressError, is_public};
 
+/// Where a name leads: the machine's resolver, or one that a test or an operator puts in its place. Whatever it says is checked.
+pub trait Names: Send + Sync {
+    /// The addresses of `host`, with `port`.
+    fn addresses(&self, host: &str, port: u16) -> std::io::Result<Vec<SocketAddr>>;
+}
+
+/// The machine's own resolver.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct SystemNames;
+
+impl Names for SystemNames {
+    fn addresses(&self, host: &str, port: u16) -> std::io::Result<Vec<SocketAddr>> {
+        (host, port).to_socket_addrs().map(Iterator::collect)
+    }
+}
+
 /// How long a name server may take.
 const RESOLUTION: Duration = Duration::from_secs(5);
 
@@ -29,11 +45,21 @@ impl Destination {
     /// `hold` travels with the thread that waits for the name server and comes back with the answer: a place in a queue, say, that is
     /// taken until that thread is free, also where nobody waits for it any longer.
     pub async fn resolve<H: Send + 'static>(url: &Url, loopback: bool, hold: H) -> Result<(Self, H), EgressError> {
+        Self::resolve_by(Arc::new(SystemNames), url, loopback, hold).await
+    }
+
+    /// The same by other names than the machine's.
+    pub(crate) async fn resolve_by<H: Send + 'static>(
+        names: Arc<dyn Names>,
+        url: &Url,
+        loopback: bool,
+        hold: H,
+    ) -> Result<(Self, H), EgressError> {
         let host = url.host_str().ok_or_else(|| EgressError::InvalidUrl(url.to_string()))?.to_owned();
         let port = url.port_or_known_default().unwrap_or(443);
         let (addresses, hold) = match literal(url) {
             Some(ip) => (vec![SocketAddr::new(ip, port)], hold),
-            None => look_up(host.clone(), port, hold).await?,
+            None => look_up(names, host.clone(), port, hold).await?,
         };
         check(&host, &addresses, loopback)?;
         Ok((Self { host, addresses }, hold))
@@ -69,10 +95,15 @@ pub(crate) fn check(host: &str, addresses: &[SocketAddr], loopback: bool) -> Res
     }
 }
 
-async fn look_up<H: Send + 'static>(host: String, port: u16, hold: H) -> Result<(Vec<SocketAddr>, H), EgressError> {
+async fn look_up<H: Send + 'static>(
+    names: Arc<dyn Names>,
+    host: String,
+    port: u16,
+    hold: H,
+) -> Result<(Vec<SocketAddr>, H), EgressError> {
     let unresolved = |why: &str| EgressError::Unresolved { host: host.clone(), why: why.to_owned() };
-    let asked = (host.clone(), port);
-    let thread = tokio::task::spawn_blocking(move || (asked.to_socket_addrs().map(Iterator::collect::<Vec<_>>), hold));
+    let asked = host.clone();
+    let thread = tokio::task::spawn_blocking(move || (names.addresses(&asked, port), hold));
     let (found, hold) = tokio::time::timeout(RESOLUTION, thread)
         .await
         .map_err(|_| unresolved("the name server took too long"))?
@@ -86,11 +117,12 @@ async fn look_up<H: Send + 'static>(host: String, port: u16, hold: H) -> Result<
 pub(crate) struct CheckedResolver {
     pub loopback: bool,
     pub pinned: Option<Arc<Destination>>,
+    pub names: Arc<dyn Names>,
 }
 
 impl Resolve for CheckedResolver {
     fn resolve(&self, name: Name) -> Resolving {
-        let (loopback, pinned) = (self.loopback, self.pinned.clone());
+        let (loopback, pinned, names) = (self.loopback, self.pinned.clone(), Arc::clone(&self.names));
         Box::pin(async move {
             let host = name.as_str().to_owned();
             let addresses = match pinned {
@@ -99,7 +131,7 @@ impl Resolve for CheckedResolver {
                     return Err(EgressError::OtherHost { host, only: destination.host.clone() }.into());
                 }
                 // Port 0: the connection takes the URL's.
-                None => look_up(host.clone(), 0, ()).await?.0,
+                None => look_up(names, host.clone(), 0, ()).await?.0,
             };
             check(&host, &addresses, loopback)?;
             Ok(Box::new(addresses.into_iter()) as Addrs)

@@ -42,6 +42,7 @@ impl Host {
             .route("/stuck", get(std::future::pending::<&'static str>))
             .route("/packed", get(|| async { ([(header::CONTENT_ENCODING, "gzip")], "…") }))
             .route("/busy", get(|| async { (StatusCode::TOO_MANY_REQUESTS, [(header::RETRY_AFTER, "60")], "") }))
+            .route("/limited", get(|| async { StatusCode::TOO_MANY_REQUESTS }))
             .route("/error", get(|| async { (StatusCode::INTERNAL_SERVER_ERROR, "oops") }))
             .route("/moved", get(|| async { moved("/headers") }))
             .route("/round", get(|| async { moved("/round") }))
@@ -193,6 +194,21 @@ async fn a_host_that_asks_for_a_pause_gets_it() {
 }
 
 #[tokio::test]
+async fn a_host_that_says_only_that_it_was_too_much_is_left_alone_for_a_while() {
+    let host = Host::start().await;
+    let egress = local();
+    let url = host.url("/limited").parse().unwrap();
+    assert_eq!(egress.pause_left(&url), None);
+    let answer = egress.send(Request::get(&host.url("/limited")).unwrap()).await.unwrap();
+    assert_eq!((answer.status, answer.retry_after()), (StatusCode::TOO_MANY_REQUESTS, None));
+    let refused = egress.send(Request::get(&host.url("/hello")).unwrap()).await.unwrap_err();
+    assert!(matches!(refused, EgressError::Paused { .. }), "{refused}");
+    assert_eq!(host.asked(), 1);
+    tokio::time::sleep(egress.pause_left(&url).unwrap()).await;
+    assert!(egress.send(Request::get(&host.url("/hello")).unwrap()).await.is_ok());
+}
+
+#[tokio::test]
 async fn a_host_sees_no_more_requests_than_its_rate() {
     let host = Host::start().await;
     let (per_second, burst) = (20, 5);
@@ -239,4 +255,30 @@ async fn errors_repeat_neither_path_nor_query() {
     let request = Request::get(&format!("http://{closed}/path?token=s3cret")).unwrap();
     let failed = local().send(request).await.unwrap_err();
     assert!(matches!(failed, EgressError::Unreachable { .. }) && !failed.to_string().contains("s3cret"), "{failed}");
+}
+
+/// A resolver whose answer changes.
+struct Turning(std::sync::Mutex<std::net::IpAddr>);
+
+impl credence_egress::Names for Turning {
+    fn addresses(&self, _: &str, port: u16) -> std::io::Result<Vec<SocketAddr>> {
+        Ok(vec![SocketAddr::new(*self.0.lock().unwrap(), port)])
+    }
+}
+
+#[tokio::test]
+async fn what_another_resolver_says_is_checked_and_a_pinned_client_does_not_follow_it() {
+    let host = Host::start().await;
+    let names = Arc::new(Turning(std::sync::Mutex::new("127.0.0.1".parse().unwrap())));
+    let settings = Settings { loopback: true, ..Settings::for_purpose("test") };
+    let egress = Egress::with_names(settings, Arc::clone(&names) as _).unwrap();
+    let url = format!("http://agent.test:{}/hello", host.address.port());
+    let destination = egress.resolve(&url.parse().unwrap()).await.unwrap();
+    assert_eq!(destination.addresses, [host.address]);
+    let pinned = egress.pinned(destination).unwrap();
+    assert_eq!(pinned.send(Request::get(&url).unwrap()).await.unwrap().body, b"hello");
+    *names.0.lock().unwrap() = "10.0.0.7".parse().unwrap();
+    assert!(matches!(egress.resolve(&url.parse().unwrap()).await, Err(EgressError::NotPublic { .. })));
+    // New connections too go to where the name led before.
+    assert_eq!(pinned.send(Request::get(&url).unwrap()).await.unwrap().address, Some(host.address));
 }

@@ -27,6 +27,8 @@ pub enum Kind {
     Agent,
     /// What an agent declares of itself.
     Identity,
+    /// Something outside that an agent says is its own: claimed, proven, broken or removed.
+    Link,
     /// A signed signal.
     Signal,
     /// A score with its inputs.
@@ -55,12 +57,22 @@ pub enum Kind {
     CredentialRevocation,
     /// A signal of the authority's own that it no longer stands by.
     Withdrawal,
+    /// A signal that a crawler made is disputed by the agent's owner, and what the operator decided.
+    Dispute,
     /// An agent's standing was taken back, or given back.
     Standing,
+    /// A run of the sandbox against an agent: what was tried, and what the sensors saw, as counts.
+    Probe,
     /// Hashes of signed responses that left.
     Responses,
+    /// What a person decided about a report on an agent: approved, rejected, published, corrected, withdrawn.
+    Report,
+    /// A step of writing an agent's score to a chain, or of taking it back.
+    Attestation,
     /// From here on times are right again: entries before were recorded in the future.
     Clock,
+    /// Whether a tag counts in scores, from here on.
+    Tag,
     /// A tool call that happened, in a guard's own ledger.
     Receipt,
     /// A receipt that a guard handed in, in the authority's store of receipts.
@@ -77,11 +89,12 @@ pub enum Kind {
 
 impl Kind {
     /// All of them.
-    pub const ALL: [Kind; 27] = [
+    pub const ALL: [Kind; 33] = [
         Kind::Key,
         Kind::Source,
         Kind::Agent,
         Kind::Identity,
+        Kind::Link,
         Kind::Signal,
         Kind::Score,
         Kind::Summary,
@@ -96,9 +109,14 @@ impl Kind {
         Kind::KeyRevocation,
         Kind::CredentialRevocation,
         Kind::Withdrawal,
+        Kind::Dispute,
         Kind::Standing,
+        Kind::Probe,
         Kind::Responses,
+        Kind::Report,
+        Kind::Attestation,
         Kind::Clock,
+        Kind::Tag,
         Kind::Receipt,
         Kind::HeldReceipt,
         Kind::Canary,
@@ -114,6 +132,7 @@ impl Kind {
             Kind::Source => "source",
             Kind::Agent => "agent",
             Kind::Identity => "identity",
+            Kind::Link => "link",
             Kind::Signal => "signal",
             Kind::Score => "score",
             Kind::Summary => "summary",
@@ -128,9 +147,14 @@ impl Kind {
             Kind::KeyRevocation => "key_revocation",
             Kind::CredentialRevocation => "credential_revocation",
             Kind::Withdrawal => "withdrawal",
+            Kind::Dispute => "dispute",
             Kind::Standing => "standing",
+            Kind::Probe => "probe",
             Kind::Responses => "responses",
+            Kind::Report => "report",
+            Kind::Attestation => "attestation",
             Kind::Clock => "clock",
+            Kind::Tag => "tag",
             Kind::Receipt => "receipt",
             Kind::HeldReceipt => "held_receipt",
             Kind::Canary => "canary",

@@ -19,6 +19,7 @@ pub mod checkpoint;
 pub mod conformance;
 mod entry;
 mod error;
+mod held_lock;
 pub mod jobs;
 #[cfg(feature = "testing")]
 pub mod memory;
@@ -33,6 +34,7 @@ pub mod tiles;
 pub use checkpoint::{Checkpoint, LogKey, LogVerifier};
 pub use entry::{Entry, Kind, MAX_ENTRY_BYTES, NewEntry};
 pub use error::Error;
+pub use held_lock::{HeldLock, release_in_child};
 pub use jobs::{Claim, Job, Jobs, NewJob, Queue};
 pub use outside::OutsideCheckpoint;
 pub use overlay::Overlay;

@@ -39,6 +39,14 @@ pub enum Error {
         /// What is wrong with it.
         why: &'static str,
     },
+    /// Not an external subject.
+    #[error("'{input}' is not a subject: {why}")]
+    Subject {
+        /// What was given.
+        input: String,
+        /// What is wrong with it.
+        why: &'static str,
+    },
     /// Not a well-formed tag.
     #[error("'{0}' is not a well-formed tag: 1 to 64 of a-z 0-9 _")]
     Tag(String),

@@ -19,7 +19,7 @@ mod view;
 mod writer;
 
 use std::{
-    fs::{self, File, OpenOptions, TryLockError},
+    fs::{self, OpenOptions, TryLockError},
     io::{Read, Seek, Write},
     path::{Path, PathBuf},
     sync::{Mutex, PoisonError},
@@ -32,6 +32,7 @@ pub use scratch::Scratch;
 
 use crate::{
     Checkpoint, Clock, Error, Jobs, Ledger, LogKey, LogVerifier, OutsideCheckpoint, Result, Table, Ticket, View, Work,
+    held_lock::HeldLock,
     merkle::{self, Edge},
     outside,
 };
@@ -109,7 +110,7 @@ pub struct SqliteLedger {
     access: Access,
     writer: Option<Writer>,
     /// Held while this process may write.
-    _lock: Option<File>,
+    _lock: Option<HeldLock>,
 }
 
 impl SqliteLedger {
@@ -145,7 +146,7 @@ impl SqliteLedger {
         Self::start(options, key, clock, lock, true)
     }
 
-    fn start(options: Options, key: LogKey, clock: Clock, lock: File, repair: bool) -> Result<Self> {
+    fn start(options: Options, key: LogKey, clock: Clock, lock: HeldLock, repair: bool) -> Result<Self> {
         let connection = connection::open_writer(&options, repair)?;
         let log = key.verifier().clone();
         let (access, idle_readers) = (Access::Shared, Mutex::default());
@@ -297,7 +298,7 @@ fn require(path: &Path) -> Result<()> {
 
 /// Takes the write lock: an advisory lock on `<database>.lock`, which the system releases when the process ends,
 /// however it ends.
-fn lock(database: &Path) -> Result<File> {
+fn lock(database: &Path) -> Result<HeldLock> {
     let mut path = database.as_os_str().to_owned();
     path.push(".lock");
     let path = PathBuf::from(path);
@@ -324,5 +325,5 @@ fn lock(database: &Path) -> Result<File> {
     }
     // Who holds it, for the other's error message. Best effort: a full disk must not stop a reader of this message.
     let _ = file.set_len(0).and_then(|()| file.rewind()).and_then(|()| write!(file, "{}", std::process::id()));
-    Ok(file)
+    Ok(HeldLock::new(file))
 }

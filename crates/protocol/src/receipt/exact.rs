@@ -5,12 +5,13 @@
 //! and `1` are one value, as they are to whoever reads them. Members are sorted by name, in the order of code points.
 //! Duplicate names are refused: two readers of such an object may see two different ones.
 
-use std::{borrow::Cow, collections::BTreeMap, fmt};
-
-use serde::{
-    Deserialize, Deserializer,
-    de::{MapAccess, Visitor},
+use std::{
+    borrow::Cow,
+    collections::{BTreeMap, btree_map::Entry},
+    fmt,
 };
+
+use serde::{Deserialize, Deserializer, de::Visitor};
 use serde_json::value::RawValue;
 
 use crate::Error;
@@ -42,33 +43,7 @@ impl<'a> Exact<'a> {
 
     /// Takes JSON apart that was parsed as a whole before.
     pub fn of(raw: &'a RawValue) -> Result<Self, Error> {
-        Self::at_depth(raw, 0)
-    }
-
-    fn at_depth(raw: &'a RawValue, depth: usize) -> Result<Self, Error> {
-        if depth > MAX_DEPTH {
-            return Err(Error::Malformed(format!("nested more than {MAX_DEPTH} deep")));
-        }
-        let text = raw.get();
-        let malformed = |e: serde_json::Error| Error::Malformed(e.to_string());
-        Ok(match text.as_bytes().first() {
-            Some(b'{') => {
-                let Members(members) = serde_json::from_str(text).map_err(malformed)?;
-                let parts = members.into_iter().map(|(name, raw)| Ok((name, Self::at_depth(raw, depth + 1)?)));
-                Exact::Object(parts.collect::<Result<_, Error>>()?)
-            }
-            Some(b'[') => {
-                let items: Vec<&RawValue> = serde_json::from_str(text).map_err(malformed)?;
-                let items = items.into_iter().map(|raw| Self::at_depth(raw, depth + 1));
-                Exact::List(items.collect::<Result<_, Error>>()?)
-            }
-            Some(b'"') => Exact::Text(match plain(text) {
-                Some(plain) => Cow::Borrowed(plain),
-                None => serde_json::from_str::<Lossy>(text).map_err(malformed)?.0.into(),
-            }),
-            Some(b'n' | b't' | b'f') => Exact::Word(text),
-            _ => Exact::Number(number(text)?),
-        })
+        Reader { text: raw.get(), at: 0 }.value(0)
     }
 
     /// The member of an object.
@@ -159,21 +134,173 @@ impl<'a> Exact<'a> {
     }
 }
 
-/// What stands between the quotes, where nothing is escaped.
-fn plain(quoted: &str) -> Option<&str> {
-    let inner = quoted.strip_prefix('"')?.strip_suffix('"')?;
-    (!inner.contains('\\')).then_some(inner)
+/// Writes a text with its quotes, as serde_json does.
+pub(super) fn quote(text: &str, out: &mut String) {
+    out.reserve(text.len() + 2);
+    out.push('"');
+    let mut done = 0;
+    for (at, byte) in text.bytes().enumerate() {
+        if byte >= b' ' && byte != b'"' && byte != b'\\' {
+            continue;
+        }
+        out.push_str(&text[done..at]);
+        done = at + 1;
+        match byte {
+            b'"' => out.push_str("\\\""),
+            b'\\' => out.push_str("\\\\"),
+            b'\n' => out.push_str("\\n"),
+            b'\r' => out.push_str("\\r"),
+            b'\t' => out.push_str("\\t"),
+            0x08 => out.push_str("\\b"),
+            0x0c => out.push_str("\\f"),
+            other => out.push_str(&format!("\\u{other:04x}")),
+        }
+    }
+    out.push_str(&text[done..]);
+    out.push('"');
 }
 
-pub(super) fn quote(text: &str, out: &mut String) {
-    if text.bytes().all(|b| b >= b' ' && b != b'"' && b != b'\\') {
-        out.push('"');
-        out.push_str(text);
-        out.push('"');
-    } else {
-        // A text always has a JSON form.
-        out.push_str(&serde_json::to_string(text).unwrap_or_default());
+/// Reads JSON that serde_json has found valid, in one pass.
+struct Reader<'a> {
+    text: &'a str,
+    at: usize,
+}
+
+impl<'a> Reader<'a> {
+    fn value(&mut self, depth: usize) -> Result<Exact<'a>, Error> {
+        if depth > MAX_DEPTH {
+            return Err(Error::Malformed(format!("nested more than {MAX_DEPTH} deep")));
+        }
+        Ok(match self.peek() {
+            Some(b'{') => Exact::Object(self.members(depth)?),
+            Some(b'[') => {
+                let mut items = Vec::new();
+                self.at += 1;
+                while !self.ends(b']')? {
+                    items.push(self.value(depth + 1)?);
+                }
+                Exact::List(items)
+            }
+            Some(b'"') => {
+                let (inner, escaped) = self.quoted()?;
+                Exact::Text(if escaped { unescaped(inner)?.into() } else { inner.into() })
+            }
+            Some(b'n' | b't' | b'f') => Exact::Word(self.bare()),
+            _ => Exact::Number(number(self.bare())?),
+        })
     }
+
+    fn members(&mut self, depth: usize) -> Result<BTreeMap<Cow<'a, str>, Exact<'a>>, Error> {
+        let mut members = BTreeMap::new();
+        self.at += 1;
+        while !self.ends(b'}')? {
+            if self.peek() != Some(b'"') {
+                return Err(self.unexpected());
+            }
+            let start = self.at;
+            let (inner, escaped) = self.quoted()?;
+            let name: Cow<'a, str> = match escaped {
+                false => Cow::Borrowed(inner),
+                true => {
+                    let name: String = serde_json::from_str(&self.text[start..self.at]).map_err(malformed)?;
+                    Cow::Owned(name)
+                }
+            };
+            if self.peek() != Some(b':') {
+                return Err(self.unexpected());
+            }
+            self.at += 1;
+            let value = self.value(depth + 1)?;
+            match members.entry(name) {
+                Entry::Vacant(place) => place.insert(value),
+                Entry::Occupied(place) => {
+                    return Err(Error::Malformed(format!("member '{}' is there twice", place.key())));
+                }
+            };
+        }
+        Ok(members)
+    }
+
+    /// The next byte that is not white space.
+    fn peek(&mut self) -> Option<u8> {
+        let rest = &self.text.as_bytes()[self.at..];
+        self.at += rest.iter().position(|byte| !matches!(byte, b' ' | b'\n' | b'\r' | b'\t')).unwrap_or(rest.len());
+        self.text.as_bytes().get(self.at).copied()
+    }
+
+    /// Passes a comma, or the end of a list or an object, and gives whether it was the end.
+    fn ends(&mut self, end: u8) -> Result<bool, Error> {
+        match self.peek() {
+            Some(b',') => {
+                self.at += 1;
+                Ok(false)
+            }
+            Some(byte) if byte == end => {
+                self.at += 1;
+                Ok(true)
+            }
+            Some(_) => Ok(false),
+            None => Err(self.unexpected()),
+        }
+    }
+
+    /// What stands between the quotes, and whether something in it is escaped.
+    fn quoted(&mut self) -> Result<(&'a str, bool), Error> {
+        let (start, bytes, mut escaped) = (self.at + 1, self.text.as_bytes(), false);
+        let mut at = start;
+        loop {
+            let rest = bytes.get(at..).unwrap_or_default();
+            at += rest.iter().position(|byte| matches!(byte, b'"' | b'\\')).ok_or_else(|| self.unexpected())?;
+            if bytes[at] == b'"' {
+                break;
+            }
+            (escaped, at) = (true, at + 2);
+        }
+        self.at = at + 1;
+        Ok((&self.text[start..at], escaped))
+    }
+
+    /// A word or a number.
+    fn bare(&mut self) -> &'a str {
+        let rest = &self.text.as_bytes()[self.at..];
+        let ends = |byte: &u8| matches!(byte, b',' | b']' | b'}' | b' ' | b'\n' | b'\r' | b'\t');
+        let length = rest.iter().position(ends).unwrap_or(rest.len());
+        self.at += length;
+        &self.text[self.at - length..self.at]
+    }
+
+    fn unexpected(&self) -> Error {
+        Error::Malformed(format!("not JSON at byte {}", self.at))
+    }
+}
+
+fn malformed(error: serde_json::Error) -> Error {
+    Error::Malformed(error.to_string())
+}
+
+/// The text that stands for what is between quotes. Half a surrogate pair is replaced.
+fn unescaped(inner: &str) -> Result<String, Error> {
+    let mut text = String::with_capacity(inner.len());
+    let mut rest = inner;
+    while let Some(at) = rest.bytes().position(|byte| byte == b'\\') {
+        let plain = match rest.as_bytes().get(at + 1) {
+            Some(b'"') => '"',
+            Some(b'\\') => '\\',
+            Some(b'/') => '/',
+            Some(b'n') => '\n',
+            Some(b'r') => '\r',
+            Some(b't') => '\t',
+            Some(b'b') => '\u{8}',
+            Some(b'f') => '\u{c}',
+            // Pairs of surrogates, and halves of them.
+            _ => return Ok(serde_json::from_str::<Lossy>(&format!("\"{inner}\"")).map_err(malformed)?.0),
+        };
+        text.push_str(&rest[..at]);
+        text.push(plain);
+        rest = &rest[at + 2..];
+    }
+    text.push_str(rest);
+    Ok(text)
 }
 
 fn number(text: &str) -> Result<Cow<'_, str>, Error> {
@@ -186,32 +313,6 @@ fn number(text: &str) -> Result<Cow<'_, str>, Error> {
         return Ok(Cow::Borrowed(text));
     }
     serde_json_canonicalizer::to_string(&double).map(Cow::Owned).map_err(|e| Error::Malformed(e.to_string()))
-}
-
-/// The members of an object, each name once.
-struct Members<'a>(BTreeMap<Cow<'a, str>, &'a RawValue>);
-
-impl<'de: 'a, 'a> Deserialize<'de> for Members<'a> {
-    fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
-        struct Collect;
-        impl<'de> Visitor<'de> for Collect {
-            type Value = Members<'de>;
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("an object")
-            }
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
-                let mut members = BTreeMap::new();
-                while let Some((Name(name), value)) = map.next_entry::<Name<'de>, &'de RawValue>()? {
-                    if let Some((name, _)) = members.get_key_value(&name) {
-                        return Err(serde::de::Error::custom(format_args!("member '{name}' is there twice")));
-                    }
-                    members.insert(name, value);
-                }
-                Ok(Members(members))
-            }
-        }
-        d.deserialize_map(Collect)
-    }
 }
 
 /// A text in which half a surrogate pair is replaced: tools that cut texts leave such, and clients read on.
@@ -235,10 +336,6 @@ impl<'de> Deserialize<'de> for Lossy {
         d.deserialize_bytes(Bytes)
     }
 }
-
-/// A name, borrowed where nothing in it is escaped.
-#[derive(Deserialize)]
-struct Name<'a>(#[serde(borrow)] Cow<'a, str>);
 
 #[cfg(test)]
 mod tests {
@@ -284,6 +381,22 @@ mod tests {
             .unwrap()
             .leaves(&mut |path, leaf| seen.push(format!("{path}={leaf}")));
         assert_eq!(seen, ["a[0].b=1", "a[1]=[]", "c=\"x\""]);
+    }
+
+    #[test]
+    fn escapes_are_read_and_written_as_serde_json_does() {
+        let all: String = (0..0x80_u8).map(char::from).chain("é\u{2028}👩".chars()).collect();
+        let (mut quoted, written) = (String::new(), serde_json::to_string(&all).unwrap());
+        quote(&all, &mut quoted);
+        assert_eq!(quoted, written);
+        for text in [written.as_str(), r#""\/\u00e9\ud83d\udc69 \b\f\\\" \ud83d cut""#, r#""\\""#, r#""""#, r#""\\\"""#]
+        {
+            let exact = Exact::parse(text).unwrap();
+            let read = serde_json::from_str::<Lossy>(text).unwrap().0;
+            assert_eq!(exact.as_text(), Some(read.as_str()), "{text}");
+        }
+        let spaced = " { \"a\" : [ 1 , \"x, ]}\" , { } , [ ] , null ] ,\n\t\"\\u0062\" : true } ";
+        assert_eq!(canonical(spaced), r#"{"a":[1,"x, ]}",{},[],null],"b":true}"#);
     }
 
     proptest! {

@@ -8,6 +8,7 @@
 //! items, their text, their text but for white space, its structured content.
 
 mod exact;
+mod spaces;
 mod views;
 
 use std::{fmt, str::FromStr};
@@ -115,6 +116,28 @@ pub enum Vantage {
     SameUser,
     /// The guard ran as a user of its own: neither the agent nor the tool server could read its key or write its journal.
     OwnUser,
+    /// The guard ran inside the agent's own process: the agent's program can write receipts in its name.
+    InProcess,
+    /// Another program told the guard of the call: nothing can be removed or changed later, but that the call happened is that
+    /// program's word.
+    Reported,
+}
+
+impl Vantage {
+    /// Whether the guard forwarded or executed the call itself. Otherwise the receipt rests on what the agent's side says.
+    pub fn is_independent(self) -> bool {
+        matches!(self, Vantage::SameUser | Vantage::OwnUser)
+    }
+
+    /// Who recorded the call, for people.
+    pub fn in_words(self) -> &'static str {
+        match self {
+            Vantage::SameUser => "a guard that ran as the agent's or the tool server's user",
+            Vantage::OwnUser => "a guard that ran as a user of its own",
+            Vantage::InProcess => "the agent's own process, so it is self-reported",
+            Vantage::Reported => "a guard that the agent's program told of it, so it is self-reported",
+        }
+    }
 }
 
 /// One call that happened. What is absent was not known. Members are in the order of their names in JSON, as in the canonical form.
@@ -166,6 +189,9 @@ pub struct Receipt {
     pub started_at: Timestamp,
     /// The tool.
     pub tool: String,
+    /// The user id of the process that reported the call, where one did.
+    #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
+    pub uid: Option<u32>,
     /// Why there is no verdict.
     #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
     pub unjudged: Option<String>,
@@ -223,7 +249,11 @@ pub struct Salts {
 impl Salts {
     /// Fresh ones.
     pub fn generate() -> Result<Self, Error> {
-        Ok(Self { arguments: Salt::generate()?, result: Salt::generate()? })
+        // One call to the system for both: there is one for every tool call.
+        let mut both = [[0; SALT_BYTES]; 2];
+        getrandom::fill(both.as_flattened_mut()).map_err(|e| Error::Randomness(e.to_string()))?;
+        let [arguments, result] = both.map(Salt);
+        Ok(Self { arguments, result })
     }
 
     /// The commitment to arguments. None are an empty object: to a tool they are the same.
@@ -285,7 +315,7 @@ mod tests {
                 request: Some("\"1\"".to_owned()), result: Views::commit(&salts.result, &forms), server: "s".to_owned(), session,
                 checks: vec!["a".to_owned()],
                 stake: Some(Stake::High), started_at: "2026-11-16T09:00:00.123456Z".parse().unwrap(), tool,
-                unjudged: None, vantage: None, verdict: Some(Decision::Flag),
+                uid: None, unjudged: None, vantage: None, verdict: Some(Decision::Flag),
             };
             let quick = receipt.canonical().unwrap();
             proptest::prop_assert_eq!(&quick, &Canonical::of(&receipt).unwrap());

@@ -14,13 +14,15 @@
 //!
 //! The last three are there only where they say something that the others do not.
 
-use std::{borrow::Cow, collections::BTreeMap};
+use std::{borrow::Cow, collections::BTreeMap, ops::Range};
 
 use serde::{Deserialize, Serialize};
 
-use super::{Commitment, Exact, Salt, exact::quote};
+use super::{Commitment, Exact, Salt, exact::quote, spaces::collapsed};
 use crate::strict::present;
 
+/// Bytes of forms from which on two threads hash them: it takes longer than starting one.
+const LARGE_BYTES: usize = 1024 * 1024;
 /// The member of `_meta` under which guards speak.
 pub const GUARD_META: &str = "credence/guard";
 
@@ -100,10 +102,32 @@ pub struct Views {
 }
 
 impl Views {
-    /// Commits to `forms`; none without a view of the whole.
+    /// Commits to `forms`; none without a view of the whole. Large ones are hashed by two threads.
     pub fn commit(salt: &Salt, forms: &[Form]) -> Option<Self> {
-        let of =
-            |view: View| forms.iter().find(|(one, _)| *one == view).map(|(view, form)| salt.commit(view.name(), form));
+        let hash = |forms: &[&Form]| -> Vec<(View, Commitment)> {
+            forms.iter().map(|(view, form)| (*view, salt.commit(view.name(), form))).collect()
+        };
+        let all: Vec<&Form> = forms.iter().collect();
+        let bytes: usize = forms.iter().map(|(_, form)| form.len()).sum();
+        let hashed = if bytes < LARGE_BYTES {
+            hash(&all)
+        } else {
+            let (mut here, mut there, mut ahead) = (Vec::new(), Vec::new(), 0_i64);
+            for form in all {
+                let (half, sign) = if ahead <= 0 { (&mut here, 1) } else { (&mut there, -1) };
+                half.push(form);
+                ahead += sign * i64::try_from(form.1.len()).unwrap_or(i64::MAX / 16);
+            }
+            std::thread::scope(|scope| {
+                let other = std::thread::Builder::new().spawn_scoped(scope, || hash(&there));
+                let mut hashed = hash(&here);
+                // Where there is no thread to be had, this one does it all.
+                let others = other.ok().and_then(|other| other.join().ok());
+                hashed.extend(others.unwrap_or_else(|| hash(&there)));
+                hashed
+            })
+        };
+        let of = |view: View| hashed.iter().find(|(one, _)| *one == view).map(|(_, commitment)| *commitment);
         Some(Self {
             whole: of(View::Whole)?,
             content: of(View::Content),
@@ -148,16 +172,21 @@ pub type Reading = Vec<Form>;
 
 /// The views of a tool's result (an MCP `CallToolResult`).
 pub fn forms_of_result(result: &Exact<'_>) -> Vec<Form> {
-    let mut forms = vec![(View::Whole, cleaned(result, true))];
+    let mut whole = String::new();
+    let content = write_cleaned(result, true, &mut whole);
+    // Written once: the list of items stands in the whole as it is.
+    let content = content.and_then(|range| whole.get(range).map(str::to_owned));
+    let mut forms = vec![(View::Whole, whole)];
     if let Some(Exact::List(items)) = result.get("content") {
-        forms.extend(forms_of_items(items));
+        forms.extend(forms_of_items(items, content));
     }
     match result.get("structuredContent").filter(|structured| !structured.is_null()) {
         Some(structured) => forms.push((View::Structured, structured.canonical())),
         None => {
             // Text that is JSON is what many clients hand on as a value.
-            let text = forms.iter().find(|(view, _)| *view == View::Text).map(|(_, text)| text.clone());
-            forms.extend(text.and_then(|text| structured(&text)));
+            let text = forms.iter().find(|(view, _)| *view == View::Text);
+            let structured = text.and_then(|(_, text)| structured(text));
+            forms.extend(structured);
         }
     }
     forms.extend(meta(result).map(|form| (View::Meta, form)));
@@ -198,14 +227,20 @@ pub fn forms_of_error(error: &Exact<'_>) -> Vec<Form> {
     forms
 }
 
-/// The views of a list of content items.
-fn forms_of_items(items: &[Exact<'_>]) -> Vec<Form> {
-    let mut content = String::new();
-    write_items(items, &mut content);
+/// The views of a list of content items; `written` is its cleaned form, where there is one already.
+fn forms_of_items(items: &[Exact<'_>], written: Option<String>) -> Vec<Form> {
+    let content = written.unwrap_or_else(|| {
+        let mut content = String::new();
+        write_items(items, &mut content);
+        content
+    });
     let mut forms = vec![(View::Content, content)];
     let texts: Vec<&str> = items.iter().filter_map(text_of).collect();
     if !texts.is_empty() || items.is_empty() {
-        forms.extend(text_forms(&texts.join("\n")));
+        forms.extend(match texts.as_slice() {
+            [only] => text_forms(only),
+            several => text_forms(&several.join("\n")),
+        });
     }
     if texts.len() > 1 {
         forms.push((View::Joined, collapsed(&texts.concat())));
@@ -460,18 +495,6 @@ fn text_forms(text: &str) -> Vec<Form> {
     vec![(View::Text, text.trim().to_owned()), (View::Letters, collapsed(text))]
 }
 
-/// Every run of white space as one space, none at the ends.
-fn collapsed(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for word in text.split_whitespace() {
-        if !out.is_empty() {
-            out.push(' ');
-        }
-        out.push_str(word);
-    }
-    out
-}
-
 fn structured(text: &str) -> Option<Form> {
     let value = Exact::parse(text).ok()?;
     matches!(value, Exact::Object(_) | Exact::List(_)).then(|| (View::Structured, value.canonical()))
@@ -498,8 +521,12 @@ fn cleaned(value: &Exact<'_>, is_result: bool) -> String {
     out
 }
 
-fn write_cleaned(value: &Exact<'_>, is_result: bool, out: &mut String) {
-    let Exact::Object(members) = value else { return value.write(out) };
+/// Gives where the list of content items of a result stands in it.
+fn write_cleaned(value: &Exact<'_>, is_result: bool, out: &mut String) -> Option<Range<usize>> {
+    let Exact::Object(members) = value else {
+        value.write(out);
+        return None;
+    };
     // An image as Anthropic's messages hold it is the one that the tool gave.
     let source = value.get("source");
     let image = source.and_then(|source| Some((source.get("data")?, source.get("media_type")?)));
@@ -510,7 +537,7 @@ fn write_cleaned(value: &Exact<'_>, is_result: bool, out: &mut String) {
         members.insert("mimeType".into(), kind.clone());
         return write_cleaned(&Exact::Object(members), is_result, out);
     }
-    let mut first = true;
+    let (mut first, mut content) = (true, None);
     out.push('{');
     for (name, member) in members {
         let added = match name.as_ref() {
@@ -530,11 +557,16 @@ fn write_cleaned(value: &Exact<'_>, is_result: bool, out: &mut String) {
         quote(name, out);
         out.push(':');
         match member {
-            Exact::List(items) if is_result && name == "content" => write_items(items, out),
+            Exact::List(items) if is_result && name == "content" => {
+                let start = out.len();
+                write_items(items, out);
+                content = Some(start..out.len());
+            }
             other => other.write(out),
         }
     }
     out.push('}');
+    content
 }
 
 fn write_items(items: &[Exact<'_>], out: &mut String) {

@@ -34,6 +34,26 @@ fn what_frameworks_make_of_a_result_is_recognised() {
     }
 }
 
+/// Two threads hash them, and the list of items is taken from the whole.
+#[test]
+fn large_results_are_committed_to_as_small_ones_are() {
+    let salt = Salt::generate().unwrap();
+    let text = "a line of a file, with \"quotes\"\n".repeat(20_000);
+    let items = serde_json::json!([{ "type": "text", "text": text }, { "type": "text", "text": "more", "_meta": {} }]);
+    let result = serde_json::json!({ "content": items, "structuredContent": { "n": 1 }, "zeta": [1, 2] }).to_string();
+    let forms = forms_of_result(&Exact::parse(&result).unwrap());
+    assert!(forms.iter().map(|(_, form)| form.len()).sum::<usize>() > LARGE_BYTES);
+    let views = Views::commit(&salt, &forms).unwrap();
+    for (view, form) in &forms {
+        assert_eq!(views.get(*view), Some(salt.commit(view.name(), form)), "{view:?}");
+    }
+    let items = Exact::parse(&result).unwrap();
+    let Some(Exact::List(items)) = items.get("content") else { panic!("{result}") };
+    let mut content = String::new();
+    write_items(items, &mut content);
+    assert!(forms.contains(&(View::Content, content)));
+}
+
 #[test]
 fn what_the_server_puts_into_meta_is_committed_to() {
     let salt = Salt::generate().unwrap();
