@@ -46,7 +46,7 @@ pub use history::{ScorePoint, history};
 pub use observed::{MIN_OBSERVATIONS, Observed};
 pub use reliability::{Bin, reliability};
 pub use roc::{Curve, roc};
-pub use rows::{Bar, Pull, bars, pulls};
+pub use rows::{Bar, Interval, Pull, bars, intervals, pulls};
 pub use sparkline::sparkline;
 
 /// The stylesheet of all charts: custom properties on `:root` (dark ones under `prefers-color-scheme: dark`) and classes,

@@ -1,4 +1,4 @@
-//! Horizontal bars, one row per thing: what pulled a score up or down, and plain amounts.
+//! Horizontal bars, one row per thing: what pulled a score up or down, plain amounts, and intervals.
 //!
 //! A row is a label, a bar and the value in figures. The picture grows with the rows, so nothing is ever squeezed.
 
@@ -38,6 +38,21 @@ pub struct Bar<'a> {
     pub label: &'a str,
     /// How much, from zero up.
     pub value: f64,
+}
+
+/// A number that is known only within bounds.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Interval<'a> {
+    /// Of what.
+    pub label: &'a str,
+    /// The lower bound.
+    pub low: f64,
+    /// The upper bound.
+    pub high: f64,
+    /// What was measured.
+    pub value: f64,
+    /// The figures of the row, such as `3 of 10`.
+    pub figures: String,
 }
 
 /// Bars to the right of zero for what raised the value and to the left for what lowered it, with signed figures.
@@ -97,6 +112,36 @@ pub fn bars(title: &str, unit: &str, bars: &[Bar<'_>], max: f64) -> Chart {
     svg.line("c-axis", (LEFT, FIRST_ROW - ROW / 2.0), (LEFT, bottom));
     let height = foot(&mut svg, bottom, &[(LEFT, "0".into()), (RIGHT, human(max))], unit);
     finish(title, bars_summary(&known, unit, max), height, svg)
+}
+
+/// Bars from the lower to the upper bound, with a mark at the value, on a scale from zero to `max`.
+pub fn intervals(title: &str, unit: &str, intervals: &[Interval<'_>], max: f64) -> Chart {
+    let finite = |one: &&Interval<'_>| [one.low, one.high, one.value].iter().all(|number| number.is_finite());
+    let known: Vec<&Interval<'_>> = intervals.iter().filter(finite).collect();
+    if known.is_empty() || !max.is_finite() || max <= 0.0 {
+        return nothing(title, "Nothing has been measured.");
+    }
+    let x = Linear::new((0.0, max), (LEFT, RIGHT));
+    let within = |value: f64| x.at(value.clamp(0.0, max));
+    let bottom = FIRST_ROW - ROW / 2.0 + ROW * known.len() as f64;
+    let mut svg = titled(title);
+    for (index, each) in known.iter().enumerate() {
+        let middle = FIRST_ROW + ROW * index as f64;
+        let bounds = with_unit(&format!("{} to {}", human(each.low), human(each.high)), unit);
+        svg.group(&format!("{}: {}, {bounds}", each.label, each.figures));
+        row(&mut svg, middle, each.label, &each.figures);
+        svg.rect("c-track", (LEFT, middle - THICK / 2.0), (RIGHT - LEFT, THICK)).attr("rx", "2").done();
+        bar(&mut svg, "c-bar", middle, (within(each.low), within(each.high.max(each.low))));
+        let at = within(each.value);
+        svg.line("c-axis", (at, middle - THICK / 2.0 - 3.0), (at, middle + THICK / 2.0 + 3.0));
+        svg.end_group();
+    }
+    let height = foot(&mut svg, bottom, &[(LEFT, "0".into()), (RIGHT, human(max))], unit);
+    let told = known.iter().take(TOLD_ROWS).map(|one| format!("{} {}", one.label, one.figures));
+    let told: Vec<String> = told.collect();
+    let summary =
+        format!("{} on a scale of 0 to {}: {}.", counted(known.len(), "interval"), human(max), told.join(", "));
+    finish(title, summary, height, svg)
 }
 
 /// The label and the figure of a row, and an invisible ground that makes the whole row hoverable.
@@ -186,6 +231,15 @@ mod tests {
         let one = pulls("T", "", &[pull("a", 1.0)]).height;
         let ten = pulls("T", "", &vec![pull("a", 1.0); 10]).height;
         assert_eq!(f64::from(ten - one), 9.0 * ROW);
+    }
+
+    #[test]
+    fn intervals_stay_within_the_scale_and_mark_the_value() {
+        let one = |low, high, value| Interval { label: "<a>", low, high, value, figures: "3 of 10".into() };
+        let svg = intervals("T", "%", &[one(-5.0, 50.0, 25.0), one(50.0, 500.0, f64::NAN)], 100.0).inline();
+        assert!(svg.contains("class=\"c-bar\" x=\"250\" y=\"50\" width=\"145\""), "{svg}");
+        assert!(svg.contains("&lt;a&gt;: 3 of 10, −5 to 50 %") && svg.matches("c-bar").count() == 1, "{svg}");
+        assert!(intervals("T", "", &[], 1.0).summary().starts_with("Nothing to show yet"));
     }
 
     #[test]

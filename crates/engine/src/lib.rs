@@ -10,6 +10,8 @@
 //! - [`hcs25`]: the HCS-25 trust score, its catalogue of adapters, and output verification by several providers (seed 0);
 //! - [`reputation`]: what agents make of each other's claims (seed 1);
 //! - [`beta`]: the Beta distribution, for intervals of shares;
+//! - [`consistency`]: whether registrations of one agent agree;
+//! - [`probe`]: what trials of the sandbox come to as signals;
 //! - [`reliability`]: what outcomes say of the scores.
 //!
 //! Determinism is a promise to auditors: sums run in the order of the input, `erfc` comes from `libm` and not from the
@@ -31,12 +33,14 @@ pub mod assessment;
 pub mod assured;
 pub mod beta;
 pub mod certification;
+pub mod consistency;
 pub mod contribution;
 pub mod coverage;
 pub mod custom;
 mod error;
 pub mod hcs25;
 pub mod mixture;
+pub mod probe;
 pub mod reliability;
 pub mod reputation;
 pub mod tiers;

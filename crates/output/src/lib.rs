@@ -4,16 +4,20 @@
 //! - [`response`]: the trust-signals response: facts, and the assessment apart from them;
 //! - [`credential`]: W3C Verifiable Credentials 2.0 with `eddsa-jcs-2022` proofs;
 //! - [`status_list`]: which credentials were revoked, as a BitstringStatusList;
+//! - [`report`]: a published report on an agent;
+//! - [`attestation`]: the score document whose hash is written to a chain;
 //! - [`badge`]: an SVG that carries its own signed claim;
 //! - [`did`]: the issuer's DID document.
 //!
 //! No I/O, no clock.
 
+pub mod attestation;
 pub mod badge;
 pub mod credential;
 pub mod did;
 pub mod document;
 mod error;
+pub mod report;
 pub mod response;
 pub mod status_list;
 

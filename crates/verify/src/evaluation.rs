@@ -1,7 +1,10 @@
 //! The seed's eight checks, each with its formula (seed 2; DESIGN, *Verification engine*). One that could not be evaluated adds
 //! nothing: no profile, no history yet, no execution time given.
 
+use std::hash::Hasher;
+
 use serde_json::Value;
+use siphasher::sip::SipHasher13;
 
 use crate::{
     Check, CheckResult, ToolProfile,
@@ -11,8 +14,10 @@ use crate::{
     fields::{self, Field},
     learned::model::Model,
     profile::UNKNOWN_LATENCY_MS,
+    readable::readable,
     schema_cost, spc,
     state::Locked,
+    stats::Spread,
     text,
 };
 
@@ -37,12 +42,16 @@ pub(crate) struct Evaluation<'a> {
     pub(crate) results: Vec<CheckResult>,
     /// Mode adaptive: knows how often each fires on this tool's own traffic.
     pub(crate) model: Option<&'a Model>,
+    /// Where the result breaks an output schema that may err, and nothing else that the profile says of its members: the part of the
+    /// schema, as a number that stays the same.
+    pub(crate) broken_schema: Option<u64>,
 }
 
 impl<'a> Evaluation<'a> {
     pub(crate) fn new(resolved: &'a Resolved, case: &Case<'a>, model: Option<&'a Model>) -> Self {
         let results = Vec::with_capacity(Check::ALL.len());
-        Self { resolved, result: case.result, execution_time_ms: case.execution_time_ms(), results, model }
+        let execution_time_ms = case.execution_time_ms();
+        Self { resolved, result: case.result, execution_time_ms, results, model, broken_schema: None }
     }
 
     fn add(&mut self, check: Check, fired: bool, score: f64, detail: impl FnOnce() -> String) {
@@ -63,6 +72,18 @@ impl<'a> Evaluation<'a> {
             likelihood_ratio,
             detail,
         });
+    }
+
+    /// Has a broken output schema weigh less by this share; gives its evidence before and after, in nats.
+    pub(crate) fn relieve_schema(&mut self, relief: f32) -> (f64, f64) {
+        let fired = |result: &&mut CheckResult| result.check == Check::SchemaMismatch && result.fired;
+        let Some(result) = self.results.iter_mut().find(fired) else { return (0.0, 0.0) };
+        let before = result.evidence().log_ratio();
+        if relief > 0.0 && before > 0.0 && result.score > 0.0 {
+            let left = before * f64::from(1.0 - relief);
+            result.likelihood_ratio = 1.0 + libm::expm1(left) / result.score;
+        }
+        (before, result.evidence().log_ratio())
     }
 
     pub(crate) fn any_fired(&self) -> bool {
@@ -97,6 +118,10 @@ impl<'a> Evaluation<'a> {
             forbidden.iter().map(String::as_str).filter(|path| fields::has_path(result, path)).collect();
         let broken = schema.and_then(|schema| schema.validate(result).err());
         let violations = missing.len() + present.len() + usize::from(broken.is_some());
+        if let Some(broken) = broken.as_ref().filter(|_| violations == 1 && profile.schema_may_err()) {
+            self.broken_schema = Some(number_of(broken.schema_path().as_str()));
+        }
+        let kept = self.model.map_or((0.0, 0.0), |model| model.fired(Check::SchemaMismatch));
         self.add(Check::SchemaMismatch, violations > 0, violations as f64 / total as f64, || {
             let mut what = Vec::new();
             if !missing.is_empty() {
@@ -105,12 +130,8 @@ impl<'a> Evaluation<'a> {
             if !present.is_empty() {
                 what.push(format!("forbidden {} present", present.join(", ")));
             }
-            if let Some(broken) = broken {
-                let place = broken.instance_path().to_string();
-                what.push(format!(
-                    "breaks the output schema at {}",
-                    if place.is_empty() { "its root" } else { &place }
-                ));
+            if let Some(broken) = &broken {
+                what.push(describe_broken(broken, kept));
             }
             what.join("; ")
         });
@@ -143,7 +164,8 @@ impl<'a> Evaluation<'a> {
         let stats = locked.tool().map(|tool| &tool.latency).filter(|stats| stats.is_established());
         let z = stats.and_then(|stats| stats.lifetime().z(ms)).unwrap_or_default();
         self.add(check, z.abs() > 3.0, ((z.abs() - 3.0) / 3.0).clamp(0.0, 1.0), || {
-            format!("{ms} ms is {z:.1}σ from the tool's own latencies")
+            let usual = stats.map_or(0.0, |stats| stats.lifetime().mean);
+            format!("{} ms is {z:.1}σ from the tool's own latencies, {} ms on average", readable(ms), readable(usual))
         });
     }
 
@@ -154,17 +176,23 @@ impl<'a> Evaluation<'a> {
         if ms < IMPOSSIBLE_MS && profile.is_none_or(ToolProfile::has_network_io) {
             let score = 1.0 - ms / IMPOSSIBLE_MS;
             let least = if score >= CERTAIN_SCORE { CERTAIN_RATIO } else { IMPOSSIBLE_RATIO };
-            self.add_at_least(check, least, true, score, || format!("{ms} ms is impossibly fast for a network call"));
+            self.add_at_least(check, least, true, score, || {
+                format!("{} ms is impossibly fast for a network call", readable(ms))
+            });
             return true;
         }
         if ms < min {
             let score = libm::sqrt(1.0 - ms / min);
-            self.add(check, score >= LEAST_RANGE_SCORE, score, || format!("{ms} ms is below the expected {min} ms"));
+            self.add(check, score >= LEAST_RANGE_SCORE, score, || {
+                format!("{} ms is below the expected {} ms", readable(ms), readable(min))
+            });
             return true;
         }
         if ms > max {
             let score = (ms / max - 1.0).min(1.0);
-            self.add(check, score >= LEAST_RANGE_SCORE, score, || format!("{ms} ms is above the expected {max} ms"));
+            self.add(check, score >= LEAST_RANGE_SCORE, score, || {
+                format!("{} ms is above the expected {} ms", readable(ms), readable(max))
+            });
             return true;
         }
         false
@@ -206,6 +234,7 @@ impl<'a> Evaluation<'a> {
         let result = self.result;
         self.add(check, swings.widest.is_some(), swings.score, || {
             let (path, was, is) = swings.widest.unwrap_or_default();
+            let (is, was) = (readable(is), readable(was));
             format!("field '{}': {is} where it was {was} before {when}", fields::name(result, path, seed))
         });
     }
@@ -213,8 +242,10 @@ impl<'a> Evaluation<'a> {
     pub(crate) fn spc(&mut self, locked: &Locked<'_>, fields: &[Field], size: usize, seed: u64) {
         let Some(tool) = locked.tool() else { return };
         let (mut evaluated, mut score) = (false, 0.0);
-        let mut first: Option<(Observed, spc::Rule)> = None;
-        let latency = self.execution_time_ms.map(|ms| (Observed::Latency, &tool.latency, ms));
+        let mut first: Option<(Observed, f64, Spread, spc::Rule)> = None;
+        // Mode adaptive judges the time by itself: slowness is no evidence.
+        let latency = self.execution_time_ms.filter(|_| self.model.is_none());
+        let latency = latency.map(|ms| (Observed::Latency, &tool.latency, ms));
         let sizes = std::iter::once((Observed::Size, &tool.size, size as f64));
         let numbers = fields.iter().filter_map(|field| {
             tool.fields.get(&field.path).map(|stats| (Observed::Field(field.path), stats, field.value))
@@ -224,19 +255,21 @@ impl<'a> Evaluation<'a> {
             evaluated = true;
             for rule in rules {
                 score += rule.weight();
-                first.get_or_insert((what, rule));
+                first.get_or_insert((what, value, stats.lifetime(), rule));
             }
         }
         if evaluated {
             let result = self.result;
             self.add(Check::SpcAnomaly, first.is_some(), f64::min(score, 1.0), || {
-                let Some((what, rule)) = first else { return String::new() };
+                let Some((what, value, usual, rule)) = first else { return String::new() };
                 let name = match what {
                     Observed::Latency => "the latency".to_owned(),
                     Observed::Size => "the response's size".to_owned(),
-                    Observed::Field(path) => format!("field '{}'", fields::name(result, path, seed)),
+                    Observed::Field(path) => format!("'{}'", fields::name(result, path, seed)),
                 };
-                format!("{name} is out of control ({})", rule.describe())
+                let (is, mean, spread) = (readable(value), readable(usual.mean), readable(usual.stddev));
+                let rule = rule.describe();
+                format!("{name} is {is} and has drifted: it was {mean} ± {spread} so far ({rule})")
             });
         }
     }
@@ -257,11 +290,9 @@ impl<'a> Evaluation<'a> {
             let result = self.result;
             self.add(Check::ValuePlausibility, !implausible.is_empty(), score, || {
                 implausible.first().map_or_else(String::new, |(field, z)| {
-                    format!(
-                        "field '{}' is {}, {z:.1}σ from its recent values",
-                        fields::name(result, field.path, seed),
-                        field.value
-                    )
+                    let (name, is) = (fields::name(result, field.path, seed), readable(field.value));
+                    let usual = tool.fields.get(&field.path).map_or(0.0, |stats| stats.window().mean);
+                    format!("field '{name}' is {is}, {z:.1}σ from its recent values, {} on average", readable(usual))
                 })
             });
         }
@@ -273,6 +304,55 @@ enum Observed {
     Latency,
     Size,
     Field(fields::PathId),
+}
+
+/// Where and how a result breaks its output schema; `kept` is how many results were held against it, and how many broke it.
+fn describe_broken(broken: &jsonschema::ValidationError<'_>, (seen, broke): (f32, f32)) -> String {
+    let path = broken.instance_path().as_str();
+    let place = match path {
+        "" => "the result".to_owned(),
+        path => format!("'{}'", fields::shortened(dotted(path))),
+    };
+    let value: &Value = broken.instance();
+    let is = match value {
+        Value::Number(number) => readable(number.as_f64().unwrap_or_default()),
+        Value::String(text) if text.chars().count() > SHOWN => {
+            format!("{:?}…", text.chars().take(SHOWN).collect::<String>())
+        }
+        Value::String(text) => format!("{text:?}"),
+        Value::Bool(is) => is.to_string(),
+        other => kind(other).to_owned(),
+    };
+    let rule: String = broken.masked_with("it").to_string().chars().take(2 * SHOWN).collect();
+    let usual = match libm::roundf(seen) as u32 {
+        0 => String::new(),
+        seen => format!("; {} of {seen} results before kept to it", seen - (libm::roundf(broke) as u32).min(seen)),
+    };
+    format!("breaks the output schema: {place} is {is} ({rule}){usual}")
+}
+
+/// A JSON Pointer as paths are written elsewhere: `/items/3/price` is `items[].price`.
+fn dotted(pointer: &str) -> String {
+    let mut name = String::new();
+    for step in pointer.split('/').skip(1) {
+        if !step.is_empty() && step.bytes().all(|byte| byte.is_ascii_digit()) {
+            name += "[]";
+            continue;
+        }
+        let step = step.replace("~1", "/").replace("~0", "~");
+        name = if name.is_empty() { step } else { format!("{name}.{step}") };
+    }
+    name
+}
+
+/// Characters of a text that are shown.
+const SHOWN: usize = 60;
+
+/// A text as a number that is the same in every process: it is kept in snapshots.
+fn number_of(text: &str) -> u64 {
+    let mut hasher = SipHasher13::new();
+    hasher.write(text.as_bytes());
+    hasher.finish()
 }
 
 fn kind(value: &Value) -> &'static str {

@@ -63,6 +63,7 @@ mod learned;
 pub mod measure;
 mod memory;
 mod profile;
+mod readable;
 mod schema_cost;
 mod snapshot;
 mod spc;

@@ -38,6 +38,8 @@ pub struct ProfileBuilder {
     has_network_io: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     output_schema: Option<Value>,
+    #[serde(skip)]
+    schema_may_err: bool,
 }
 
 impl Default for ProfileBuilder {
@@ -51,6 +53,7 @@ impl Default for ProfileBuilder {
             max_response_length: None,
             has_network_io: true,
             output_schema: None,
+            schema_may_err: false,
         }
     }
 }
@@ -87,6 +90,9 @@ impl ToolProfile {
     }
     pub(crate) fn forbidden(&self) -> &[String] {
         &self.data.forbidden_fields
+    }
+    pub(crate) fn schema_may_err(&self) -> bool {
+        self.data.schema_may_err
     }
     pub(crate) fn length_bounds(&self) -> (Option<usize>, Option<usize>) {
         (self.data.min_response_length, self.data.max_response_length)
@@ -139,6 +145,13 @@ impl ProfileBuilder {
     /// A JSON Schema of real responses; references to other documents are not followed.
     pub fn output_schema(mut self, schema: Value) -> Self {
         self.output_schema = Some(schema);
+        self
+    }
+
+    /// The schema is what the tool declares of itself, not what an operator states: mode adaptive does not block results that break it
+    /// for ever (docs/adr/0024, rule 9).
+    pub fn schema_may_err(mut self, may_err: bool) -> Self {
+        self.schema_may_err = may_err;
         self
     }
 

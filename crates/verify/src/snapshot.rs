@@ -16,7 +16,7 @@ use crate::{
 };
 
 const MAGIC: &[u8; 4] = b"CRDV";
-const VERSION: u16 = 3;
+const VERSION: u16 = 4;
 
 pub(crate) fn save(state: &State) -> Result<Vec<u8>, Error> {
     let header = [MAGIC.as_slice(), &VERSION.to_le_bytes(), &[0; 8]].concat();

@@ -64,6 +64,11 @@ impl CheckResult {
     pub(crate) fn evidence(&self) -> Evidence {
         Evidence { fired: self.fired, score: self.score, likelihood_ratio: self.likelihood_ratio }
     }
+
+    /// Its evidence in nats; none where it did not fire.
+    pub(crate) fn weight(&self) -> f64 {
+        if self.fired { self.evidence().log_ratio() } else { f64::NEG_INFINITY }
+    }
 }
 
 /// The engine's answer on one call.

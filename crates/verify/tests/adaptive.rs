@@ -590,3 +590,68 @@ fn large_results_take_time_in_proportion() {
         }
     }
 }
+
+#[test]
+fn time_is_no_evidence_unless_physically_far_faster() {
+    let (engine, mut shop) = warm(100);
+    let order = shop.order();
+    let at = |ms: f64| engine.verify(&call(&order).execution_time_ms(ms).learn(false)).unwrap();
+    let usual = at(100.0);
+    // Calls took 80 to 140 ms: slow ones, and those a little faster, say what the usual ones say.
+    for ms in [30.0, 60.0, 79.0, 141.0, 400.0, 5_000.0, 3_600_000.0] {
+        let verdict = at(ms);
+        assert!(!verdict.fired(Check::LatencyAnomaly), "{ms} ms: {}", verdict.explanation);
+        assert_eq!(verdict.posterior, usual.posterior, "{ms} ms: {}", verdict.explanation);
+    }
+    let fast = at(0.8);
+    assert!(fast.fired(Check::LatencyAnomaly) && fast.posterior > usual.posterior, "{}", fast.explanation);
+    assert!(fast.explanation.contains("0.8 ms is far less than the fastest answer so far"), "{}", fast.explanation);
+
+    // A local tool: many times faster, but not by a millisecond.
+    let (engine, result) = (Engine::builder().build(), json!({"ok": true}));
+    let local = |ms: f64| engine.verify(&Call::new("local", &result).execution_time_ms(ms)).unwrap();
+    for n in 0..100 {
+        local(0.8 + f64::from(n % 10) / 50.0);
+    }
+    let cached = local(0.01);
+    assert!(!cached.fired(Check::LatencyAnomaly) && cached.decision == Decision::Accept, "{}", cached.explanation);
+}
+
+#[test]
+fn explanations_begin_with_what_weighs_most_and_name_member_value_and_usual() {
+    let (engine, mut shop) = warm(300);
+    let order = shop.order();
+    type Change = fn(&mut Value);
+    let changes: [(Change, &[&str]); 6] = [
+        (|r| r["status"] = json!("lost"), &["'status' is \"lost\"", "results had 3 values there"]),
+        (|r| r["items"][0]["price"] = json!(1.5e6), &["'items[].price' is 1500000", "results it was between "]),
+        (|r| r["customer"]["id"] = json!("17"), &["'customer.id' is \"17\"", "results it mostly was a number"]),
+        (|r| drop(r["customer"].as_object_mut().unwrap().remove("vip")), &["'customer' lacks 'vip'", "had"]),
+        (
+            |r| r["order_id"] = json!("O-55555"),
+            &["'order_id' is \"O-55555\"", "not the argument that it used to repeat"],
+        ),
+        (|r| r["tax"] = json!(3), &["has 'tax'", "results did not have"]),
+    ];
+    for (change, named) in changes {
+        let verdict = judge(&engine, &order, change);
+        for words in named {
+            assert!(verdict.explanation.contains(words), "{words} is not in {}", verdict.explanation);
+        }
+    }
+    // Several things at once: those that fired come first, by what they weigh, and the sentence begins with the first.
+    let verdict = judge(&engine, &order, |r| {
+        r["status"] = json!("lost");
+        r["order_id"] = json!("O-55555");
+        r["items"][0]["price"] = json!(1.5e6);
+        drop(r["customer"].as_object_mut().unwrap().remove("vip"));
+    });
+    let fired = verdict.checks.iter().take_while(|result| result.fired).count();
+    assert!(fired >= 2, "{:?}", verdict.checks);
+    assert!(verdict.checks[fired..].iter().all(|result| !result.fired), "{:?}", verdict.checks);
+    let weights = verdict.checks[..fired].iter().map(|result| 1.0 + (result.likelihood_ratio - 1.0) * result.score);
+    assert!(weights.clone().is_sorted_by(|a, b| a >= b), "{:?}", weights.collect::<Vec<_>>());
+    let first = &verdict.checks[0];
+    let begins = format!("{}: {}: {}", verdict.decision, first.check, first.detail.as_deref().unwrap());
+    assert!(verdict.explanation.starts_with(&begins), "{} does not begin with {begins}", verdict.explanation);
+}

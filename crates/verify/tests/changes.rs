@@ -1,7 +1,8 @@
 //! A tool that changes is not a liar: genuine results of tools that change, err, page or stand still, judged by mode adaptive.
 //!
-//! Each scenario is 300 calls of a tool as it was and 300 after its change, with and without sessions. `LONG_TESTS` runs more seeds;
-//! `SCENARIOS=words` only those with the words in their name, and prints each.
+//! Each scenario is 300 calls of a tool as it was and 300 after its change, with and without sessions, over two seeds; `LONG_TESTS` runs ten;
+//! `SCENARIOS=words` only those with the words in their name, and prints each. What is rare (an error in a hundred calls) has a test of its own, of as many
+//! calls as it takes.
 #![allow(clippy::unwrap_used, missing_docs, reason = "a test")]
 
 #[allow(dead_code, reason = "other tests use more of it")]
@@ -10,12 +11,12 @@ mod scenarios;
 use std::collections::BTreeMap;
 
 use credence_verify::{
-    Call, Decision, Engine,
+    Call, ChangeStage, Decision, Engine,
     fabricate::{Fabrication, Genuine},
     measure::auroc,
 };
 use fastrand::Rng;
-use scenarios::{AFTER, BEFORE, Row, SCENARIOS, Scenario, Sessions};
+use scenarios::{BEFORE, Row, SCENARIOS, Scenario, Sessions};
 
 /// Of the 300 calls after a change.
 const MAX_BLOCKED: usize = 3;
@@ -24,6 +25,36 @@ const MAX_BLOCKED_IN_A_ROW: usize = 10;
 /// Calls after the change from which on fabrications are judged beside the genuine results.
 const SETTLED: usize = 60;
 const LEAST_AUROC: f64 = 0.95;
+/// Fabrications of a kind from which on its AUROC counts.
+const LEAST_OF_A_KIND: usize = 10;
+/// Scores of one kind rest on a few dozen results: two digits are told.
+const ROUNDING: f64 = 0.005;
+/// Calls within which a change of state is accepted, and how many of them may be blocked.
+const ACCEPTED_WITHIN: usize = 20;
+const MAX_BLOCKED_OF_A_STATE: usize = 5;
+/// Doubtful results from which on it must have been said that they are believed.
+const LASTING: usize = 8;
+
+/// Kinds of fabrication that are told from genuine results less well after a change: the change, the kind, and the AUROC that is held
+/// (docs/benchmarks.md).
+const WEAKER: &[(&str, &str, f64)] = &[
+    ("new field in items", "omitted", 0.91),
+    ("numbers become text", "retyped", 0.93),
+    ("numbers become text", "reworded", 0.62),
+    ("numbers become text", "borrowed", 0.93),
+    ("text in another language", "borrowed", 0.88),
+    ("errors in words where results are text", "borrowed", 0.86),
+    ("slow answers", "instant", 0.65),
+    ("slower and slower", "instant", 0.60),
+    ("faster by a cache", "instant", 0.73),
+    ("whole numbers become fractions", "borrowed", 0.93),
+    ("longer texts", "borrowed", 0.90),
+    ("counter reset", "borrowed", 0.94),
+    ("nightly batch", "added", 0.94),
+    ("nightly batch", "borrowed", 0.87),
+    ("text becomes an object", "borrowed", 0.88),
+    ("values drift", "borrowed", 0.92),
+];
 
 fn call<'a>(row: &'a Row) -> Call<'a> {
     let mut call = Call::new("tool", &row.result).args(&row.args).is_error(row.is_error);
@@ -41,11 +72,19 @@ struct Outcome {
     blocked: usize,
     flagged: usize,
     longest: usize,
-    /// The first accepted after the change.
+    /// Calls until one was accepted, after the change and after each new state of a tool that stands still, at most.
     accepted: usize,
+    /// Blocked between such a change of state and the next accepted result, at most.
+    blocked_until_accepted: usize,
     changes: usize,
+    /// What was doubted at first is believed, and that was said.
+    believed: bool,
     auroc: BTreeMap<Fabrication, (f64, f64, usize)>,
     last_explanation: String,
+}
+
+fn is_belief(stage: ChangeStage) -> bool {
+    matches!(stage, ChangeStage::Believed | ChangeStage::Learned)
 }
 
 fn fabrications(
@@ -79,7 +118,9 @@ fn run(scenario: &Scenario, sessions: Sessions, seed: u64) -> Outcome {
     let engine = Engine::builder().build();
     let rows = scenario.rows(sessions, seed);
     let mut random = Rng::with_seed(seed);
-    let mut outcome = Outcome { accepted: AFTER, ..Outcome::default() };
+    let mut outcome = Outcome::default();
+    // Since when the state that holds now has not been accepted, and how many results of it were blocked.
+    let mut waiting: Option<(usize, usize)> = None;
     let (mut before, mut after) = (BTreeMap::new(), BTreeMap::new());
     let (mut genuine_before, mut genuine_after) = (Vec::new(), Vec::new());
     let mut run = 0;
@@ -97,6 +138,20 @@ fn run(scenario: &Scenario, sessions: Sessions, seed: u64) -> Outcome {
             continue;
         }
         outcome.changes += verdict.changes.len();
+        outcome.believed |= verdict.changes.iter().any(|change| is_belief(change.stage));
+        // A tool with one answer for one question has a state; others have changed once.
+        let stands_still = rows[BEFORE - 1].args == row.args && rows[BEFORE - 1].result == rows[BEFORE - 2].result;
+        if n == BEFORE || (stands_still && rows[n - 1].result != row.result) {
+            waiting.get_or_insert((n, 0));
+        }
+        if let Some((since, blocked)) = &mut waiting {
+            *blocked += usize::from(verdict.decision == Decision::Block);
+            outcome.accepted = outcome.accepted.max(n - *since);
+            outcome.blocked_until_accepted = outcome.blocked_until_accepted.max(*blocked);
+            if verdict.decision == Decision::Accept {
+                waiting = None;
+            }
+        }
         if n >= BEFORE + SETTLED {
             genuine_after.push(verdict.posterior);
         }
@@ -105,7 +160,7 @@ fn run(scenario: &Scenario, sessions: Sessions, seed: u64) -> Outcome {
         match verdict.decision {
             Decision::Block => outcome.blocked += 1,
             Decision::Flag => outcome.flagged += 1,
-            Decision::Accept => outcome.accepted = outcome.accepted.min(n - BEFORE),
+            Decision::Accept => {}
         }
         if verdict.decision != Decision::Accept {
             if std::env::var_os("SCENARIOS").is_some() {
@@ -123,7 +178,7 @@ fn run(scenario: &Scenario, sessions: Sessions, seed: u64) -> Outcome {
 }
 
 /// What is wrong with an outcome.
-fn faults(scenario: &Scenario, outcome: &Outcome) -> Vec<String> {
+fn faults(scenario: &Scenario, outcome: &Outcome, seed: u64) -> Vec<String> {
     let mut faults = Vec::new();
     if outcome.blocked > MAX_BLOCKED {
         faults.push(format!("{} blocked", outcome.blocked));
@@ -134,15 +189,33 @@ fn faults(scenario: &Scenario, outcome: &Outcome) -> Vec<String> {
     if outcome.longest > MAX_BLOCKED_IN_A_ROW {
         faults.push(format!("{} blocked in a row", outcome.longest));
     }
-    if outcome.accepted >= 20 {
-        faults.push(format!("first accepted at {}", outcome.accepted));
+    if outcome.accepted >= ACCEPTED_WITHIN {
+        faults.push(format!("accepted after {} calls", outcome.accepted));
     }
-    let _ = scenario;
-    // What could be told from genuine results before the change still can.
+    if outcome.blocked_until_accepted > MAX_BLOCKED_OF_A_STATE {
+        faults.push(format!("{} blocked of one state", outcome.blocked_until_accepted));
+    }
+    // What was doubted several times and is accepted in the end was announced, and so was that it is believed.
+    if outcome.blocked + outcome.flagged >= 3 && outcome.changes == 0 {
+        faults.push("nothing was announced".to_owned());
+    }
+    if outcome.blocked + outcome.flagged >= LASTING && !outcome.believed {
+        faults.push("it was not said that it is believed".to_owned());
+    }
+    // Each kind that could be told from genuine results before the change still can, but for those in the list. Other seeds are not held to
+    // that: with them some kinds fall below even where nothing changes (docs/benchmarks.md).
+    for (kind, (was, is, count)) in outcome.auroc.iter().filter(|_| seed == 0) {
+        let known = WEAKER.iter().find(|(name, weaker, _)| *name == scenario.name && kind.name() == *weaker);
+        let least = known.map_or(LEAST_AUROC, |(_, _, least)| *least);
+        if *was >= LEAST_AUROC && *count >= LEAST_OF_A_KIND && *is < least - ROUNDING {
+            faults.push(format!("{kind}: AUROC {is:.3}, {least} wanted"));
+        }
+    }
+    // And over all of them.
     let caught: Vec<f64> = outcome
         .auroc
         .values()
-        .filter(|(was, _, count)| *was >= LEAST_AUROC && *count >= 10)
+        .filter(|(was, _, count)| *was >= LEAST_AUROC && *count >= LEAST_OF_A_KIND)
         .map(|(_, is, _)| *is)
         .collect();
     let mean = caught.iter().sum::<f64>() / caught.len().max(1) as f64;
@@ -154,14 +227,14 @@ fn faults(scenario: &Scenario, outcome: &Outcome) -> Vec<String> {
 
 #[test]
 fn change_is_not_a_lie() {
-    let seeds = if std::env::var_os("LONG_TESTS").is_some() { 10 } else { 1 };
+    let seeds = if std::env::var_os("LONG_TESTS").is_some() { 10 } else { 2 };
     let only = std::env::var("SCENARIOS").ok();
     let mut wrong = Vec::new();
     for scenario in SCENARIOS.iter().filter(|s| only.as_ref().is_none_or(|words| s.name.contains(words.as_str()))) {
         for seed in 0..seeds {
             for sessions in [Sessions::Without, Sessions::Dozens, Sessions::One] {
                 let outcome = run(scenario, sessions, seed);
-                let faults = faults(scenario, &outcome);
+                let faults = faults(scenario, &outcome, seed);
                 let low: Vec<String> = outcome
                     .auroc
                     .iter()
@@ -184,4 +257,43 @@ fn change_is_not_a_lie() {
         }
     }
     assert!(wrong.is_empty(), "{} of {} scenarios:\n{}", wrong.len(), SCENARIOS.len() * 3, wrong.join("\n"));
+}
+
+/// Errors in one call of a hundred: 1,500 calls are needed to see whether the errors themselves are locked out.
+#[test]
+fn rare_errors_are_not_locked_out() {
+    const CALLS: usize = 1_500;
+    for name in ["errors in words, 1 %", "error objects, 1 %"] {
+        let scenario = SCENARIOS.iter().find(|scenario| scenario.name == name).unwrap();
+        for sessions in [Sessions::Without, Sessions::Dozens, Sessions::One] {
+            let engine = Engine::builder().build();
+            let mut random = Rng::with_seed(3);
+            let (mut errors, mut announced, mut usual_doubted) = (Vec::new(), false, 0);
+            for n in 0..BEFORE + CALLS {
+                let mut row = (scenario.tool)(&mut random, n);
+                let usual = row.result.clone();
+                if n >= BEFORE {
+                    (scenario.change)(&mut row, &mut random, n - BEFORE);
+                }
+                row.session = match sessions {
+                    Sessions::Without => None,
+                    Sessions::Dozens => Some(format!("session-{}", n / 12)),
+                    Sessions::One => Some("session".to_owned()),
+                };
+                let verdict = engine.verify(&call(&row)).unwrap();
+                if n >= BEFORE && row.result != usual {
+                    announced |= !verdict.changes.is_empty();
+                    errors.push(verdict.decision);
+                } else if n >= BEFORE {
+                    usual_doubted += usize::from(verdict.decision != Decision::Accept);
+                }
+            }
+            let blocked = errors.iter().filter(|decision| **decision == Decision::Block).count();
+            println!("{name} {sessions:?}: {blocked} of {} errors blocked; {errors:?}", errors.len());
+            assert!(errors.len() == 15 && blocked <= 2, "{name} {sessions:?}: {blocked} of {} blocked", errors.len());
+            assert!(errors[2..].iter().all(|decision| *decision != Decision::Block), "{name} {sessions:?}: {errors:?}");
+            assert!(announced, "{name} {sessions:?}: somebody is told");
+            assert!(usual_doubted <= CALLS * 3 / 100, "{name} {sessions:?}: {usual_doubted} usual results doubted");
+        }
+    }
 }

@@ -8,19 +8,19 @@ use std::collections::BTreeMap;
 
 use credence_testing::shared;
 use credence_verify::{
-    Call, Decision, Engine,
+    Call, Decision, Engine, Origin,
     fabricate::{Fabrication, Genuine},
     measure::recall,
 };
 use fastrand::Rng;
-use scenarios::{Row, Tool, tools};
+use scenarios::{Row, Sessions, Tool, tools};
 use serde_json::{Value, json};
 
 /// Of three fabricated rows beside each genuine one, the share that is learned: a tenth of what is learned are lies of all kinds.
 const LEARNED_LIES: f64 = 1.0 / 27.0;
-/// What they may cost of the recall at 1 % false positives, on average over the streams. 0.05 is wanted and not reached: 0.057 is
-/// measured over twenty seeds (0.085 when doubtful results were learned in full). This only keeps it from growing.
-const MAX_COST: f64 = 0.06;
+/// What they may cost of the recall at 1 % false positives, on average over the streams and twenty seeds. Two seeds are less certain.
+const MAX_COST: f64 = 0.05;
+const MAX_COST_OF_TWO_SEEDS: f64 = 0.06;
 /// Kinds of fabrication with fewer rows are left out of averages.
 const LEAST_ROWS: usize = 20;
 
@@ -55,7 +55,8 @@ fn stream_recall(rows: &[Value], lies: Option<u64>) -> f64 {
 
 #[test]
 fn diverse_lies_cost_little_recall() {
-    let seeds: u64 = if std::env::var_os("LONG_TESTS").is_some() { 20 } else { 2 };
+    let (seeds, most): (u64, f64) =
+        if std::env::var_os("LONG_TESTS").is_some() { (20, MAX_COST) } else { (2, MAX_COST_OF_TWO_SEEDS) };
     let mut costs = Vec::new();
     for stream in ["azure_github", "tau_airline", "bfcl"] {
         let Some(text) = shared(&format!("data/streams/{stream}.jsonl")) else { return };
@@ -66,7 +67,7 @@ fn diverse_lies_cost_little_recall() {
         costs.push(clean - poisoned);
     }
     let mean = costs.iter().sum::<f64>() / costs.len() as f64;
-    assert!(mean <= MAX_COST, "lies cost {mean:.3} of the recall: {costs:.3?}");
+    assert!(mean <= most, "lies cost {mean:.3} of the recall: {costs:.3?}");
 }
 
 /// How a lie is told again.
@@ -80,13 +81,19 @@ enum Told {
     Anywhere,
 }
 
-fn call(row: &Row) -> Call<'_> {
-    let call = Call::new("tool", &row.result).args(&row.args).execution_time_ms(row.ms.unwrap());
+fn call(row: &Row, origin: Origin) -> Call<'_> {
+    let call = Call::new("tool", &row.result).args(&row.args).execution_time_ms(row.ms.unwrap()).origin(origin);
     row.session.as_ref().map_or(call, |session| call.session(session))
 }
 
 /// Tells a lie of one kind with every twentieth result; gives the tellings until it was believed, and until the first alarm.
-fn tell(tool: Tool, kind: Fabrication, told: Told, sessions: bool, seed: u64) -> (Option<usize>, Option<usize>) {
+fn tell(
+    tool: Tool,
+    (kind, told): (Fabrication, Told),
+    sessions: Sessions,
+    origin: Origin,
+    seed: u64,
+) -> (Option<usize>, Option<usize>) {
     let (engine, control) = (Engine::builder().build(), Engine::builder().build());
     let mut random = Rng::with_seed(seed);
     let mut verbatim: Option<Value> = None;
@@ -95,7 +102,11 @@ fn tell(tool: Tool, kind: Fabrication, told: Told, sessions: bool, seed: u64) ->
     let mut other: Option<Row> = None;
     for n in 0..1_000 {
         let mut row = tool(&mut random, n);
-        row.session = sessions.then(|| format!("session-{}", n / 12));
+        row.session = match sessions {
+            Sessions::Without => None,
+            Sessions::Dozens => Some(format!("session-{}", n / 12)),
+            Sessions::One => Some("session".to_owned()),
+        };
         if n >= 200 && n % 20 == 0 {
             let genuine = Genuine {
                 result: &row.result,
@@ -117,10 +128,19 @@ fn tell(tool: Tool, kind: Fabrication, told: Told, sessions: bool, seed: u64) ->
                 _ => made.result,
             };
             let lie = Row { result, ms: made.execution_time_ms, ..row.clone() };
-            let verdict = engine.verify(&call(&lie)).unwrap();
-            let plain = control.verify(&call(&lie).learn(false)).unwrap();
+            let verdict = engine.verify(&call(&lie, origin)).unwrap();
+            let plain = control.verify(&call(&lie, origin).learn(false)).unwrap();
             tellings += 1;
-            if verdict.decision == Decision::Accept && plain.decision != Decision::Accept {
+            if std::env::var_os("LIES").is_some() {
+                println!(
+                    "    {tellings:2} {} changes {:?}; without the lies: {}",
+                    verdict.explanation, verdict.changes, plain.explanation
+                );
+            }
+            // What is doubted without the lie in it, too, is not doubted for the lie.
+            let doubted_for_the_lie = plain.decision != Decision::Accept
+                && control.verify(&call(&row, origin).learn(false)).unwrap().decision == Decision::Accept;
+            if verdict.decision == Decision::Accept && doubted_for_the_lie {
                 return (Some(tellings), alarm);
             }
             if !verdict.changes.is_empty() {
@@ -128,43 +148,44 @@ fn tell(tool: Tool, kind: Fabrication, told: Told, sessions: bool, seed: u64) ->
             }
             continue;
         }
-        engine.verify(&call(&row)).unwrap();
-        control.verify(&call(&row)).unwrap();
+        engine.verify(&call(&row, origin)).unwrap();
+        control.verify(&call(&row, origin)).unwrap();
         other = Some(row);
     }
     (None, alarm)
 }
 
-#[test]
-fn a_repeated_lie_is_not_believed_in_silence() {
-    let long = std::env::var_os("LONG_TESTS").is_some();
-    let (seeds, tools) = if long { (10, 7) } else { (1, 3) };
-    let all: [(&str, Tool); 7] = [
-        ("order", tools::order),
-        ("weather", tools::weather),
-        ("search", tools::search),
-        ("text", tools::read_text),
-        ("user", tools::user),
-        ("metrics", tools::metrics),
-        ("sql", tools::sql),
-    ];
+const TOOLS: [(&str, Tool); 7] = [
+    ("order", tools::order),
+    ("weather", tools::weather),
+    ("search", tools::search),
+    ("text", tools::read_text),
+    ("user", tools::user),
+    ("metrics", tools::metrics),
+    ("sql", tools::sql),
+];
+
+/// Tells every kind of lie in every way. Those whose description has the words of `LIES` in it are printed, the others left out.
+fn none_is_believed_in_silence(tools: &[(&str, Tool)], callers: &[Sessions], origin: Origin, seeds: u64) {
+    let only = std::env::var("LIES").unwrap_or_default();
     let (mut silent, mut believed, mut runs) = (Vec::new(), Vec::new(), 0);
-    for (name, tool) in all.into_iter().take(tools) {
-        for kind in Fabrication::ALL {
-            for told in [Told::Verbatim, Told::InPlace, Told::Anywhere] {
-                for seed in 0..seeds {
-                    for sessions in [false, true].into_iter().skip(usize::from(!long)) {
-                        runs += 1;
-                        let (at, alarm) = tell(tool, kind, told, sessions, seed);
-                        let Some(at) = at else { continue };
-                        believed.push(at);
-                        if alarm.is_none_or(|alarm| alarm >= at) {
-                            silent.push(format!(
-                                "{name} {kind} {told:?} sessions {sessions} seed {seed}: believed at telling {at}"
-                            ));
-                        }
-                    }
-                }
+    let ways = [Told::Verbatim, Told::InPlace, Told::Anywhere];
+    let lies = Fabrication::ALL.into_iter().flat_map(|kind| ways.map(|told| (kind, told)));
+    for ((name, tool), (kind, told)) in tools.iter().flat_map(|tool| lies.clone().map(move |lie| (tool, lie))) {
+        for (seed, sessions) in (0..seeds).flat_map(|seed| callers.iter().map(move |sessions| (seed, *sessions))) {
+            let words = format!("{name} {kind} {told:?} sessions {sessions:?} seed {seed}");
+            if !words.contains(&only) {
+                continue;
+            }
+            runs += 1;
+            if !only.is_empty() {
+                println!("{words}");
+            }
+            let (at, alarm) = tell(*tool, (kind, told), sessions, origin, seed);
+            let Some(at) = at else { continue };
+            believed.push(at);
+            if alarm.is_none_or(|alarm| alarm >= at) {
+                silent.push(format!("{words}: believed at telling {at}"));
             }
         }
     }
@@ -176,4 +197,33 @@ fn a_repeated_lie_is_not_believed_in_silence() {
         believed.get(believed.len() / 2)
     );
     assert!(silent.is_empty(), "{} of {runs} believed in silence:\n{}", silent.len(), silent.join("\n"));
+}
+
+#[test]
+fn a_repeated_lie_is_not_believed_in_silence() {
+    if std::env::var_os("LONG_TESTS").is_some() {
+        none_is_believed_in_silence(&TOOLS, &[Sessions::Without, Sessions::Dozens], Origin::Reported, 10);
+    } else {
+        none_is_believed_in_silence(&TOOLS[..3], &[Sessions::Dozens], Origin::Reported, 1);
+    }
+}
+
+/// Nobody else confirms what a single caller says, and nobody is told apart where calls have no sessions.
+#[test]
+fn neither_of_a_single_caller_nor_without_sessions() {
+    if std::env::var_os("LONG_TESTS").is_some() {
+        none_is_believed_in_silence(&TOOLS, &[Sessions::One], Origin::Reported, 10);
+    } else {
+        none_is_believed_in_silence(&TOOLS[..2], &[Sessions::Without, Sessions::One], Origin::Reported, 1);
+    }
+}
+
+/// Nor of what a guard reads from the server itself, which is believed sooner.
+#[test]
+fn neither_of_the_server_itself() {
+    if std::env::var_os("LONG_TESTS").is_some() {
+        none_is_believed_in_silence(&TOOLS, &[Sessions::Without, Sessions::Dozens], Origin::Upstream, 5);
+    } else {
+        none_is_believed_in_silence(&TOOLS[..3], &[Sessions::Without], Origin::Upstream, 1);
+    }
 }

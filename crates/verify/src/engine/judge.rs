@@ -13,13 +13,14 @@ use crate::{
     evaluation::Evaluation,
     fields::Field,
     learned::{
+        answers::{Fact, FactKey},
         echo::arguments,
         evidence::{Evidence, together},
         model::Model,
         observation::Observation,
         observe::{Paths, fold, mix, observe},
-        oddities::{ANNOUNCED, MAX_BLOCKED_RUN, Oddities, OddityKey},
-        surprise::Surprises,
+        oddities::{ANNOUNCED, Announced, MAX_BLOCKED_RUN, Oddities, OddityKey, Sight},
+        surprise::{Aspect, Odd, Surprises},
     },
     state::{History, Ids, Locked, ToolState},
     stats::MIN_OBSERVATIONS,
@@ -28,6 +29,13 @@ use crate::{
 
 /// Results from which on a tool is well known.
 const WELL_KNOWN: f32 = 180.0;
+
+/// From this posterior on what is odd in an accepted result is watched for, and from this on the result is not learned before it
+/// came again. In between it is learned, except for what is odd in it.
+const WATCHED: f64 = 0.03;
+const HELD_BACK: f64 = 0.1;
+/// What is rarer than this was hardly ever there.
+const NEW: f64 = 0.1;
 
 /// One call, taken apart.
 pub(crate) struct Case<'a> {
@@ -44,7 +52,7 @@ impl<'a> Case<'a> {
         self.call.execution_time_ms
     }
 
-    fn observation(&self, model: Option<&Model>, paths: Paths) -> Observation<'a> {
+    pub(super) fn observation(&self, model: Option<&Model>, paths: Paths) -> Observation<'a> {
         let arguments = arguments(self.args, paths);
         let ids = (self.ids.args(), self.ids.session());
         Observation::new(observe(self.result, model, paths), arguments, ids, self.call.execution_time_ms)
@@ -64,13 +72,21 @@ pub(crate) struct Judged {
 }
 
 /// What a result was judged by.
-struct Basis<'a> {
-    observation: Observation<'a>,
-    surprises: Surprises,
+pub(super) struct Basis<'a> {
+    pub(super) observation: Observation<'a>,
+    pub(super) surprises: Surprises,
     /// What weighs most in it.
-    strongest: Option<OddityKey>,
+    pub(super) strongest: Option<OddityKey>,
+    pub(super) aspect: Option<Aspect>,
     /// It was odd before in the same way, or nearly.
-    recurring: bool,
+    pub(super) recurring: bool,
+    /// It shows what someone rejected.
+    pub(super) rejected: Option<FactKey>,
+    /// The part of its output schema that it breaks.
+    pub(super) schema: Option<OddityKey>,
+    /// It is a text unlike those before in a new way, and others were, too: it is not blocked for that, and not learned for not being
+    /// blocked.
+    pub(super) unlike: bool,
 }
 
 impl Engine {
@@ -123,13 +139,17 @@ impl Engine {
         // Before anything was learned, what a profile states decides as in mode fixed.
         let stated_block = if established { block } else { least_block };
         let start = log_odds(prior);
+        let schema = SchemaDoor::of(evaluation.broken_schema, model, origin);
+        let (schema_before, schema_left) = evaluation.relieve_schema(schema.relief);
         let odds = evaluation.results.iter().fold(start, |sum, result| sum + result.evidence().log_ratio());
         let stated = odds - start;
+        let stated_unrelieved = stated + schema_before - schema_left;
         let mut posterior = probability(odds);
         // Had nothing odd been seen before.
-        let mut unrelieved = posterior;
+        let mut unrelieved = if schema.relief > 0.0 { probability(start + stated_unrelieved) } else { posterior };
+        // Were the schema not broken.
+        let mut otherwise = probability(odds - schema_left);
         let mut recurring = false;
-        let mut strongest = None;
         let mut stage = Stage::Zero;
         let mut judged = None;
         if !(evaluation.any_fired() && posterior >= stated_block) {
@@ -147,35 +167,59 @@ impl Engine {
                     let last = locked.history().map(|history| &history.last);
                     let by_hand = &resolved.calibration.likelihood_ratios;
                     let observation = case.observation(Some(model), paths);
-                    let surprises = model.judge(&observation, last, origin);
+                    let (surprises, rejected) = model.judge(&observation, last, origin);
                     let evidence = Evidence::of(surprises, model, table, by_hand);
+                    let set_by_hand = |check: Check| by_hand.contains_key(&check);
+                    weigh_table(&mut evaluation.results[stated_checks..], evidence.aspect.is_none(), set_by_hand);
                     evidence.checks(model, &observation, case.result, &mut evaluation.results);
+                    if evaluation.any_fired() {
+                        // What weighs most comes first.
+                        evaluation.results.sort_by(|a, b| b.weight().total_cmp(&a.weight()));
+                    }
                     learned = (evidence.log_ratio, evidence.unrelieved);
                     recurring = evidence.recurring;
-                    strongest = evidence.strongest;
-                    Basis { observation, surprises, strongest, recurring }
+                    let mut strongest = evidence.strongest;
+                    let rejected = rejected.or(schema.rejected());
+                    if schema.key.is_some() && schema_before > learned.1 {
+                        (strongest, recurring) = (schema.key, schema.relief > 0.0);
+                    }
+                    let first = evidence.aspect.and_then(|aspect| surprises.get(aspect));
+                    let unlike =
+                        first.is_some_and(|first| !recurring && model.is_one_of_unlike_texts(&observation, first));
+                    let (aspect, schema) = (evidence.aspect, schema.key);
+                    Basis { observation, surprises, strongest, aspect, recurring, rejected, schema, unlike }
                 }
-                None => Basis {
-                    observation: case.observation(None, paths),
-                    surprises: Surprises::none(),
-                    strongest,
-                    recurring,
-                },
+                None => Basis::of_statement(case.observation(None, paths), schema),
             });
             if learned != (0.0, 0.0) {
                 posterior = probability(start + together(stated, learned.0));
-                unrelieved =
-                    if learned.0 == learned.1 { posterior } else { probability(start + together(stated, learned.1)) };
+                unrelieved = if learned.0 == learned.1 && schema.relief == 0.0 {
+                    posterior
+                } else {
+                    probability(start + together(stated_unrelieved, learned.1))
+                };
+                otherwise = probability(start + together(stated - schema_left, learned.0));
             }
+        } else if schema.key.is_some() && otherwise < stated_block {
+            // What a server declares of itself can be wrong: what breaks it is counted like anything odd.
+            judged = Some(Basis::of_statement(case.observation(model, paths), schema));
         }
         let flag = resolved.calibration.flag_threshold.unwrap_or(DEFAULT_FLAG);
         let block = if stage == Stage::Zero { stated_block } else { block };
         let mut decision = decide(posterior, evaluation.any_fired(), flag, block);
         let mut unlocked = false;
-        if decision == Decision::Block && stage == Stage::One {
+        if decision == Decision::Block
+            && let Some(basis) = &judged
+        {
             // What has come before in the same way is flagged: blocked again and again, a changed tool would be locked out.
             let locked_out = model.is_some_and(|model| model.oddities.is_locked_out());
-            unlocked = recurring || locked_out;
+            // By the count: what is rare fades between two sightings.
+            let came_again = || {
+                let strongest = basis.strongest.filter(|_| basis.rejected.is_none());
+                strongest.zip(model).is_some_and(|(key, model)| model.oddities.came_again(key))
+            };
+            let learned = stage == Stage::One && (recurring || basis.unlike || came_again());
+            unlocked = locked_out || learned || (schema.came_again && otherwise < block);
             decision = if unlocked { Decision::Flag } else { decision };
         }
         let checks = evaluation.results;
@@ -185,102 +229,149 @@ impl Engine {
             let by_default = |posterior: f64| probability(log_odds(DEFAULT_PRIOR) + log_odds(posterior) - start);
             let (doubt, plain) = (by_default(posterior), by_default(unrelieved));
             if let Some(basis) = judged {
-                self.take_in(&mut locked, case, basis, (&checks, decision), (doubt, plain), &mut changes);
+                self.take_in(&mut locked, case, basis, (&checks, decision), (posterior, doubt, plain), &mut changes);
             }
         }
         let withheld = (decision == Decision::Flag && posterior >= least_block).then_some(block);
         Judged { decision, posterior, prior, stage, checks, withheld: withheld.filter(|_| !unlocked), changes }
     }
 
-    /// Learns a result, or counts what is odd in it. `doubt` is its posterior at the default prior, `plain` what that were had
-    /// nothing odd been seen before.
+    /// Learns a result, or counts what is odd in it. `posterior` is as it was given, `doubt` at the default prior, `plain` what that
+    /// would be had nothing odd been seen before.
     fn take_in(
         &self,
         locked: &mut Locked<'_>,
         case: &Case<'_>,
         basis: Basis<'_>,
         (checks, decision): (&[CheckResult], Decision),
-        (doubt, plain): (f64, f64),
+        (posterior, doubt, plain): (f64, f64, f64),
         changes: &mut Vec<Change>,
     ) {
+        let is_error = case.call.is_error;
+        let what = || explain_oddity(checks);
+        if let Some(rejected) = basis.rejected {
+            // It counts for nothing but itself.
+            let model = locked.tool_mut().shape_mut(is_error);
+            model.oddities.next_call();
+            if model.oddities.count_run(decision == Decision::Block, false) {
+                changes.push(Change { stage: ChangeStage::LockedOut, sightings: MAX_BLOCKED_RUN, what: what() });
+            }
+            if let Some(sightings) = model.answers.repeated(rejected) {
+                changes.push(Change { stage: ChangeStage::Recurring, sightings, what: what() });
+            }
+            return;
+        }
         let accepted = doubt < DEFAULT_FLAG;
-        let odd = if accepted && plain < DEFAULT_FLAG {
-            Vec::new()
+        let doubted = !accepted || plain >= DEFAULT_FLAG;
+        // A lie that is missed by a little comes again: what nearly was doubted is watched, and so is what was odd before.
+        let oddities = locked.tool().and_then(|tool| tool.shape(is_error)).map(|model| &model.oddities);
+        let fired = || checks.iter().any(|result| result.fired);
+        let again = || oddities.is_some_and(|oddities| !oddities.is_empty()) && fired();
+        let mut odd = if doubted || plain >= WATCHED || again() {
+            self.odd(locked, case, &basis.observation, (checks, basis.schema))
         } else {
-            self.odd(locked, case, &basis.observation, checks)
+            Odd::default()
         };
+        if !doubted && plain < HELD_BACK {
+            odd.keys.retain(|(key, _)| oddities.is_some_and(|oddities| oddities.knows(*key)));
+        }
         // Equal arguments that were answered before cannot come from another caller: their answer may change by itself.
         let answered = locked.history().is_some_and(|history| history.last.is_known()) || case.ids.args().is_none();
-        let caller = case.ids.caller();
-        let is_error = case.call.is_error;
+        let by = Sight { caller: case.ids.caller(), alone: !answered, doubted };
         let model = locked.tool_mut().shape_mut(is_error);
         let known = model.results;
+        if !accepted {
+            model.answers.doubt(basis.observation.id(), posterior, (&odd.facts, basis.aspect));
+        }
+        let watched = if plain >= WATCHED { new_facts(&basis.surprises, &odd.facts) } else { Vec::new() };
+        let odd = odd.keys;
         let oddities = &mut model.oddities;
         oddities.next_call();
-        let what = || explain_oddity(checks);
-        if let Some(sightings) = oddities.see_all(&odd, basis.strongest, caller, !answered) {
+        if let Some(Announced { sightings, alike }) = oddities.see_all(&odd, basis.strongest, by) {
+            let what = if alike { what() } else { format!("{}; something else was odd there before", what()) };
+            changes.push(Change { stage: ChangeStage::Recurring, sightings, what });
+        }
+        // A lie may be hardly odd each time it is told.
+        let told = watched.iter().filter_map(|(fact, _)| oddities.watch(*fact)).last();
+        if let Some(Announced { sightings, .. }) = told
+            && changes.is_empty()
+        {
             changes.push(Change { stage: ChangeStage::Recurring, sightings, what: what() });
         }
         if oddities.count_run(decision == Decision::Block, accepted) {
             changes.push(Change { stage: ChangeStage::LockedOut, sightings: MAX_BLOCKED_RUN, what: what() });
         }
+        // What is nearly doubted in a tool well known does not become usual before it was announced, or one lie would do for the next.
+        let counted = basis.strongest.filter(|key| odd.iter().any(|(counted, _)| counted == key));
+        let heard = counted.is_none_or(|key| oddities.is_announced(key));
+        let unheard = plain >= HELD_BACK && known >= WELL_KNOWN && !heard;
+        let is_held = |fact: FactKey| accepted && known >= WELL_KNOWN && !oddities.is_told(fact);
+        let held: Vec<u32> = watched.iter().filter(|(fact, _)| is_held(*fact)).map(|(_, place)| *place).collect();
         if accepted {
-            if let Some(sightings) = oddities.believe(&odd) {
+            let odd = if doubted { &*odd } else { &[] };
+            if let Some(sightings) = oddities.believe(odd) {
                 changes.push(Change { stage: ChangeStage::Believed, sightings, what: what() });
             }
-            oddities.fade(&odd);
+            oddities.fade(odd);
             oddities.earn();
         }
         let on_credit = |oddities: &mut Oddities| {
             // What is odd in a tool well known is not learned before it was announced.
             let seen = || basis.recurring || basis.strongest.is_some_and(|key| oddities.sightings(key) >= ANNOUNCED);
             let cost = if doubt < DEFAULT_BLOCK { 0.5 } else { 1.0 };
-            let rejected = odd.iter().any(|key| oddities.is_rejected(*key));
-            decision != Decision::Block && !rejected && (known < WELL_KNOWN || seen()) && oddities.spend(cost)
+            decision != Decision::Block && !basis.unlike && (known < WELL_KNOWN || seen()) && oddities.spend(cost)
         };
-        let learned = accepted
-            || on_credit(oddities)
-            || case.ids.session().is_some_and(|session| oddities.corroborates(&basis.observation, session));
+        let learned = if accepted {
+            !unheard
+        } else {
+            on_credit(oddities)
+                || case.ids.session().is_some_and(|session| oddities.corroborates(&basis.observation, session))
+        };
         if learned {
             if !accepted && known >= MIN_OBSERVATIONS as f32 {
                 let taken = basis.strongest.and_then(|key| oddities.take_in(key));
                 let stage = if taken.is_some() { ChangeStage::Believed } else { ChangeStage::Learned };
                 changes.push(Change { stage, sightings: taken.unwrap_or(1), what: explain_oddity(checks) });
             }
-            self.learn_adaptive(locked, case, basis, checks, accepted, doubt);
+            self.learn_adaptive(locked, case, basis, checks, (accepted, doubt), &held);
         }
     }
 
     /// Everything odd in a result, by the tool's model and by the table.
-    fn odd(
+    pub(super) fn odd(
         &self,
         locked: &Locked<'_>,
         case: &Case<'_>,
         observation: &Observation<'_>,
-        checks: &[CheckResult],
-    ) -> Vec<OddityKey> {
+        (checks, schema): (&[CheckResult], Option<OddityKey>),
+    ) -> Odd {
         let last = locked.history().map(|history| &history.last);
         let model = locked.tool().and_then(|tool| tool.shape(case.call.is_error));
-        let mut odd = model.map_or_else(Vec::new, |model| model.odd(observation, last));
-        odd.extend(checks.iter().filter(|result| result.fired).map(|result| table_key(result.check)));
+        let mut odd = model.map_or_else(Odd::default, |model| model.odd(observation, last));
+        let fired = checks.iter().filter(|result| result.fired);
+        odd.keys.extend(fired.map(|result| {
+            let of_schema = schema.filter(|_| result.check == Check::SchemaMismatch);
+            let key = of_schema.unwrap_or_else(|| table_key(result.check));
+            (key, key)
+        }));
         odd
     }
 
-    fn learn_adaptive(
+    pub(super) fn learn_adaptive(
         &self,
         locked: &mut Locked<'_>,
         case: &Case<'_>,
         mut basis: Basis<'_>,
         checks: &[CheckResult],
-        believed: bool,
-        doubt: f64,
+        (believed, doubt): (bool, f64),
+        held: &[u32],
     ) {
         let limit = self.state.paths_per_tool();
         let is_error = case.call.is_error;
         let mut also = |tool: &mut ToolState, history: Option<&mut History>| {
             let model = tool.shape_mut(is_error);
             let last = history.filter(|_| !is_error).map(|history| &mut history.last);
-            let dropped = model.learn(&mut basis.observation, &basis.surprises, last, believed, doubt, limit);
+            let dropped = model.learn(&mut basis.observation, &basis.surprises, last, (believed, doubt), held, limit);
             self.state.counters.fields_dropped.fetch_add(dropped, Relaxed);
             model.learn_checks(checks);
         };
@@ -292,43 +383,13 @@ impl Engine {
         }
     }
 
-    /// Learns a result that someone vouches for, or doubts what is odd in it from now on.
-    pub(super) fn judged_by_hand(&self, case: &Case<'_>, resolved: &Resolved, genuine: bool) {
-        let paths = Paths::new(self.state.seed);
-        let mut locked = self.state.lock(case.ids);
-        if self.mode == super::Mode::Fixed {
-            if genuine {
-                self.learn(&mut locked, case, |_, _| {});
-            }
-            return;
-        }
-        let is_error = case.call.is_error;
-        let model = locked.tool().and_then(|tool| tool.shape(is_error));
-        let observation = case.observation(model, paths);
-        let mut evaluation = Evaluation::new(resolved, case, model);
-        if !is_error {
-            evaluation.history(&locked, &case.fields, self.state.seed);
-            evaluation.session(&locked, &case.fields, self.state.seed);
-            evaluation.spc(&locked, &case.fields, case.size, self.state.seed);
-        }
-        let checks = evaluation.results;
-        let odd = self.odd(&locked, case, &observation, &checks);
-        locked.tool_mut().shape_mut(is_error).oddities.judged_by_hand(&odd, genuine);
-        if genuine {
-            let surprises = Surprises::none();
-            self.learn_adaptive(
-                &mut locked,
-                case,
-                Basis { observation, surprises, strongest: None, recurring: false },
-                &checks,
-                true,
-                0.0,
-            );
-        }
-    }
-
     /// What both modes remember, and what `also` remembers beside it.
-    fn learn(&self, locked: &mut Locked<'_>, case: &Case<'_>, also: impl FnOnce(&mut ToolState, Option<&mut History>)) {
+    pub(super) fn learn(
+        &self,
+        locked: &mut Locked<'_>,
+        case: &Case<'_>,
+        also: impl FnOnce(&mut ToolState, Option<&mut History>),
+    ) {
         let limit = self.state.limits.max_fields_per_tool;
         let fields = &case.fields;
         locked.remember(
@@ -355,6 +416,54 @@ impl Engine {
     }
 }
 
+impl<'a> Basis<'a> {
+    /// Nothing but what the profile states is known of it.
+    fn of_statement(observation: Observation<'a>, schema: SchemaDoor) -> Self {
+        Self {
+            observation,
+            surprises: Surprises::none(),
+            strongest: schema.key,
+            aspect: None,
+            recurring: schema.relief > 0.0,
+            rejected: schema.rejected(),
+            schema: schema.key,
+            unlike: false,
+        }
+    }
+}
+
+/// What is known of results that break the output schema in the same part (docs/adr/0024, rule 9).
+#[derive(Clone, Copy, Default)]
+struct SchemaDoor {
+    /// The part as an oddity; none where the schema is kept.
+    key: Option<OddityKey>,
+    relief: f32,
+    /// Two results or more broke it there.
+    came_again: bool,
+    is_rejected: bool,
+}
+
+impl SchemaDoor {
+    fn of(broken: Option<u64>, model: Option<&Model>, origin: Origin) -> Self {
+        let key = broken.map(schema_key);
+        let Some((key, model)) = key.zip(model) else { return Self { key, ..Self::default() } };
+        if model.answers.is_rejected(key) {
+            return Self { key: Some(key), is_rejected: true, ..Self::default() };
+        }
+        let relief = if model.answers.is_confirmed(key) { 1.0 } else { model.oddities.relief(key, origin) };
+        Self { key: Some(key), relief, came_again: model.oddities.came_again(key), is_rejected: false }
+    }
+
+    fn rejected(self) -> Option<FactKey> {
+        self.key.filter(|_| self.is_rejected)
+    }
+}
+
+/// A part of a schema that is broken, as an oddity.
+pub(super) fn schema_key(part: u64) -> OddityKey {
+    fold(mix(TABLE ^ part, Check::SchemaMismatch as u64))
+}
+
 /// The evidence of the table's own content checks, in nats, and by what share it weighs less for having been there before.
 fn table_evidence(checks: &[CheckResult], model: Option<&Model>, origin: Origin) -> (f64, f32) {
     let fired = checks.iter().filter(|result| result.fired).map(|result| {
@@ -363,6 +472,28 @@ fn table_evidence(checks: &[CheckResult], model: Option<&Model>, origin: Origin)
     });
     let left = |(nats, relief): (f64, f32)| nats * f64::from(1.0 - relief);
     fired.fold((0.0, 0.0), |most, next| if left(next) > left(most) { next } else { most })
+}
+
+/// Only the strongest of the table's content checks counts, and only where nothing learned weighs more: the others are counted with 1.
+fn weigh_table(checks: &mut [CheckResult], counts: bool, set_by_hand: impl Fn(Check) -> bool) {
+    let strongest = checks.iter().map(CheckResult::weight).fold(f64::NEG_INFINITY, f64::max);
+    for result in checks.iter_mut().filter(|result| result.fired && !set_by_hand(result.check)) {
+        if !counts || result.weight() < strongest {
+            result.likelihood_ratio = 1.0;
+        }
+    }
+}
+
+/// What is new in a result, by aspect: the fact, and its place.
+fn new_facts(surprises: &Surprises, facts: &[Fact]) -> Vec<(FactKey, u32)> {
+    let new = [Aspect::Structure, Aspect::Format, Aspect::Value, Aspect::Range].into_iter().filter_map(|aspect| {
+        let surprise = surprises.get(aspect).filter(|surprise| surprise.rarity < NEW)?;
+        let here = facts.iter().filter(|fact| fact.place == surprise.place && fact.aspect == aspect);
+        let rarest = here.min_by(|a, b| a.rarity.total_cmp(&b.rarity));
+        // Of a result with much that is odd not every fact is listed.
+        Some((rarest.map_or(surprise.key, |fact| fact.key), surprise.place))
+    });
+    new.collect()
 }
 
 /// A check of the table, as an oddity.
@@ -376,6 +507,6 @@ const TABLE: u64 = 0x7ab1_e0dd;
 /// What weighed most, in words.
 fn explain_oddity(checks: &[CheckResult]) -> String {
     let fired = checks.iter().filter(|result| result.fired && result.detail.is_some());
-    let most = fired.max_by(|a, b| a.evidence().log_ratio().total_cmp(&b.evidence().log_ratio()));
+    let most = fired.max_by(|a, b| a.weight().total_cmp(&b.weight()));
     most.and_then(|result| result.detail.clone()).unwrap_or_else(|| "results are unlike those before".to_owned())
 }

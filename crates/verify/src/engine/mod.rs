@@ -1,6 +1,7 @@
 //! The engine: what is public of it, what it is set to and what it remembers. How a call is judged is in `judge`, how the
 //! engine is put to the test in `canary`, the settings of a tool in `settings`.
 
+mod by_hand;
 mod canary;
 mod judge;
 mod settings;
@@ -30,7 +31,7 @@ use crate::{
     fields::Fields,
     memory::Trimmed,
     snapshot,
-    state::{MAX_TOOL_NAME, State},
+    state::{MAX_TOOL_NAME, State, ToolState},
     text,
     verdict::explain,
 };
@@ -178,6 +179,15 @@ impl Engine {
         Ok(())
     }
 
+    /// Forgets a tool: its profile, and what was learned of its results. Histories of its arguments and sessions age by themselves.
+    pub fn forget(&self, tool: &str) -> Result<(), Error> {
+        check_tool(tool)?;
+        self.change(|settings| drop(settings.profiles.remove(tool)));
+        let mut locked = self.state.lock(self.state.ids(tool, None, None)?);
+        *locked.tool_mut() = ToolState::default();
+        Ok(())
+    }
+
     /// Sets prior, thresholds and ratios, for every tool or for one. What is absent keeps what holds without it.
     pub fn calibrate(&self, tool: Option<&str>, calibration: Calibration) -> Result<(), Error> {
         calibration.validate()?;
@@ -229,8 +239,8 @@ impl Engine {
         })
     }
 
-    /// Tells the engine that a result was genuine, whatever the verdict on it was: it is learned at once, and results that are
-    /// odd in the same way are believed from now on. The call is given again as it was; thresholds do not move
+    /// Tells the engine that a result was genuine, whatever the verdict on it was: it is learned at once, and what is odd in it
+    /// (a new member, a value) is believed from now on. The call is given again as it was; thresholds do not move
     /// ([`record_feedback`](Self::record_feedback) moves them).
     ///
     /// ```
@@ -250,8 +260,8 @@ impl Engine {
         self.with_case(call, |case, resolved| self.judged_by_hand(case, resolved, true))
     }
 
-    /// Tells the engine that a result was made up: what is odd in it has to come far more often before it is believed. What was
-    /// learned of it already, because it was accepted, stays.
+    /// Tells the engine that a result was made up: results that show what was odd in it are doubted from now on, also where it was
+    /// learned already, until it came forty times. Other oddities of the same place are not concerned.
     pub fn reject(&self, call: &Call<'_>) -> Result<(), Error> {
         self.with_case(call, |case, resolved| self.judged_by_hand(case, resolved, false))
     }
@@ -302,6 +312,10 @@ impl Engine {
         let tool = locked.tool_mut();
         if confidence_score >= DEFAULT_BLOCK {
             tool.model.oddities.feedback(!was_hallucination);
+            if was_hallucination {
+                let paths = tool.model.known_paths();
+                tool.model.answers.reject_by_posterior(confidence_score, paths);
+            }
         }
         let feedback = &mut tool.feedback;
         feedback.count += 1;

@@ -14,6 +14,8 @@ const FROM_BIRTH: f32 = 16.0;
 const LEAST_SPREAD: f64 = 0.05;
 /// However far outside, a value is not more than this factor less likely than one just outside; little seen allows less.
 const FARTHEST: f64 = 0.05;
+/// How much less: so many times what few observations leave open.
+const FEW: f64 = 4.0;
 
 /// The number of the result that is being learned: what comes twice in one result counts once.
 pub(crate) type Stamp = u32;
@@ -24,6 +26,8 @@ pub(crate) struct Lesson {
     pub(crate) stamp: Stamp,
     /// 1, or less where the result is in doubt.
     pub(crate) weight: f32,
+    /// Nobody was told of it yet: what is new here does not become usual, and does not make other news more likely.
+    pub(crate) held: bool,
 }
 
 /// How often something new turns up.
@@ -51,7 +55,7 @@ impl Novelty {
         self.seen
     }
 
-    pub(crate) fn learn(&mut self, novel: bool, Lesson { stamp, weight }: Lesson) {
+    pub(crate) fn learn(&mut self, novel: bool, Lesson { stamp, weight, .. }: Lesson) {
         if self.stamp != stamp || self.seen == 0.0 {
             self.stamp = stamp;
             // The very first is no novelty.
@@ -113,11 +117,25 @@ impl Categories {
         (f64::from((rarer / self.total).max(since)) + novel).min(1.0)
     }
 
+    /// The category seen most often.
+    pub(crate) fn commonest(&self) -> Option<u32> {
+        self.counts.iter().max_by(|a, b| a.count.total_cmp(&b.count)).map(|known| known.category)
+    }
+
+    /// The share of all that `category` has.
+    pub(crate) fn share(&self, category: u32) -> f64 {
+        let known = self.counts.iter().find(|known| known.category == category);
+        known.map_or(0.0, |known| f64::from(known.count / self.total.max(1.0)))
+    }
+
     /// Learns one; gives the bytes of memory that it took.
     pub(crate) fn learn(&mut self, category: u32, lesson: Lesson) -> usize {
+        let known = self.counts.iter().position(|known| known.category == category);
+        if lesson.held && known.is_none() {
+            return 0;
+        }
         let born = self.total;
         self.total += lesson.weight;
-        let known = self.counts.iter().position(|known| known.category == category);
         self.novelty.learn(known.is_none(), lesson);
         match known {
             Some(known) => self.counts[known].count += lesson.weight,
@@ -167,10 +185,6 @@ impl Range {
         self.novelty.seen
     }
 
-    pub(crate) fn is_above(&self, value: f64) -> bool {
-        value > self.high
-    }
-
     /// The least and the greatest seen.
     pub(crate) fn bounds(&self) -> (f64, f64) {
         (self.low, self.high)
@@ -181,9 +195,12 @@ impl Range {
         if self.count == 0.0 || (self.low..=self.high).contains(&value) {
             return 1.0;
         }
-        let spread = libm::sqrt(self.squares.max(0.0) / self.count).max(LEAST_SPREAD);
+        let bound = if value < self.low { self.low } else { self.high };
+        // Counts and lengths move by ones: from 0 to 1 is not far.
+        let one = if is_whole(bound) && is_whole(value) { libm::log1p(libm::exp(-bound.abs())) } else { 0.0 };
+        let spread = libm::sqrt(self.squares.max(0.0) / self.count).max(LEAST_SPREAD).max(one);
         let off = if value < self.low { self.low - value } else { value - self.high } / spread;
-        let farther = (1.0 / ((off + 1.0) * libm::sqrt(off + 1.0))).max(FARTHEST).max(2.0 * self.novelty.floor());
+        let farther = (1.0 / ((off + 1.0) * libm::sqrt(off + 1.0))).max(FARTHEST).max(FEW * self.novelty.floor());
         // A record by a hair is what made-up values are not.
         let near = off.clamp(1e-3, 1.0);
         ((self.novelty.probability() + self.novelty.floor()) * farther / near).min(1.0)
@@ -191,7 +208,11 @@ impl Range {
 
     pub(crate) fn learn(&mut self, value: f64, lesson: Lesson) {
         let first = self.count == 0.0;
-        self.novelty.learn(first || !(self.low..=self.high).contains(&value), lesson);
+        let outside = first || !(self.low..=self.high).contains(&value);
+        if outside && lesson.held {
+            return;
+        }
+        self.novelty.learn(outside, lesson);
         self.low = if first { value } else { self.low.min(value) };
         self.high = if first { value } else { self.high.max(value) };
         self.count += 1.0;
@@ -205,6 +226,12 @@ impl Range {
         self.count = (self.count * f64::from(keep)).max(1.0);
         self.squares *= f64::from(keep);
     }
+}
+
+/// Whether a number is whole, given on the logarithmic scale.
+fn is_whole(scaled: f64) -> bool {
+    let value = libm::expm1(scaled.abs());
+    (value - libm::round(value)).abs() < 1e-6 * (1.0 + value)
 }
 
 /// Levels of surprise at which false alarms are counted, in nats.
@@ -250,7 +277,7 @@ mod tests {
     use super::*;
 
     fn nth(stamp: Stamp) -> Lesson {
-        Lesson { stamp, weight: 1.0 }
+        Lesson { stamp, weight: 1.0, held: false }
     }
 
     #[test]

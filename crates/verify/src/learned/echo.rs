@@ -103,6 +103,15 @@ fn is_scalar(value: &ObservedValue<'_>) -> bool {
     matches!(value.what, ValueKind::Number(_) | ValueKind::Text { .. })
 }
 
+/// How much of an argument and a value are the same.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Repeated {
+    /// The argument is a part of the value.
+    InPart,
+    /// The value is the argument.
+    Whole,
+}
+
 /// The echoes of one path.
 #[derive(Debug, Default, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Echoes(Vec<Echo>);
@@ -129,6 +138,12 @@ impl Echoes {
             rarity = Some(rarity.unwrap_or(1.0).min(if holds { 1.0 } else { broken }));
         }
         rarity
+    }
+
+    /// Whether a value is what it is because it repeats an argument, as a whole or in part: then its length and form are the argument's.
+    pub(crate) fn explain(&self, value: &ObservedValue<'_>, arguments: &[Argument<'_>]) -> Option<Repeated> {
+        let holding = self.0.iter().filter(|echo| echo.is_expected() && echo.holds(value, arguments) == Some(true));
+        holding.map(|echo| if echo.part { Repeated::InPart } else { Repeated::Whole }).max()
     }
 
     /// Learns from a value that occurred in `results` results before.

@@ -12,11 +12,11 @@ use serde_json::Value;
 
 use super::{
     counts::Alarms,
+    describe::describe,
     model::Model,
     observation::Observation,
-    observe::{ValueKind, name},
     oddities::OddityKey,
-    surprise::{ASPECT_LIST, ASPECTS, Aspect, Cause, Surprise, Surprises},
+    surprise::{ASPECT_LIST, ASPECTS, Aspect, Surprise, Surprises},
 };
 use crate::{Check, CheckResult};
 
@@ -32,6 +32,8 @@ const MOST_OF_THE_WORLD: f64 = 4.5;
 /// [`RATE_IS_KNOWN`], twice of which it takes for all of it. Rates of what is common are known well, those of what never happened are guesses.
 const MOST_OVER: f64 = 1.2;
 const RATE_IS_KNOWN: f64 = 1.5;
+/// What it is worth that someone rejected the same, in nats, however often the tool's results surprise.
+const REJECTED: f64 = 9.0;
 /// P(the strongest surprise is so strong | fabricated), over the number of aspects that had a chance to be it.
 const STRONGEST: f64 = -1.8;
 /// The table's ratios are those of any tool: they count for less where the tool's own are known, in nats.
@@ -67,6 +69,8 @@ pub(crate) struct Evidence {
     pub(crate) recurring: bool,
     /// What weighs most; none where that is a check of the table.
     pub(crate) strongest: Option<OddityKey>,
+    /// The aspect that weighs most; none where that is a check of the table.
+    pub(crate) aspect: Option<Aspect>,
 }
 
 impl Evidence {
@@ -102,6 +106,7 @@ impl Evidence {
                 unrelieved: log_ratio,
                 recurring: false,
                 strongest: key,
+                aspect: strongest,
             };
         }
         let strength = ASPECT_LIST.map(|aspect| {
@@ -113,7 +118,17 @@ impl Evidence {
             Some(aspect) => surprises.get(aspect).is_some_and(|surprise| surprise.relief > 0.0),
             None => relief > 0.0,
         };
-        Self { surprises, strength, by_hand, log_ratio: relieved, unrelieved: log_ratio, recurring, strongest: key }
+        let unrelieved = log_ratio;
+        Self {
+            surprises,
+            strength,
+            by_hand,
+            log_ratio: relieved,
+            unrelieved,
+            recurring,
+            strongest: key,
+            aspect: strongest,
+        }
     }
 
     /// The evidence as checks, those that could be evaluated.
@@ -217,7 +232,8 @@ fn strength_of(surprises: &Surprises, model: &Model, aspect: Aspect) -> Option<f
         Aspect::Changed | Aspect::Borrowed => MOST_OF_THE_WORLD,
         _ => MOST,
     };
-    Some(strength(surprises.get(aspect)?, &model.alarms[aspect as usize], most))
+    let surprise = surprises.get(aspect)?;
+    Some(if surprise.rejected { REJECTED } else { strength(surprise, &model.alarms[aspect as usize], most) })
 }
 
 /// What a profile says and what was learned, together: where both accuse, they mostly do for the same reason.
@@ -233,104 +249,4 @@ fn strength(surprise: Surprise, alarms: &Alarms, most: f64) -> f64 {
     // However regular a tool was so far, a surprise is not worth much more than itself.
     (-libm::log(alarms.rate(nats)))
         .clamp(0.0, most.min(nats + MOST_OVER * ((nats - RATE_IS_KNOWN) / RATE_IS_KNOWN).clamp(0.0, 1.0)))
-}
-
-/// What was surprising, in words.
-fn describe(surprise: Surprise, model: &Model, observation: &Observation<'_>, result: &Value) -> String {
-    let place = surprise.place as usize;
-    let Some(seen) = observation.seen.get(place) else { return String::new() };
-    let field = || name(result, place);
-    let before = model.seen(seen.node);
-    match surprise.why {
-        Cause::Nothing => String::new(),
-        Cause::Kind => format!("{} is {}, unlike in nearly all of {before:.0} results", field(), kind(&seen.what)),
-        Cause::Missing(nth) => match model.member(seen.node, nth) {
-            Some((member, present, of)) => {
-                format!("{} lacks '{member}', which {present:.0} of {of:.0} had", field())
-            }
-            None => format!("{} lacks a member", field()),
-        },
-        Cause::NewKey => format!("{} has a member never seen in {before:.0} results", field()),
-        Cause::Keys => format!("{} has a set of members that is new or rare over {before:.0} results", field()),
-        Cause::Empty => {
-            let state = if matches!(seen.what, ValueKind::Array(0)) { "empty" } else { "not empty" };
-            format!("{} is {state}, unlike in nearly all of {before:.0} results", field())
-        }
-        Cause::Characters => format!("{} has characters that {before:.0} results did not have", field()),
-        Cause::Shape => format!("{} is not built like in {before:.0} results", field()),
-        Cause::NumberForm => format!("{} has a sign or a fraction unlike in {before:.0} results", field()),
-        Cause::Value => match seen.what {
-            ValueKind::Text { text, .. } if text.len() <= SHOWN => format!(
-                "{} is {text:?}, which is new or rare: {before:.0} results had {} values",
-                field(),
-                model.values(seen.node)
-            ),
-            ValueKind::Number(number) => format!(
-                "{} is {}, which is new or rare: {before:.0} results had {} values",
-                field(),
-                readable(number),
-                model.values(seen.node)
-            ),
-            _ => format!(
-                "{} has a value that is new or rare: {before:.0} results had {} values",
-                field(),
-                model.values(seen.node)
-            ),
-        },
-        Cause::Number => match (seen.what, model.bounds(seen.node, false)) {
-            (ValueKind::Number(number), Some((low, high))) => {
-                format!(
-                    "{} is {}; in {before:.0} results it was between {} and {}",
-                    field(),
-                    readable(number),
-                    readable(low),
-                    readable(high)
-                )
-            }
-            _ => format!("{} is out of range", field()),
-        },
-        Cause::Length => match model.bounds(seen.node, true) {
-            Some((low, high)) => {
-                let length = match seen.what {
-                    ValueKind::Text { text, .. } => text.len(),
-                    ValueKind::Array(len) => len,
-                    _ => 0,
-                };
-                format!("{} has length {length}; in {before:.0} results it was between {low:.0} and {high:.0}", field())
-            }
-            None => format!("{} has an unusual length", field()),
-        },
-        Cause::Echo => format!("{} does not repeat the argument it used to repeat", field()),
-        Cause::Changed => format!("the same arguments gave another result before: {} differs", field()),
-        Cause::Borrowed => "this very result was given for other arguments".to_owned(),
-        Cause::Fast(ms) => {
-            format!("{} ms is faster than any answer so far ({} ms)", readable(ms), readable(model.latencies().0))
-        }
-    }
-}
-
-/// Bytes of a text that is shown.
-const SHOWN: usize = 60;
-
-/// A number with as many digits as a reader needs.
-fn readable(number: f64) -> String {
-    let magnitude = number.abs();
-    if number == libm::trunc(number) || magnitude >= 1e4 {
-        format!("{number:.0}")
-    } else if magnitude >= 10.0 {
-        format!("{number:.1}")
-    } else {
-        format!("{number:.3}")
-    }
-}
-
-fn kind(what: &ValueKind<'_>) -> &'static str {
-    match what {
-        ValueKind::Null => "null",
-        ValueKind::Bool => "a boolean",
-        ValueKind::Number(_) => "a number",
-        ValueKind::Text { .. } => "a text",
-        ValueKind::Array(_) => "an array",
-        ValueKind::Object { .. } => "an object",
-    }
 }

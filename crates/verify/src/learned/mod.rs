@@ -4,9 +4,11 @@
 //! [`observe`] lists the values of a result by path, [`model`] knows what each path looked like so far and says how
 //! surprising each aspect of the result is, [`evidence`] turns surprises into likelihood ratios: the denominator is how often
 //! this tool's genuine results surprised as much. [`oddities`] counts what was odd and comes again, in case it
-//! is the tool that has changed.
+//! is the tool that has changed; [`answers`] keeps what people said of it.
 
+pub(crate) mod answers;
 mod counts;
+mod describe;
 pub(crate) mod echo;
 pub(crate) mod evidence;
 mod known;

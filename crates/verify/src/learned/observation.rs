@@ -4,11 +4,17 @@ use std::cell::OnceCell;
 
 use super::{
     echo::Argument,
-    observe::{NONE, ObservedValue},
+    observe::{NONE, ObservedValue, ValueKind, fold, mix},
 };
 
 /// Fields remembered of the last result for the same arguments.
 const REMEMBERED_FIELDS: usize = 96;
+
+/// Classes of results by the bytes of their texts and numbers: acknowledgements and errors, records, lists and documents.
+pub(super) const SIZES: usize = 3;
+const SMALL: usize = 64;
+const LARGE: usize = 512;
+const NUMBER_BYTES: usize = 4;
 
 /// Everything that judging one call needs.
 pub(crate) struct Observation<'a> {
@@ -41,6 +47,34 @@ impl<'a> Observation<'a> {
             fields.truncate(REMEMBERED_FIELDS);
             fields
         })
+    }
+
+    /// The result and the arguments, as numbers.
+    pub(crate) fn id(&self) -> (u64, u64) {
+        (self.digest, self.args_id.unwrap_or_default())
+    }
+
+    /// How much the result holds, as a class below [`SIZES`].
+    pub(super) fn class(&self) -> usize {
+        let bytes = self.seen.iter().map(|seen| match seen.what {
+            ValueKind::Text { text, .. } => text.len(),
+            ValueKind::Number(_) => NUMBER_BYTES,
+            _ => 0,
+        });
+        let mut sum = 0;
+        for bytes in bytes {
+            sum += bytes;
+            if sum >= LARGE {
+                return 2;
+            }
+        }
+        usize::from(sum >= SMALL)
+    }
+
+    /// Both in one number.
+    pub(crate) fn both(&self) -> u32 {
+        let (result, args) = self.id();
+        fold(mix(args, result))
     }
 
     pub(crate) fn new(

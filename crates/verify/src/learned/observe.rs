@@ -26,6 +26,8 @@ const MAX_ITEMS: usize = 64;
 const SHAPED: usize = 256;
 /// Bytes of a text whose classes of characters are taken.
 const CLASSED: usize = 4096;
+/// Spaces from which on a text is prose: the lengths of its words and numbers say nothing.
+const PROSE: usize = 2;
 /// No place in a list.
 pub(crate) const NONE: u32 = u32::MAX;
 
@@ -89,6 +91,11 @@ impl ValueKind<'_> {
 }
 
 impl ObservedValue<'_> {
+    /// Of a boolean: whether it is true.
+    pub(crate) fn is_true(&self) -> bool {
+        self.hash == boolean(true)
+    }
+
     /// The value, as a category: a container's is what it looks like from outside.
     pub(crate) fn value(&self) -> u32 {
         match self.what {
@@ -127,6 +134,11 @@ pub(crate) fn mix(hash: u64, word: u64) -> u64 {
     mixed ^ (mixed >> 29)
 }
 
+/// The hash of a boolean.
+fn boolean(flag: bool) -> u64 {
+    2 + u64::from(flag)
+}
+
 pub(crate) fn fold(hash: u64) -> u32 {
     (hash ^ (hash >> 32)) as u32
 }
@@ -161,7 +173,7 @@ impl Paths {
     fn scalar(self, value: &Value) -> Option<u64> {
         match value {
             Value::Null => Some(1),
-            Value::Bool(flag) => Some(2 + u64::from(*flag)),
+            Value::Bool(flag) => Some(boolean(*flag)),
             Value::Number(number) => Some(self.number(plain(number))),
             Value::String(text) => Some(self.text(text)),
             Value::Array(_) | Value::Object(_) => None,
@@ -381,12 +393,20 @@ const CLASSES: [u16; 256] = {
 fn form(text: &str) -> Form {
     let bytes = text.as_bytes();
     let shaped = &bytes[..bytes.len().min(SHAPED)];
+    let prose = shaped.iter().filter(|byte| **byte == b' ').nth(PROSE - 1).is_some();
     let (mut classes, mut lengths, mut words) = (0_u16, 0_u64, 0_u64);
+    let mut number = false;
     let mut at = 0;
     while at < shaped.len() {
         let class = CLASSES[usize::from(shaped[at])];
         classes |= class;
         if class & WORD == 0 {
+            let digit = |at: usize| shaped.get(at).is_some_and(u8::is_ascii_digit);
+            if prose && number && matches!(shaped[at], b'.' | b',') && digit(at + 1) {
+                // The rest of a number is no word of its own.
+                at += 1 + shaped[at + 1..].iter().take_while(|byte| byte.is_ascii_digit()).count();
+                continue;
+            }
             lengths = mix(lengths, u64::from(shaped[at]) << 32);
             words = mix(words, u64::from(shaped[at]) << 32);
             at += 1;
@@ -411,7 +431,8 @@ fn form(text: &str) -> Form {
             at += 1;
         }
         classes |= all;
-        lengths = mix(lengths, (at - start) as u64);
+        lengths = mix(lengths, if prose { 0 } else { (at - start) as u64 });
+        number = all == DIGIT;
         let kind = match all {
             DIGIT => 0,
             LOWER => 1,

@@ -9,13 +9,15 @@
 //!
 //! where `rate` is the share of the results since its first sighting that showed it. Made-up results are odd in one way and then
 //! in another; a new version of a tool is odd in the same way in every result. Nothing is relieved before its second sighting,
-//! and that one is announced ([`ANNOUNCED`]).
+//! and that one is announced ([`ANNOUNCED`]), whatever was forgotten in between and whether or not the results were accepted. What goes
+//! on without being believed is announced again after [`FORGETTING`] calls, and so is what was believed once and had stopped.
 
 use std::collections::VecDeque;
 
 use serde::{Deserialize, Serialize};
 
 use super::{
+    answers::FactKey,
     observation::Observation,
     observe::{ValueKind, fold},
 };
@@ -33,19 +35,22 @@ const YOUNG: f32 = 15.0;
 const NEEDED_YOUNG: f32 = 4.0;
 /// From this share of the results on a sighting counts in full; below, in proportion, but not less than [`LEAST_PACE`].
 const FULL_RATE: f32 = 0.2;
-const LEAST_PACE: f32 = 0.3;
+const LEAST_PACE: f32 = 0.2;
 /// The sighting at which an oddity is announced, and from which on it is relieved and no longer blocks.
 pub(crate) const ANNOUNCED: f32 = 2.0;
 /// Calls within which what is announced, or believed, is one change.
 const TOGETHER: u32 = 8;
 /// What a sighting counts by a caller that showed it before.
 const SAME_CALLER: f32 = 1.0 / 3.0;
+/// Facts of an oddity told apart.
+const MAX_FACTS: usize = 4;
 /// What a word from outside counts.
-const REJECTED: f32 = -40.0;
 const CONFIRMED: f32 = 12.0;
 /// What is left of a believed oddity for each result without it, and of any other over [`FORGETTING`] calls.
 const FADING: f32 = 0.99;
 const FORGETTING: u32 = 64;
+/// Calls after which what goes on without being believed is announced again.
+const GOES_ON: u32 = 32;
 const LEFT: f32 = 0.95;
 
 /// Results blocked in a row after which the next is flagged at most.
@@ -67,17 +72,53 @@ pub(crate) type OddityKey = u32;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 struct Oddity {
     key: OddityKey,
-    /// Below 0 where someone said that it was made up.
     sightings: f32,
-    /// How many results showed it.
+    /// The same, with results that were accepted at once, each in full: it is remembered for as long as this is not forgotten.
+    watched: f32,
+    /// How many results showed it: what is announced goes by it.
     count: u32,
     /// The call that showed it first, and last.
     first: u32,
     last: u32,
     callers: Vec<u32>,
-    announced: bool,
+    /// What was found there, each time something else or the same.
+    facts: Vec<FactKey>,
+    /// The call at which it was announced last.
+    announced: Option<u32>,
     learned: bool,
     believed: bool,
+}
+
+impl Oddity {
+    /// Whether two results showed it.
+    fn has_come_again(&self) -> bool {
+        self.count as f32 >= ANNOUNCED
+    }
+
+    /// Whether it has come again and was not announced yet, or long ago, goes on, is not believed and is what weighs most.
+    fn is_to_be_announced(&self, calls: u32, strongest: Option<OddityKey>) -> bool {
+        let goes_on = |when: u32| Some(self.key) == strongest && !self.believed && calls.wrapping_sub(when) >= GOES_ON;
+        self.has_come_again() && self.announced.is_none_or(goes_on)
+    }
+}
+
+/// Who had a result with something odd in it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Sight {
+    pub(crate) caller: u32,
+    /// The same caller cannot confirm itself.
+    pub(crate) alone: bool,
+    /// The result was not accepted at once.
+    pub(crate) doubted: bool,
+}
+
+/// An oddity that has come again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Announced {
+    /// How many results showed it.
+    pub(crate) sightings: u32,
+    /// Whether two of them had the same there, or each something else.
+    pub(crate) alike: bool,
 }
 
 /// One blocked result.
@@ -139,11 +180,6 @@ impl Oddities {
         (oddity.sightings * pace / needed).min(1.0)
     }
 
-    /// Whether someone said that results with this oddity are made up, and it has not come often enough since.
-    pub(crate) fn is_rejected(&self, key: OddityKey) -> bool {
-        self.sightings(key) < 0.0
-    }
-
     /// How often an oddity was seen.
     pub(crate) fn sightings(&self, key: OddityKey) -> f32 {
         self.list.iter().find(|oddity| oddity.key == key).map_or(0.0, |oddity| oddity.sightings)
@@ -153,30 +189,58 @@ impl Oddities {
     pub(crate) fn next_call(&mut self) {
         self.calls = self.calls.wrapping_add(1);
         if self.calls.is_multiple_of(FORGETTING) {
-            self.list.iter_mut().filter(|oddity| !oddity.believed).for_each(|oddity| oddity.sightings *= LEFT);
-            self.list.retain(|oddity| oddity.sightings.abs() >= 0.5);
+            for oddity in self.list.iter_mut().filter(|oddity| !oddity.believed) {
+                oddity.sightings *= LEFT;
+                oddity.watched *= LEFT;
+            }
+            self.list.retain(|oddity| oddity.sightings.max(oddity.watched) >= 0.5);
         }
     }
 
-    /// A result showed an oddity. `by` is who called; `alone` that the same caller cannot confirm itself.
-    fn see(&mut self, key: OddityKey, by: u32, alone: bool) {
+    /// Whether an oddity was seen before.
+    pub(crate) fn knows(&self, key: OddityKey) -> bool {
+        self.list.iter().any(|oddity| oddity.key == key)
+    }
+
+    /// Whether two results or more showed an oddity.
+    pub(crate) fn came_again(&self, key: OddityKey) -> bool {
+        self.list.iter().any(|oddity| oddity.key == key && oddity.has_come_again())
+    }
+
+    /// Whether an oddity was announced.
+    pub(crate) fn is_announced(&self, key: OddityKey) -> bool {
+        self.list.iter().any(|oddity| oddity.key == key && oddity.announced.is_some())
+    }
+
+    /// Whether a fact was announced that is watched for.
+    pub(crate) fn is_told(&self, fact: FactKey) -> bool {
+        self.is_announced(watched(fact))
+    }
+
+    /// A result showed an oddity. `by` is who called: the same caller confirms itself only in part, and nobody does where the
+    /// result was accepted at once.
+    fn see(&mut self, (key, fact): (OddityKey, FactKey), by: Sight) {
         let calls = self.calls;
         let at = match self.list.iter().position(|oddity| oddity.key == key) {
             Some(at) => at,
             None => {
                 if self.list.len() >= MAX_ODDITIES {
-                    let least = |a: &&Oddity, b: &&Oddity| (a.count, a.last).cmp(&(b.count, b.last));
+                    // What was only watched for goes first.
+                    let rank = |oddity: &Oddity| (oddity.sightings > 0.0, oddity.count, oddity.last);
+                    let least = |a: &&Oddity, b: &&Oddity| rank(a).cmp(&rank(b));
                     let evicted = self.list.iter().min_by(least).map(|oddity| oddity.key);
                     self.list.retain(|oddity| Some(oddity.key) != evicted);
                 }
                 self.list.push(Oddity {
                     key,
                     sightings: 0.0,
+                    watched: 0.0,
                     count: 0,
                     first: calls,
                     last: calls,
                     callers: Vec::new(),
-                    announced: false,
+                    facts: Vec::new(),
+                    announced: None,
                     learned: false,
                     believed: false,
                 });
@@ -184,44 +248,73 @@ impl Oddities {
             }
         };
         let oddity = &mut self.list[at];
-        let known = oddity.callers.contains(&by);
-        oddity.sightings += if known && alone { SAME_CALLER } else { 1.0 };
-        oddity.sightings = oddity.sightings.min(2.0 * NEEDED);
+        // What had stopped and comes again is announced anew, also where it was believed then.
+        oddity.announced = oddity.announced.filter(|_| calls.wrapping_sub(oddity.last) < FORGETTING);
+        let (caller, alone, doubted) = (by.caller, by.alone, by.doubted);
+        let known = oddity.callers.contains(&caller);
+        if doubted {
+            oddity.sightings += if known && alone { SAME_CALLER } else { 1.0 };
+            oddity.sightings = oddity.sightings.min(2.0 * NEEDED);
+        }
+        oddity.watched = (oddity.watched + 1.0).min(2.0 * NEEDED);
         oddity.count = oddity.count.saturating_add(1);
         oddity.last = calls;
-        if !known && oddity.callers.len() < MAX_CALLERS {
-            oddity.callers.push(by);
+        if doubted && !known && oddity.callers.len() < MAX_CALLERS {
+            oddity.callers.push(caller);
+        }
+        if oddity.facts.len() < MAX_FACTS && !oddity.facts.contains(&fact) {
+            oddity.facts.push(fact);
         }
     }
 
-    /// A result showed these oddities, of which `strongest` weighs most; says how many showed one that is announced now. One
+    /// A result showed these oddities, of which `strongest` weighs most; says which is announced now. One
     /// change of a tool is odd in many places: others within [`TOGETHER`] calls of an announcement wait for the next sighting.
     pub(crate) fn see_all(
         &mut self,
-        keys: &[OddityKey],
+        keys: &[(OddityKey, FactKey)],
         strongest: Option<OddityKey>,
-        by: u32,
-        alone: bool,
-    ) -> Option<u32> {
-        keys.iter().for_each(|key| self.see(*key, by, alone));
+        by: Sight,
+    ) -> Option<Announced> {
+        keys.iter().for_each(|key| self.see(*key, by));
         let soon = self.calls.wrapping_sub(self.announced_at) < TOGETHER && self.announced_at != 0;
-        let mut most = None;
-        for oddity in self.list.iter_mut().filter(|oddity| keys.contains(&oddity.key)) {
-            if (!soon || Some(oddity.key) == strongest) && !oddity.announced && oddity.sightings >= ANNOUNCED {
-                oddity.announced = true;
-                most = most.max(Some(oddity.count));
+        let mut announced: Option<Announced> = None;
+        let calls = self.calls;
+        for oddity in self.list.iter_mut().filter(|oddity| contains(keys, oddity.key)) {
+            if (!soon || Some(oddity.key) == strongest) && oddity.is_to_be_announced(calls, strongest) {
+                oddity.announced = Some(calls);
+                let this = Announced { sightings: oddity.count, alike: oddity.facts.len() < oddity.count as usize };
+                announced = Some(announced.map_or(this, |before| Announced {
+                    sightings: before.sightings.max(this.sightings),
+                    alike: before.alike || this.alike,
+                }));
             }
         }
-        if most.is_some() {
-            self.announced_at = self.calls;
+        if announced.is_some() {
+            self.announced_at = calls;
+            // One notice is about all of it.
+            for oddity in self.list.iter_mut().filter(|oddity| contains(keys, oddity.key)) {
+                oddity.announced = oddity.announced.map(|_| calls);
+            }
         }
-        most
+        announced
+    }
+
+    /// A result has this as what weighs most, and is perhaps hardly doubted; says whether that is announced now, because it came again. Facts
+    /// are counted apart from oddities: how soon those are believed does not depend on it.
+    pub(crate) fn watch(&mut self, fact: FactKey) -> Option<Announced> {
+        let key = watched(fact);
+        self.see((key, key), Sight { caller: 0, alone: false, doubted: false });
+        let calls = self.calls;
+        let again = |oddity: &&mut Oddity| oddity.key == key && oddity.announced.is_none() && oddity.has_come_again();
+        let oddity = self.list.iter_mut().find(again)?;
+        oddity.announced = Some(calls);
+        Some(Announced { sightings: oddity.count, alike: true })
     }
 
     /// A result with these oddities is believed; says how many results showed one that was not believed before.
-    pub(crate) fn believe(&mut self, keys: &[OddityKey]) -> Option<u32> {
+    pub(crate) fn believe(&mut self, keys: &[(OddityKey, FactKey)]) -> Option<u32> {
         let mut most = None;
-        for oddity in self.list.iter_mut().filter(|oddity| keys.contains(&oddity.key)) {
+        for oddity in self.list.iter_mut().filter(|oddity| contains(keys, oddity.key)) {
             if !oddity.believed && oddity.sightings >= ANNOUNCED {
                 oddity.believed = true;
                 most = most.max(Some(oddity.count));
@@ -237,7 +330,8 @@ impl Oddities {
 
     /// A doubtful result was learned for an oddity that was announced; says how many results showed it, once.
     pub(crate) fn take_in(&mut self, key: OddityKey) -> Option<u32> {
-        let oddity = self.list.iter_mut().find(|oddity| oddity.key == key && oddity.announced && !oddity.learned)?;
+        let oddity =
+            self.list.iter_mut().find(|oddity| oddity.key == key && oddity.announced.is_some() && !oddity.learned)?;
         oddity.learned = true;
         self.changes = self.changes.saturating_add(1);
         Some(oddity.count)
@@ -249,40 +343,41 @@ impl Oddities {
     }
 
     /// A result without these oddities was believed: what was believed of others fades, for it is known by now.
-    pub(crate) fn fade(&mut self, shown: &[OddityKey]) {
+    pub(crate) fn fade(&mut self, shown: &[(OddityKey, FactKey)]) {
         if self.list.is_empty() {
             return;
         }
-        for oddity in self.list.iter_mut().filter(|oddity| oddity.believed && !shown.contains(&oddity.key)) {
+        for oddity in self.list.iter_mut().filter(|oddity| oddity.believed && !contains(shown, oddity.key)) {
             oddity.sightings *= FADING;
         }
         self.list.retain(|oddity| !oddity.believed || oddity.sightings >= 0.5);
     }
 
-    /// Someone says that results with these oddities are genuine, or that they are not.
-    pub(crate) fn judged_by_hand(&mut self, keys: &[OddityKey], genuine: bool) {
-        for key in keys {
-            self.see(*key, 0, false);
-            if let Some(oddity) = self.list.iter_mut().find(|oddity| oddity.key == *key) {
-                oddity.sightings = if genuine { CONFIRMED } else { REJECTED };
-                oddity.believed = genuine;
-            }
+    /// Someone says that a result with these oddities is made up: it counts for nothing.
+    pub(crate) fn take_back(&mut self, keys: &[(OddityKey, FactKey)]) {
+        for oddity in self.list.iter_mut().filter(|oddity| !oddity.believed && contains(keys, oddity.key)) {
+            oddity.sightings = (oddity.sightings - 1.0).max(0.0);
+            oddity.watched = (oddity.watched - 1.0).max(0.0);
+            oddity.count = oddity.count.saturating_sub(1);
+            oddity.announced = oddity.announced.filter(|_| oddity.has_come_again());
         }
-        if genuine {
-            self.blocked_run = 0;
-        }
+        self.list.retain(|oddity| oddity.count > 0);
+    }
+
+    /// Someone says that a result is genuine.
+    pub(crate) fn confirmed(&mut self) {
+        self.blocked_run = 0;
     }
 
     /// The same, of a result that was not kept: it concerns whatever is odd and not believed yet.
     pub(crate) fn feedback(&mut self, genuine: bool) {
-        let pending: Vec<OddityKey> = self
-            .list
-            .iter()
-            .filter(|oddity| !oddity.believed && oddity.sightings >= 0.0)
-            .map(|oddity| oddity.key)
-            .collect();
-        self.judged_by_hand(&pending, genuine);
-        if !genuine {
+        if genuine {
+            for oddity in self.list.iter_mut().filter(|oddity| !oddity.believed) {
+                (oddity.sightings, oddity.believed) = (CONFIRMED, true);
+            }
+            self.blocked_run = 0;
+        } else {
+            self.list.retain(|oddity| oddity.believed);
             self.sightings.clear();
         }
     }
@@ -336,7 +431,11 @@ impl Oddities {
 
     /// Bytes of memory beside the struct itself.
     pub(crate) fn bytes(&self) -> usize {
-        let callers: usize = self.list.iter().map(|oddity| oddity.callers.capacity() * size_of::<u32>()).sum();
+        let callers: usize = self
+            .list
+            .iter()
+            .map(|oddity| (oddity.callers.capacity() + oddity.facts.capacity()) * size_of::<u32>())
+            .sum();
         let values: usize = self.sightings.iter().map(|sighting| size_of_val(&*sighting.values)).sum();
         self.list.capacity() * size_of::<Oddity>()
             + callers
@@ -348,6 +447,21 @@ impl Oddities {
     pub(crate) fn is_sound(&self) -> bool {
         self.list.len() <= MAX_ODDITIES
             && self.sightings.len() <= SIGHTINGS
-            && self.list.iter().all(|oddity| oddity.sightings.is_finite() && oddity.callers.len() <= MAX_CALLERS)
+            && self
+                .list
+                .iter()
+                .all(|oddity| (oddity.sightings + oddity.watched).is_finite() && oddity.callers.len() <= MAX_CALLERS)
     }
+}
+
+/// A fact as it is watched for.
+fn watched(fact: FactKey) -> OddityKey {
+    fact ^ WATCHED
+}
+
+/// Tells facts that are watched for from oddities.
+const WATCHED: OddityKey = 0x0a7c_4ed0;
+
+fn contains(keys: &[(OddityKey, FactKey)], key: OddityKey) -> bool {
+    keys.iter().any(|(known, _)| *known == key)
 }

@@ -1,40 +1,99 @@
 //! How surprising a result is to a model: each value by what its path held so far, the whole by what equal and other arguments
 //! gave, the time by how long calls took.
 
-use super::{LEAST_RESULTS, Last, Model, Node, ObjectNode, latency_scale};
-use crate::learned::{
-    observation::Observation,
-    observe::{ObservedValue, ValueKind, number_form, scaled},
-    oddities::OddityKey,
-    surprise::{Aspect, Cause, Odd, Sink, Surprises},
-};
+use super::{LEAST_RESULTS, Last, Model, Node, ObjectNode, SHARED, latency_scale};
 use crate::{
     Origin,
     fields::PathId,
-    learned::observe::{fold, mix},
+    learned::{
+        answers::{FactKey, fact},
+        echo::Repeated,
+        observation::Observation,
+        observe::{ObservedValue, ValueKind, fold, mix, number_form, scaled},
+        oddities::OddityKey,
+        surprise::{Aspect, Cause, Odd, Oddness, Sink, Surprise, Surprises},
+    },
 };
 
+/// How many times faster than the fastest answer so far a call must be to say anything, and by how many milliseconds: caches, short
+/// routes and idle machines make less of a difference every day.
+const FAR_LESS: f64 = 3.0;
+const LEAST_DIFFERENCE_MS: f64 = 1.0;
 /// Latencies learned before one is judged by them.
 const LEAST_LATENCIES: f32 = 8.0;
+/// However likely it is that two results are equal by chance, an equal one is not less rare than this before the tool's own rate is known.
+const MOST_CHANCE: f64 = 0.1;
 /// What a change between equal calls is worth before any were compared.
 const CHANGES_EXPECTED: f64 = 4.0;
 
 /// The part of an object's relief for changing members that a member counts with that is new now.
 const ANOTHER_MEMBER: f32 = 0.9;
 
+/// Texts unlike those before, of any kind: tells their oddity from that of one kind.
+const ANY_TEXT: u32 = 1;
+/// What one doubtful result counts.
+const ONE: f32 = 1.0;
+
 impl Model {
-    /// How surprising a result is.
-    pub(crate) fn judge(&self, observation: &Observation<'_>, last: Option<&Last>, origin: Origin) -> Surprises {
+    /// Whether a result is a text unlike those before, and two others were doubted for that, too: a tool whose results are texts gives
+    /// others, such as errors, in many forms.
+    pub(crate) fn is_one_of_unlike_texts(&self, observation: &Observation<'_>, surprise: Surprise) -> bool {
+        let of_text = matches!(surprise.why, Cause::Characters | Cause::Shape | Cause::Value | Cause::Length);
+        let Some(root) = observation.seen.first().filter(|_| surprise.place == 0 && !surprise.rejected) else {
+            return false;
+        };
+        let is_text = matches!(root.what, ValueKind::Text { .. });
+        of_text && is_text && self.oddities.sightings(oddity(root.path, Cause::Shape, ANY_TEXT)) > ONE
+    }
+
+    /// How surprising a result is, and the rejected fact that it shows.
+    pub(crate) fn judge(
+        &self,
+        observation: &Observation<'_>,
+        last: Option<&Last>,
+        origin: Origin,
+    ) -> (Surprises, Option<FactKey>) {
         let mut surprises = Surprises::none();
         self.compare(observation, last, origin, &mut surprises);
-        surprises
+        let rejected = if self.answers.has_rejections() { self.rejected(observation) } else { None };
+        if let Some((place, why, _)) = rejected {
+            let path = observation.seen.get(place).map_or(0, |seen| seen.path);
+            surprises.reject(place, why, oddity(path, why, 0));
+        }
+        (surprises, rejected.map(|(_, _, key)| key))
     }
 
     /// Everything odd in a result.
-    pub(crate) fn odd(&self, observation: &Observation<'_>, last: Option<&Last>) -> Vec<OddityKey> {
+    pub(crate) fn odd(&self, observation: &Observation<'_>, last: Option<&Last>) -> Odd {
         let mut odd = Odd::default();
         self.compare(observation, last, Origin::Reported, &mut odd);
-        odd.0
+        odd
+    }
+
+    /// A fact of a result that someone rejected, with its place and cause.
+    pub(crate) fn rejected(&self, observation: &Observation<'_>) -> Option<(usize, Cause, FactKey)> {
+        let seen = &observation.seen;
+        let args = observation.args_id.unwrap_or_default();
+        let at = |place: usize, path: PathId, why: Cause, what: u32| {
+            let key = fact(path, why, what);
+            self.answers.is_rejected(key).then_some((place, why, key))
+        };
+        for (place, value) in seen.iter().enumerate() {
+            let found = whats(value).into_iter().flatten().find_map(|(why, what)| at(place, value.path, why, what));
+            let changed = || at(place, value.path, Cause::Changed, changed_to(args, value));
+            // A new member is what was rejected only if nothing else in its object has become known since.
+            let member = || {
+                let key = fact(value.path, Cause::NewKey, 0);
+                let paths = self.answers.rejected_when(key)?;
+                let since = seen.iter().filter(|other| other.parent == value.parent && other.node >= paths);
+                let others = since.filter(|other| !self.answers.is_rejected(fact(other.path, Cause::NewKey, 0)));
+                (others.count() == 0).then_some((value.parent as usize, Cause::NewKey, key))
+            };
+            if let Some(found) = found.or_else(changed).or_else(member) {
+                return Some(found);
+            }
+        }
+        at(0, 0, Cause::Borrowed, observation.both())
     }
 
     fn compare(&self, observation: &Observation<'_>, last: Option<&Last>, origin: Origin, out: &mut impl Sink) {
@@ -53,10 +112,13 @@ impl Model {
         self.judge_latency(observation, origin, out);
     }
 
-    /// The key of an oddity, and by what share it weighs less for having been seen before.
-    fn relief(&self, path: PathId, why: Cause, detail: u32, origin: Origin) -> (OddityKey, f32) {
-        let key = fold(mix(path, why.code() | u64::from(detail) << 32));
-        (key, if self.oddities.is_empty() { 0.0 } else { self.oddities.relief(key, origin) })
+    /// What is known of something odd. `detail` tells oddities of one place and cause apart, `what` the facts.
+    fn oddness(&self, path: PathId, why: Cause, (detail, what): (u32, u32), origin: Origin) -> Oddness {
+        let key = oddity(path, why, detail);
+        let fact = fact(path, why, what);
+        let confirmed = self.answers.is_confirmed(fact);
+        let relief = if self.oddities.is_empty() { 0.0 } else { self.oddities.relief(key, origin) };
+        Oddness { key, fact, relief: if confirmed { 1.0 } else { relief }, confirmed }
     }
 
     fn judge_value(
@@ -68,10 +130,19 @@ impl Model {
         out: &mut impl Sink,
     ) {
         let kind = seen.what.kind();
-        let odd = |why: Cause, detail: u32| move || self.relief(seen.path, why, detail, origin);
+        let odd = |why: Cause, detail: u32| {
+            move || {
+                let what =
+                    whats(seen).into_iter().flatten().find(|(cause, _)| *cause == why).map_or(0, |(_, what)| what);
+                self.oddness(seen.path, why, (detail, what), origin)
+            }
+        };
         out.add(Aspect::Structure, node.kinds.rarity(kind), place, Cause::Kind, odd(Cause::Kind, kind));
         let value = || node.values.rarity(seen.value());
+        let repeated = if node.echoes.is_empty() { None } else { node.echoes.explain(seen, &observation.arguments) };
         match seen.what {
+            // It is as the caller wrote it.
+            _ if repeated == Some(Repeated::Whole) => {}
             ValueKind::Null => {}
             ValueKind::Bool => out.add(Aspect::Value, value(), place, Cause::Value, odd(Cause::Value, 0)),
             ValueKind::Number(number) => {
@@ -95,39 +166,42 @@ impl Model {
             }
             ValueKind::Text { text, form, .. } => {
                 out.add(Aspect::Value, value(), place, Cause::Value, odd(Cause::Value, 0));
+                let mut rarest = 1.0_f64;
                 if let Some(known) = &node.text {
                     if form.classes & !known.known != 0 {
+                        rarest = known.new_classes.probability();
                         out.add(
                             Aspect::Structure,
-                            known.new_classes.probability(),
+                            rarest,
                             place,
                             Cause::Characters,
                             odd(Cause::Characters, form.classes & !known.known),
                         );
                     }
-                    out.add(
-                        Aspect::Format,
-                        known.classes.rarity(form.classes),
-                        place,
-                        Cause::Shape,
-                        odd(Cause::Shape, 0),
-                    );
-                    out.add(
-                        Aspect::Format,
-                        known.lengths.rarity(form.lengths),
-                        place,
-                        Cause::Shape,
-                        odd(Cause::Shape, 0),
-                    );
-                    out.add(Aspect::Format, known.words.rarity(form.words), place, Cause::Shape, odd(Cause::Shape, 0));
+                    let classes = known.classes.rarity(form.classes);
+                    out.add(Aspect::Format, classes, place, Cause::Shape, odd(Cause::Shape, 0));
+                    if repeated.is_none() {
+                        out.add(
+                            Aspect::Format,
+                            known.lengths.rarity(form.lengths),
+                            place,
+                            Cause::Shape,
+                            odd(Cause::Shape, 0),
+                        );
+                    }
+                    let words = known.words.rarity(form.words);
+                    out.add(Aspect::Format, words, place, Cause::Shape, odd(Cause::Shape, 0));
+                    rarest = rarest.min(classes).min(words);
                 }
-                out.add(
-                    Aspect::Range,
-                    node.lengths.rarity(scaled(text.len() as f64)),
-                    place,
-                    Cause::Length,
-                    odd(Cause::Length, 0),
-                );
+                if repeated.is_none() {
+                    let length = node.lengths.rarity(scaled(text.len() as f64));
+                    out.add(Aspect::Range, length, place, Cause::Length, odd(Cause::Length, 0));
+                    rarest = rarest.min(length);
+                }
+                if place == 0 {
+                    // That the texts differ at all is an oddity, too.
+                    out.note(rarest, odd(Cause::Shape, ANY_TEXT));
+                }
             }
             ValueKind::Array(len) => {
                 out.add(Aspect::Value, value(), place, Cause::Empty, odd(Cause::Empty, u32::from(len == 0)));
@@ -161,16 +235,16 @@ impl Model {
         (within, origin): (&[ObservedValue<'_>], Origin),
         out: &mut impl Sink,
     ) {
-        let odd = |why: Cause, path: PathId| move || self.relief(path, why, 0, origin);
+        let odd = |why: Cause, path: PathId| move || self.oddness(path, why, (0, 0), origin);
         let rarity = known.keysets.rarity(keys);
-        let any = || self.relief(path, Cause::Keys, 0, origin);
+        let any = || self.oddness(path, Cause::Keys, (0, keys), origin);
         let this = || {
-            let (key, relief) = self.relief(path, Cause::Keys, keys, origin);
-            (key, relief.max(any().1))
+            let known = self.oddness(path, Cause::Keys, (keys, keys), origin);
+            Oddness { relief: known.relief.max(any().relief), ..known }
         };
         out.add(Aspect::Structure, rarity, place, Cause::Keys, this);
         // That the members change at all is an oddity, too.
-        out.note(rarity, || any().0);
+        out.note(rarity, any);
         if known.keysets.knows(keys) {
             return;
         }
@@ -180,9 +254,8 @@ impl Model {
         // Members that are new under other names are other oddities.
         for (_, new) in members.iter().filter(|(node, _)| !known.children.iter().any(|(child, _)| child == node)) {
             let odd = || {
-                let (key, relief) = self.relief(*new, Cause::NewKey, 0, origin);
-                let (_, others) = self.relief(path, Cause::Keys, 0, origin);
-                (key, relief.max(ANOTHER_MEMBER * others))
+                let known = self.oddness(*new, Cause::NewKey, (0, 0), origin);
+                Oddness { relief: known.relief.max(ANOTHER_MEMBER * any().relief), ..known }
             };
             out.add(Aspect::Structure, known.new_keys.probability(), place, Cause::NewKey, odd);
         }
@@ -209,9 +282,13 @@ impl Model {
         let result = observation.digest;
         let Some(last) = last.filter(|last| last.model == self.id) else {
             out.judged(Aspect::Borrowed);
-            if self.known_results.iter().any(|(known, by)| *known == result && *by != args) {
-                let odd = || self.relief(0, Cause::Borrowed, 0, origin);
-                out.add(Aspect::Borrowed, self.borrowed.probability(), 0, Cause::Borrowed, odd);
+            let known = self.known_results.iter().find(|(known, by)| *known == result && *by != args);
+            if let Some((_, by)) = known {
+                let rate = self.borrowed[observation.class()].probability();
+                let chance = if *by == SHARED { 1.0 } else { self.coincidence(observation) };
+                let rarity = rate.max(chance.min(MOST_CHANCE));
+                let odd = || self.oddness(0, Cause::Borrowed, (0, observation.both()), origin);
+                out.add(Aspect::Borrowed, rarity, 0, Cause::Borrowed, odd);
             }
             return;
         };
@@ -242,9 +319,28 @@ impl Model {
                 changed(*node, *place);
             }
         }
-        let path = observation.seen.get(rarest.1).map_or(0, |seen| seen.path);
-        let odd = || self.relief(path, Cause::Changed, 0, origin);
+        let place = observation.seen.get(rarest.1);
+        let (path, what) = place.map_or((0, 0), |seen| (seen.path, changed_to(args, seen)));
+        let odd = || self.oddness(path, Cause::Changed, (0, what), origin);
         out.add(Aspect::Changed, rarest.0, rarest.1, Cause::Changed, odd);
+    }
+
+    /// P(two results of one shape are equal by chance): the shares that the values have at their paths, multiplied. Short, empty
+    /// and acknowledging results are equal all the time.
+    fn coincidence(&self, observation: &Observation<'_>) -> f64 {
+        let mut chance = 1.0;
+        for seen in &observation.seen {
+            let Some(node) = self.node(seen.node) else { return 0.0 };
+            chance *= match seen.what {
+                ValueKind::Null | ValueKind::Object { .. } | ValueKind::Array(0) => 1.0,
+                ValueKind::Array(len) => 1.0 / (1.0 + len as f64),
+                ValueKind::Bool | ValueKind::Number(_) | ValueKind::Text { .. } => node.values.share(seen.value()),
+            };
+            if chance < 1e-3 {
+                return 0.0;
+            }
+        }
+        chance
     }
 
     /// Fast answers can be made up; slow ones are no evidence.
@@ -252,9 +348,52 @@ impl Model {
         let Some(ms) = observation.latency_ms.filter(|_| self.latency.seen() >= LEAST_LATENCIES) else { return };
         let scaled = latency_scale(ms);
         out.judged(Aspect::Latency);
-        if !self.latency.is_above(scaled) {
+        let fastest = self.latencies().0;
+        if ms * FAR_LESS < fastest && ms + LEAST_DIFFERENCE_MS < fastest {
             let why = Cause::Fast(ms);
-            out.add(Aspect::Latency, self.latency.rarity(scaled), 0, why, || self.relief(0, why, 0, origin));
+            out.add(Aspect::Latency, self.latency.rarity(scaled), 0, why, || self.oddness(0, why, (0, 0), origin));
         }
     }
+}
+
+/// The key of a place and a cause.
+fn oddity(path: PathId, why: Cause, detail: u32) -> OddityKey {
+    fold(mix(path, why.code() | u64::from(detail) << 32))
+}
+
+/// What an answer to these arguments has become at a place.
+fn changed_to(args: u64, value: &ObservedValue<'_>) -> u32 {
+    fold(mix(args, u64::from(value.digest())))
+}
+
+/// What is found at a place, by the cause for which it may be odd. Values that are never the same twice are told apart by how they are built and by their
+/// order of magnitude.
+fn whats(value: &ObservedValue<'_>) -> [Option<(Cause, u32)>; 6] {
+    let kind = Some((Cause::Kind, value.what.kind()));
+    let echo = Some((Cause::Echo, value.what.kind()));
+    let same = Some((Cause::Value, value.value()));
+    match value.what {
+        ValueKind::Null => [kind, None, None, None, None, None],
+        ValueKind::Bool => [kind, same, None, None, None, None],
+        ValueKind::Number(number) => {
+            let magnitude = libm::floor(scaled(number) / core::f64::consts::LN_10) as i32;
+            let form = Some((Cause::NumberForm, number_form(number)));
+            [kind, same, form, Some((Cause::Number, magnitude as u32)), echo, None]
+        }
+        ValueKind::Text { text, form } => {
+            let length = Some((Cause::Length, doublings(text.len())));
+            let (characters, shape) = (Some((Cause::Characters, form.classes)), Some((Cause::Shape, form.words)));
+            [kind, same, characters, shape, length, echo]
+        }
+        ValueKind::Array(len) => {
+            let empty = Some((Cause::Empty, u32::from(len == 0)));
+            [kind, empty, Some((Cause::Length, doublings(len))), None, None, None]
+        }
+        ValueKind::Object { keys, .. } => [kind, Some((Cause::Keys, keys)), None, None, None, None],
+    }
+}
+
+/// How often 1 has to be doubled to be as long.
+fn doublings(length: usize) -> u32 {
+    usize::BITS - length.leading_zeros()
 }

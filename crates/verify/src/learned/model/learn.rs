@@ -1,7 +1,8 @@
 //! How a result is taken into a model.
 
 use super::{
-    INDEX_BYTES, Last, Model, NUMBER_BYTES, Node, OBJECT_BYTES, REMEMBERED, TEXT_BYTES, child_bytes, latency_scale,
+    INDEX_BYTES, Last, Model, NUMBER_BYTES, Node, OBJECT_BYTES, REMEMBERED, SHARED, TEXT_BYTES, child_bytes,
+    latency_scale,
 };
 use crate::learned::{
     counts::Lesson,
@@ -17,8 +18,10 @@ const RECENT_ALARMS: usize = 32;
 const LEVEL_OF_DOUBT: f64 = 2.0;
 /// Results believed in between after which the same alarm is another one.
 const ALARM_AGAIN: u32 = 16;
-/// A doubtful result counts as much as it may be genuine: in full up to a posterior of one half, and hardly at all near 1.
+/// A doubtful result counts `DOUBTED · (1 − posterior)^DISTRUST`, at most 1: nearly in full up to a posterior of one half, and hardly at
+/// all near 1.
 const DOUBTED: f64 = 2.0;
+const DISTRUST: f64 = 1.3;
 const LEAST_WEIGHT: f64 = 0.02;
 /// Values and answers change with the world that a tool reports on: how often they surprise is learned in full. The structure
 /// of results is the tool's own.
@@ -30,20 +33,21 @@ const MAX_NAME_BYTES: usize = 48;
 
 impl Model {
     /// Learns a result; `surprises` are what it was judged by, `believed` whether it was accepted and `doubt`
-    /// its posterior. At most `limit` paths are kept; says how many were not.
+    /// its posterior. What is new at the places `held` does not become usual. At most `limit` paths are kept; says how many were not.
     pub(crate) fn learn(
         &mut self,
         observation: &mut Observation<'_>,
         surprises: &Surprises,
         last: Option<&mut Last>,
-        believed: bool,
-        doubt: f64,
+        (believed, doubt): (bool, f64),
+        held: &[u32],
         limit: usize,
     ) -> u64 {
         self.stamp = self.stamp.wrapping_add(1);
         self.believed = self.believed.wrapping_add(u32::from(believed));
-        let weight = if believed { 1.0 } else { (DOUBTED * (1.0 - doubt)).clamp(LEAST_WEIGHT, 1.0) as f32 };
-        let lesson = Lesson { stamp: self.stamp, weight };
+        let weight =
+            if believed { 1.0 } else { (DOUBTED * libm::pow(1.0 - doubt, DISTRUST)).clamp(LEAST_WEIGHT, 1.0) as f32 };
+        let lesson = Lesson { stamp: self.stamp, weight, held: false };
         if self.id == 0 {
             // Of its own, also where a forgotten tool comes again with the very same result.
             self.id = fastrand::u64(1..);
@@ -92,7 +96,8 @@ impl Model {
                 // There is more to list than there was.
                 observation.fields.take();
             }
-            self.learn_value(&seen, observation, lesson);
+            let held = !held.is_empty() && held.contains(&(place as u32));
+            self.learn_value(&seen, observation, Lesson { held, ..lesson });
         }
         let strongest = surprises.0.iter().flatten().min_by(|a, b| a.rarity.total_cmp(&b.rarity));
         let doubt = strongest
@@ -153,8 +158,8 @@ impl Model {
                 grown += node.values.learn(seen.value(), lesson);
                 grown += if node.text.is_none() { TEXT_BYTES } else { 0 };
                 let known = node.text.get_or_insert_default();
-                known.new_classes.learn(form.classes & !known.known != 0, lesson);
-                known.known |= form.classes;
+                known.new_classes.learn(form.classes & !known.known != 0 && !lesson.held, lesson);
+                known.known |= if lesson.held { 0 } else { form.classes };
                 grown += known.classes.learn(form.classes, lesson);
                 grown += known.lengths.learn(form.lengths, lesson);
                 grown += known.words.learn(form.words, lesson);
@@ -214,7 +219,7 @@ impl Model {
             }
         } else {
             let borrowed = self.known_results.iter().any(|(known, by)| *known == result && *by != args);
-            self.borrowed.learn(borrowed, lesson);
+            self.borrowed[observation.class()].learn(borrowed, lesson);
         }
         if !believed {
             let (by, was) = std::mem::replace(&mut last.unconfirmed, (observation.session, doubt));
@@ -223,7 +228,8 @@ impl Model {
             }
         }
         match self.known_results.iter_mut().find(|(known, _)| *known == result) {
-            Some((_, by)) => *by = args,
+            Some((_, by)) if *by != args => *by = SHARED,
+            Some(_) => {}
             None => {
                 if self.known_results.len() >= REMEMBERED {
                     self.known_results.pop_front();

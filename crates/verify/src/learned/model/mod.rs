@@ -9,8 +9,10 @@ use std::{collections::VecDeque, hash::BuildHasherDefault};
 use serde::{Deserialize, Serialize};
 
 use super::{
+    answers::Answers,
     counts::{Alarms, Categories, Novelty, Range, Stamp},
     echo::Echoes,
+    observation::SIZES,
     observe::NONE,
     oddities::Oddities,
     surprise::ASPECTS,
@@ -21,6 +23,8 @@ use crate::{Check, CheckResult, fields::PathId, state::Folded};
 pub(crate) const LEAST_RESULTS: f32 = 4.0;
 /// Results remembered to be known again when they come for other arguments.
 const REMEMBERED: usize = 256;
+/// In place of the arguments of a result that several gave.
+const SHARED: u64 = 0;
 
 const CHECKS: usize = Check::ALL.len();
 /// P(a check of the table fires on a genuine result), before any was seen.
@@ -118,14 +122,16 @@ pub(crate) struct Model {
     believed: u32,
     /// Whether equal arguments gave another result.
     repeats: Novelty,
-    /// Whether new arguments gave a known result.
-    borrowed: Novelty,
+    /// Whether new arguments gave a known result, by how much a result holds.
+    borrowed: [Novelty; SIZES],
     known_results: VecDeque<(u64, u64)>,
     latency: Range,
     /// For each of the seed's checks: how often it was evaluated, and how often it fired.
     fired: [(f32, f32); CHECKS],
     /// What was odd, and comes again or not.
     pub(crate) oddities: Oddities,
+    /// What people said of it.
+    pub(crate) answers: Answers,
     /// Counted as it grows: walking all paths for each result would cost more than judging it.
     #[serde(skip)]
     memory: Bytes,
@@ -153,6 +159,11 @@ impl Model {
 
     fn node(&self, node: u32) -> Option<&Node> {
         self.nodes.get(node as usize)
+    }
+
+    /// How many paths are known; those that become known later have greater numbers.
+    pub(crate) fn known_paths(&self) -> u32 {
+        self.nodes.len() as u32
     }
 
     pub(crate) fn is_map(&self, node: u32) -> bool {
@@ -187,6 +198,21 @@ impl Model {
         Some((name, self.node(*child)?.occurrences.min(object.objects), object.objects))
     }
 
+    /// The members that most objects at a path have.
+    pub(crate) fn expected(&self, node: u32) -> impl Iterator<Item = (u32, &str)> {
+        let object = self.node(node).and_then(|node| node.object.as_ref());
+        object.into_iter().flat_map(move |object| {
+            let most = 0.5 * object.objects;
+            let usual = move |child: u32| self.node(child).is_some_and(|child| child.occurrences > most);
+            object.children.iter().filter(move |(child, _)| usual(*child)).map(|(child, name)| (*child, &**name))
+        })
+    }
+
+    /// What a path mostly is.
+    pub(crate) fn usual_kind(&self, node: u32) -> Option<u32> {
+        self.node(node)?.kinds.commonest()
+    }
+
     /// In how many results a path was seen.
     pub(crate) fn seen(&self, node: u32) -> f32 {
         self.node(node).map_or(0.0, |node| node.results.seen())
@@ -218,7 +244,7 @@ impl Model {
         self.nodes.iter_mut().for_each(|node| node.age(keep));
         self.alarms.iter_mut().for_each(|alarms| alarms.age(keep));
         self.repeats.age(keep);
-        self.borrowed.age(keep);
+        self.borrowed.iter_mut().for_each(|borrowed| borrowed.age(keep));
         self.latency.age(keep);
         for (seen, fired) in &mut self.fired {
             *seen *= keep;
@@ -231,6 +257,7 @@ impl Model {
         self.memory.0
             + (self.known_results.capacity() + self.recent_alarms.capacity()) * size_of::<(u64, u64)>()
             + self.oddities.bytes()
+            + self.answers.bytes()
     }
 
     /// Counts the memory anew, after it was read back.
@@ -246,6 +273,7 @@ impl Model {
             && self.paths.values().all(|node| (*node as usize) < nodes)
             && self.known_results.len() <= REMEMBERED
             && self.oddities.is_sound()
+            && self.answers.is_sound()
     }
 }
 
