@@ -18,10 +18,12 @@ use std::{
 use credence_guard::{
     Caller, Guard, GuardMode, Settings,
     oversight::Rules,
+    quarantine::QuarantineSettings,
     settings::{DEFAULT_MESSAGE_BYTES, DEFAULT_RECEIPT_BYTES},
     stdio,
 };
 use credence_protocol::{EntityId, SecretKey};
+use credence_verify::ProfileBuilder;
 use serde_json::{Value, json};
 
 /// Calls under way at once, where the rate is measured.
@@ -35,18 +37,22 @@ fn main() {
     let args: Vec<String> = std::env::args().skip(1).collect();
     match args.first().map(String::as_str) {
         Some("serve") => serve(Duration::from_micros(args[1].parse().unwrap())),
-        Some("guard") => guard(Path::new(&args[1]), &args[2]),
+        Some("guard") => guard(Path::new(&args[1]), &args[2], args.get(3).map(String::as_str)),
         _ => {
             let number = |n: usize, default| args.get(n).map_or(default, |text| text.parse().unwrap());
             let (calls, rounds) = (number(0, 3_000), number(1, 4));
             bench("0", calls, rounds);
             bench("1000", calls / 3, rounds);
+            bench_quarantine(calls, rounds);
         }
     }
 }
 
-/// As `credence guard --mode flag --agent bench -- stdio_bench serve`.
-fn guard(state: &Path, takes: &str) {
+/// As `credence guard --mode flag --agent bench -- stdio_bench serve`. With `doubted` every result is blocked by a profile, and kept for
+/// review unless it is `doubted, off`.
+fn guard(state: &Path, takes: &str, doubted: Option<&str>) {
+    let profile =
+        ProfileBuilder::default().expected_latency_ms(0.0, 1e9).has_network_io(false).required_fields(["absent"]);
     let settings = Settings {
         name: "bench".to_owned(),
         provider: EntityId::new("bench").unwrap(),
@@ -54,11 +60,11 @@ fn guard(state: &Path, takes: &str) {
         caller: Caller { agent: Some(EntityId::new("bench").unwrap()), ..Caller::default() },
         session: "bench".to_owned(),
         verify: credence_verify::Mode::Adaptive,
-        profiles: Default::default(),
+        profiles: doubted.map(|_| ("get_weather".to_owned(), profile)).into_iter().collect(),
         calibrations: Vec::new(),
         state: state.to_owned(),
         max_receipt_bytes: DEFAULT_RECEIPT_BYTES,
-        quarantine: Default::default(),
+        quarantine: if doubted == Some("off") { QuarantineSettings::off() } else { QuarantineSettings::default() },
         max_message_bytes: DEFAULT_MESSAGE_BYTES,
         explain_refusal: false,
         vantage: credence_protocol::receipt::Vantage::SameUser,
@@ -172,4 +178,27 @@ fn bench(takes: &str, calls: usize, rounds: usize) {
     }
     direct.stop();
     guarded.stop();
+}
+
+/// What keeping a blocked result for review adds, where every result is blocked.
+fn bench_quarantine(calls: usize, rounds: usize) {
+    let me = std::env::current_exe().unwrap();
+    let folders = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
+    let start = |folder: &tempfile::TempDir, quarantine: &str| {
+        Peer::start(Command::new(&me).arg("guard").arg(folder.path()).args(["0", quarantine]))
+    };
+    let (mut without, mut with) = (start(&folders[0], "off"), start(&folders[1], "on"));
+    without.latencies(500);
+    with.latencies(500);
+    println!("every result is blocked\nround  not kept p50/p99 µs   kept p50/p99 µs   added p50/p99 µs");
+    for round in 1..=rounds {
+        let (mut w, mut k) = (without.latencies(calls), with.latencies(calls));
+        w.sort();
+        k.sort();
+        let at = |of: &[Duration], q: f64| of[((of.len() - 1) as f64 * q) as usize].as_secs_f64() * 1e6;
+        let (w50, w99, k50, k99) = (at(&w, 0.5), at(&w, 0.99), at(&k, 0.5), at(&k, 0.99));
+        println!("{round:>5}  {w50:>8.0} / {w99:<8.0} {k50:>8.0} / {k99:<8.0} {:>6.0} / {:.0}", k50 - w50, k99 - w99);
+    }
+    without.stop();
+    with.stop();
 }

@@ -52,7 +52,7 @@ fn is_empty_text(item: &Exact<'_>) -> bool {
     })
 }
 
-fn says_nothing(value: &Exact<'_>) -> bool {
+pub(crate) fn says_nothing(value: &Exact<'_>) -> bool {
     // A name of one or two words: more of them could be a sentence.
     let breaks = |name: &str| name.bytes().skip(1).filter(|b| b.is_ascii_uppercase() || *b == b'_').count();
     let is_name = |name: &str| {
@@ -114,11 +114,12 @@ pub fn output_schemas(result: &RawValue) -> Vec<(String, Option<&RawValue>)> {
     tools.filter(|tool| !tool.name.is_empty()).map(|tool| (tool.name, tool.output_schema)).collect()
 }
 
-/// The profile that a declared schema makes. Nothing is assumed of how long the tool takes, or of the network.
-pub fn profile(schema: Value) -> Result<ToolProfile, Error> {
+/// The profile that a declared schema makes. Nothing is assumed of how long the tool takes, or of the network. A schema that the server
+/// still declares may be wrong; one that it would rather loosen is held against it.
+pub fn profile(schema: Value, still_declared: bool) -> Result<ToolProfile, Error> {
     let (least, most) = ANY_LATENCY_MS;
     let profile = ToolProfile::builder().expected_latency_ms(least, most).has_network_io(false).output_schema(schema);
-    Ok(profile.build()?)
+    Ok(profile.schema_may_err(still_declared).build()?)
 }
 
 /// The names of the checks that fired.
@@ -166,7 +167,7 @@ mod tests {
         );
         let schema: Value = serde_json::from_str(schemas[0].1.unwrap().get()).unwrap();
         let engine = credence_verify::Engine::builder().build();
-        engine.register("a", profile(schema).unwrap()).unwrap();
+        engine.register("a", profile(schema, true).unwrap()).unwrap();
         let good = json!({"t": 1});
         let call = credence_verify::Call::new("a", &good).execution_time_ms(0.01);
         assert_eq!(engine.verify(&call).unwrap().decision, credence_verify::Decision::Accept);

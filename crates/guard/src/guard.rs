@@ -3,6 +3,7 @@
 mod answers;
 mod controls;
 mod delivering;
+pub mod embedded;
 mod instructions;
 mod judging;
 mod keeping;
@@ -104,7 +105,8 @@ impl Guard {
         let name = name.unwrap_or_else(|| settings.name.clone());
         let place = folder::take_place(&settings.state, &name)?;
         let server = settings.state.join(&name);
-        let oversight = Oversight::open(settings.rules.clone(), &settings.name, server.clone(), place.folder.clone())?;
+        let oversight =
+            Oversight::open(settings.rules.clone(), &settings.name, server.clone(), place.folder.clone(), &key)?;
         let oversight = Arc::new(oversight);
         let enforce = oversight.strictest_configured() == GuardMode::Enforce;
         if place.number > 1 {
@@ -214,7 +216,7 @@ impl Guard {
         // One that cannot be used is as good as none.
         let usable = |tool: &str, schema: &RawValue| {
             let schema: Value = serde_json::from_str(schema.get()).ok()?;
-            match content::profile(schema.clone()) {
+            match content::profile(schema.clone(), true) {
                 Ok(_) => Some(schema),
                 Err(error) => {
                     warn(&format!("the output schema of '{tool}' cannot be used: {error}"));
@@ -244,7 +246,7 @@ impl Guard {
                     ));
                 }
             }
-            changed.extend(changes.into_iter().filter(|(_, what)| *what != What::Loosened).map(|(tool, _)| tool));
+            changed.extend(changes.into_iter().map(|(tool, _)| tool));
             Ok(changed)
         });
         drop(schemas);
@@ -258,9 +260,9 @@ impl Guard {
     fn register_schemas(&self, tools: &[String]) {
         for tool in tools.iter().filter(|tool| !self.settings.profiles.contains_key(*tool)) {
             let schemas = self.schemas.lock().unwrap_or_else(PoisonError::into_inner);
-            let accepted = schemas.known().tools.get(tool).and_then(|one| one.accepted.clone());
+            let known = schemas.known().tools.get(tool).cloned().unwrap_or_default();
             drop(schemas);
-            let profile = content::profile(accepted.unwrap_or(Value::Bool(true)));
+            let profile = content::profile(known.accepted.unwrap_or(Value::Bool(true)), known.offered.is_none());
             if let Err(error) = profile.and_then(|profile| Ok(self.engine.load().register(tool, profile)?)) {
                 warn(&format!("the output schema of '{tool}' cannot be used: {error}"));
             }
@@ -329,7 +331,7 @@ impl Guard {
             self.deliver_without_receipt(one, *answer, &why);
             self.keep_for_review(one, *answer, Some(&why));
         }
-        self.tell_oversight(judged);
+        self.tell_oversight(judged.iter().map(|(judged, _)| judged));
         Some(why)
     }
 
@@ -338,9 +340,14 @@ impl Guard {
         for (judged, answer) in judged {
             self.keep_for_review(judged, *answer, None);
         }
-        self.tell_oversight(judged);
+        self.after_review(judged.iter().map(|(judged, _)| judged));
+    }
+
+    /// The same but for results kept for review.
+    fn after_review<'a>(&self, judged: impl Iterator<Item = &'a JudgedCall> + Clone) {
+        self.tell_oversight(judged.clone());
         let (mut canaries, mut controls) = (Vec::new(), Vec::new());
-        for (judged, _) in judged.iter().filter(|(judged, _)| judged.is_accepted()) {
+        for judged in judged.clone().filter(|judged| judged.is_accepted()) {
             if !self.owes_shadow(judged) {
                 continue;
             }
@@ -359,7 +366,7 @@ impl Guard {
             warn(&format!("what was judged in shadow could not be written: {error}"));
         }
         let mut digests = self.part_digests.lock().unwrap_or_else(PoisonError::into_inner);
-        digests.extend(judged.iter().map(|(judged, _)| (judged.new.receipt.call, judged.part_digests())));
+        digests.extend(judged.map(|judged| (judged.new.receipt.call, judged.part_digests())));
         let many = digests.len() >= MAX_IN_JOURNAL;
         drop(digests);
         if many {
@@ -421,7 +428,7 @@ impl Guard {
         if let Some(quarantine) = &self.quarantine {
             quarantine.finish();
         }
-        self.oversight.tick(self.book.as_ref());
+        self.tick();
         self.oversight.write_metrics(self.book.as_ref().map_or(0, ReceiptBook::in_journal));
         self.oversight.finish();
         let sealed = self.book.as_ref().map_or(Ok(()), ReceiptBook::seal);

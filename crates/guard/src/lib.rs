@@ -8,6 +8,8 @@
 //! - [`pending`]: which calls are under way, and which message answers them;
 //! - [`guard`]: has an answer judged ([`answer`] takes it apart), writes the receipt, decides what the client gets; [`deliver`] makes it;
 //! - [`vetting`]: which members of a result pass; [`agreement`]: whether its text says what its structure says;
+//! - [`embedded`]: a guard without a proxy, for calls inside this program or reported by another;
+//! - [`reports`]: the socket by which other programs report calls;
 //! - [`schemas`]: what tools declare of their output, and what of it holds;
 //! - [`rollup`], [`courier`]: what the authority is told;
 //! - [`quarantine`]: results that were flagged or withheld, kept for a person to answer;
@@ -25,6 +27,7 @@ pub mod config;
 pub mod content;
 pub mod courier;
 pub mod deliver;
+pub mod embedded;
 pub mod enforcement;
 mod error;
 mod events;
@@ -43,6 +46,7 @@ pub mod proxy;
 pub mod quarantine;
 pub mod received;
 pub mod report;
+pub mod reports;
 pub mod rollup;
 pub mod schemas;
 pub mod server_name;
@@ -59,9 +63,20 @@ pub use error::Error;
 pub use guard::Guard;
 pub use settings::{Caller, GuardMode, Settings};
 
+/// Where warnings go instead of standard error.
+static LISTENER: std::sync::OnceLock<fn(&str)> = std::sync::OnceLock::new();
+
+/// Has warnings go to `listener`, for a program that has its own log. Only the first call has an effect.
+pub fn send_warnings_to(listener: fn(&str)) {
+    let _ = LISTENER.set(listener);
+}
+
 /// Tells the operator: standard error is the only place that belongs to nobody else.
 pub(crate) fn warn(text: &str) {
     use std::io::Write;
+    if let Some(listener) = LISTENER.get() {
+        return listener(text);
+    }
     let _ = writeln!(std::io::stderr().lock(), "credence guard: {text}");
 }
 

@@ -9,6 +9,8 @@
 //!
 //! Messages that belong to no call go by the strictest mode that any tool of the server can have.
 
+mod policies;
+
 use std::{
     collections::HashMap,
     path::PathBuf,
@@ -19,29 +21,31 @@ use std::{
     time::Duration,
 };
 
-use arc_swap::ArcSwapOption;
+use arc_swap::{ArcSwap, ArcSwapOption};
 use credence_protocol::{
-    Decision, Timestamp, Uuid,
+    Decision, SecretKey, Timestamp, Uuid,
     receipt::{Receipt, cut_name},
 };
-use credence_receipts::{ReceiptBook, folder, now};
+use credence_receipts::{OperationAction, OperationRecord, ReceiptBook, folder, now};
 use credence_verify::{ChangeStage, Verdict};
 
 use crate::{
     Error,
     alerts::{Alert, Alerts},
-    config::{AlertKind, EnforceAfter, FlagAction, GuardConfig, effective::Flags},
+    config::{AlertKind, ConfigError, EnforceAfter, GuardConfig, effective::Flags, watch::Watch},
     enforcement::{self, Wait},
     identity::{Launch, ServerIdentity},
     metrics::{Direction, Metrics, Sink, Snapshot},
     report::{self, GuardReport, Off},
     settings::GuardMode,
-    switch::{self, Switch},
+    switch::Switch,
     warn,
 };
+use policies::Policies;
+pub use policies::Policy;
 
-/// Tools whose policies are remembered.
-const MAX_POLICIES: usize = 10_000;
+/// Tools whose results in a row are counted.
+const MAX_COUNTED: usize = 10_000;
 /// Results of one tool withheld in a row from which on somebody is told.
 pub const LOCK_OUT: u32 = 5;
 
@@ -52,6 +56,8 @@ pub struct Rules {
     pub config: Arc<GuardConfig>,
     /// Flags of the command line.
     pub flags: Flags,
+    /// The file to read again when it changes; without it the guard goes by `config` as long as it runs.
+    pub watched: Option<PathBuf>,
     /// How the server is started or reached; without it the label alone says which server it is.
     pub launch: Option<Launch>,
 }
@@ -61,23 +67,6 @@ impl Rules {
     pub fn of_mode(mode: GuardMode) -> Self {
         Self { flags: Flags { mode: Some(mode), ..Flags::default() }, ..Self::default() }
     }
-}
-
-/// What holds for one tool.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Policy {
-    /// What is done about a result that is not believed, once any wait is over.
-    pub mode: GuardMode,
-    /// How long before enforcing.
-    pub enforce_after: Option<EnforceAfter>,
-    /// The share of genuine results that may be blocked.
-    pub block_rate: Option<f64>,
-    /// Whether results are looked at for text that instructs the model.
-    pub content_injection: bool,
-    /// The share of accepted results of which a made-up variant is judged in shadow.
-    pub canaries: f64,
-    /// What is done about flags.
-    pub flags: FlagAction,
 }
 
 /// What became of a call, as an operator sees it.
@@ -94,15 +83,23 @@ pub struct EndedCall<'a> {
     pub session: Option<&'a str>,
 }
 
+/// What has changed since the operator's side was looked at last.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Changed {
+    /// Nothing that anyone else has to know.
+    Nothing,
+    /// What holds for tools.
+    Policies,
+}
+
 /// See the module.
 pub struct Oversight {
     rules: Rules,
     label: String,
-    server: Arc<Policy>,
-    /// Whether any section is about single tools of this server.
-    by_tool: bool,
-    tools: Mutex<HashMap<String, Arc<Policy>>>,
-    possible: Vec<(GuardMode, Option<EnforceAfter>)>,
+    policies: ArcSwap<Policies>,
+    watch: Option<Watch>,
+    /// What is wrong with the newest version of the file, which does not hold.
+    config_trouble: Mutex<Option<String>>,
     switch: Switch,
     wait: ArcSwapOption<Wait>,
     /// When the longest wait is over, as it was told when the wait was opened.
@@ -122,7 +119,13 @@ pub struct Oversight {
 
 impl Oversight {
     /// For the guard of the server with this label, whose folder and place these are.
-    pub fn open(rules: Rules, label: &str, server_folder: PathBuf, place: PathBuf) -> Result<Self, Error> {
+    pub fn open(
+        rules: Rules,
+        label: &str,
+        server_folder: PathBuf,
+        place: PathBuf,
+        key: &SecretKey,
+    ) -> Result<Self, Error> {
         let config = &rules.config;
         let alerts = config.alerts.as_ref().map(Alerts::start).transpose()?;
         #[cfg(feature = "otlp")]
@@ -134,13 +137,11 @@ impl Oversight {
         if config.otlp_endpoint.is_some() {
             return Err(Error::Content("telemetry.otlp_endpoint: this program was built without OpenTelemetry".into()));
         }
-        let fitting = || config.servers.iter().filter(|section| section.servers.matches(label));
         Ok(Self {
-            server: Arc::new(policy(&rules, label, None)),
-            by_tool: fitting().any(|section| !section.tools.is_empty()),
-            tools: Mutex::default(),
-            possible: config.possible(label, &rules.flags),
-            switch: Switch::open(&server_folder, &place),
+            policies: ArcSwap::from_pointee(Policies::new(&rules, Arc::clone(config), label)),
+            watch: rules.watched.clone().map(|path| Watch::new(path, config.path.is_some())),
+            config_trouble: Mutex::default(),
+            switch: Switch::open(&server_folder, &place, key),
             wait: ArcSwapOption::empty(),
             waits_until: Mutex::default(),
             alerts,
@@ -165,25 +166,13 @@ impl Oversight {
     }
 
     /// What holds for tools that no section is about.
-    pub fn server_policy(&self) -> &Policy {
-        &self.server
+    pub fn server_policy(&self) -> Arc<Policy> {
+        Arc::clone(&self.policies.load().server)
     }
 
     /// What holds for a tool.
     pub fn policy(&self, tool: &str) -> Arc<Policy> {
-        if !self.by_tool {
-            return Arc::clone(&self.server);
-        }
-        let mut tools = self.tools.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(known) = tools.get(tool) {
-            return Arc::clone(known);
-        }
-        if tools.len() >= MAX_POLICIES {
-            tools.clear();
-        }
-        let made = Arc::new(policy(&self.rules, &self.label, Some(tool)));
-        tools.insert(tool.to_owned(), Arc::clone(&made));
-        made
+        self.policies.load().of(tool)
     }
 
     /// The mode that holds now for a tool with this policy.
@@ -208,13 +197,12 @@ impl Oversight {
 
     /// The strictest mode that holds now for any tool.
     pub fn strictest(&self) -> GuardMode {
-        let all = self.possible.iter().map(|(mode, after)| self.mode_now(*mode, *after));
-        all.max().unwrap_or_default()
+        self.policies.load().possible().map(|(mode, after)| self.mode_now(mode, after)).max().unwrap_or_default()
     }
 
     /// The strictest mode of any tool, as configured.
     pub fn strictest_configured(&self) -> GuardMode {
-        self.possible.iter().map(|(mode, _)| *mode).max().unwrap_or_default()
+        self.policies.load().strictest()
     }
 
     /// Whether it is switched off.
@@ -224,7 +212,7 @@ impl Oversight {
 
     /// Begins, or goes on with, the wait of the model in `folder`; none where no rule has one.
     pub fn open_wait(&self, folder: &std::path::Path, book: Option<&ReceiptBook>) -> Result<(), Error> {
-        let waits = self.waits();
+        let waits = self.policies.load().waits();
         if waits.is_empty() {
             return Ok(());
         }
@@ -244,23 +232,54 @@ impl Oversight {
         Ok(())
     }
 
-    /// Every wait that a tool can have: one section may set the mode and another the wait.
-    fn waits(&self) -> Vec<EnforceAfter> {
-        if self.strictest_configured() != GuardMode::Enforce {
-            return Vec::new();
-        }
-        let mut waits: Vec<EnforceAfter> = self.possible.iter().filter_map(|(_, after)| *after).collect();
-        waits.dedup();
-        waits
-    }
-
     /// What is looked at every half second.
-    pub fn tick(&self, book: Option<&ReceiptBook>) {
-        self.switch.refresh(book);
+    pub fn tick(&self, book: Option<&ReceiptBook>) -> Changed {
+        if let Some(trouble) = self.switch.refresh(book) {
+            warn(&trouble);
+            self.alert(AlertKind::Tampering, "switch_forged", None);
+        }
+        let changed = self.watch.as_ref().and_then(Watch::poll).map(|read| self.take_config(read, book));
         if let Some(wait) = self.wait.load().as_ref() {
             wait.tick();
         }
         self.say();
+        changed.unwrap_or(Changed::Nothing)
+    }
+
+    /// Goes by what the file says now. One that is wrong does not hold: the former one does.
+    fn take_config(&self, read: Result<GuardConfig, ConfigError>, book: Option<&ReceiptBook>) -> Changed {
+        let mut trouble = self.config_trouble.lock().unwrap_or_else(PoisonError::into_inner);
+        let config = match read {
+            Ok(config) => config,
+            Err(error) => {
+                warn(&format!("the former configuration still holds: {error}"));
+                *trouble = Some(error.to_string());
+                return Changed::Nothing;
+            }
+        };
+        *trouble = None;
+        drop(trouble);
+        let former = self.policies.load_full();
+        if *former.config == config {
+            return Changed::Nothing;
+        }
+        let next = Policies::new(&self.rules, Arc::new(config), &self.label);
+        let differences = former.differences(&next);
+        let later: Vec<&str> = former.config.restart_for(&next.config);
+        self.policies.store(Arc::new(next));
+        if !later.is_empty() {
+            warn(&format!("what guard.toml says of {} holds when this guard starts again", later.join(", ")));
+        }
+        if differences.is_empty() {
+            return Changed::Nothing;
+        }
+        let detail = differences.join(", ");
+        warn(&format!("guard.toml was read again: {detail}"));
+        let operation = OperationRecord::by_guard(OperationAction::Configured, Some(detail));
+        if let Some(Err(error)) = book.map(|book| book.record_operation(&operation)) {
+            warn(&format!("that guard.toml was read again could not be recorded: {error}"));
+        }
+        Changed::Policies
     }
 
     /// What is kept now and then, and at the end.
@@ -345,7 +364,7 @@ impl Oversight {
             in_a_row.remove(&receipt.tool);
             return;
         }
-        if in_a_row.len() >= MAX_POLICIES {
+        if in_a_row.len() >= MAX_COUNTED {
             in_a_row.clear();
         }
         let count = in_a_row.entry(receipt.tool.clone()).or_default();
@@ -412,10 +431,11 @@ impl Oversight {
 
     fn report(&self) -> GuardReport {
         let identity = ServerIdentity::read(&self.server_folder);
-        let off = self.is_off().then(|| switch::off_since(&self.server_folder)).flatten();
+        let off = self.switch.off_since();
+        let policies = self.policies.load();
         let wait = self.wait.load();
         let left = |after: EnforceAfter| wait.as_ref()?.left(after);
-        let waits: Vec<EnforceAfter> = self.waits().into_iter().filter_map(left).collect();
+        let waits: Vec<EnforceAfter> = policies.waits().into_iter().filter_map(left).collect();
         let folder = crate::identity::model_folder(&self.server_folder);
         let progress = wait.as_ref().and_then(|_| enforcement::Progress::read(&folder));
         let current = identity.as_ref().and_then(|one| one.declared_name().map(str::to_owned));
@@ -430,8 +450,10 @@ impl Oversight {
             declared: current,
             mode: self.strictest_configured().name().to_owned(),
             mode_now: self.strictest().name().to_owned(),
-            config: self.rules.config.path.as_ref().map(|path| path.display().to_string()),
-            off: off.map(|record| Off { since: record.at, by: record.by }),
+            config: policies.config.path.as_ref().map(|path| path.display().to_string()),
+            config_trouble: self.config_trouble.lock().unwrap_or_else(PoisonError::into_inner).clone(),
+            restart_for: self.rules.config.restart_for(&policies.config).into_iter().map(str::to_owned).collect(),
+            off: off.map(|record| Off { since: record.at, by: record.by.clone() }),
             // Whole minutes: a file that is written twice a second helps nobody.
             waits: waits.iter().map(|left| about(*left)).collect(),
             waits_until: self.waits_until.lock().unwrap_or_else(PoisonError::into_inner).filter(|_| !waits.is_empty()),
@@ -452,18 +474,6 @@ impl Oversight {
             spans.finish();
         }
         self.say();
-    }
-}
-
-fn policy(rules: &Rules, label: &str, tool: Option<&str>) -> Policy {
-    let effective = rules.config.effective(label, tool, &rules.flags);
-    Policy {
-        mode: effective.mode.value,
-        enforce_after: effective.enforce_after.value,
-        block_rate: effective.block_rate.value,
-        content_injection: effective.content_injection.value,
-        canaries: effective.canaries.value,
-        flags: effective.flags.value,
     }
 }
 

@@ -36,6 +36,12 @@ pub struct GuardReport {
     /// The file it is configured by.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub config: Option<String>,
+    /// What is wrong with the newest version of that file, which does not hold.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub config_trouble: Option<String>,
+    /// Sections of it that hold from the next start on.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub restart_for: Vec<String>,
     /// It is switched off.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub off: Option<Off>,

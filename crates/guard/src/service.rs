@@ -2,16 +2,20 @@
 //! ends or it is told to stop.
 
 use std::{
+    path::Path,
     sync::Arc,
     time::{Duration, Instant},
 };
 
+use credence_protocol::SecretKey;
 use credence_receipts::ReceiptBook;
 
 use crate::{
-    Error, Guard,
+    Error, Guard, Settings,
     courier::{Courier, CourierSettings},
+    embedded::EmbeddedGuard,
     http::{self, HttpSettings},
+    reports::{self, ReportQuota},
     stdio, warn,
 };
 
@@ -70,20 +74,46 @@ pub fn run_http(
     served
 }
 
+/// Takes reports of calls at `socket`, until the process is asked to end.
+pub fn run_reports(
+    settings: Settings,
+    key: SecretKey,
+    courier: Option<CourierSettings>,
+    socket: &Path,
+) -> Result<(), Error> {
+    let guard = Arc::new(EmbeddedGuard::start(settings, key, courier)?);
+    reports::serve(Arc::clone(&guard), socket, ReportQuota::default())?;
+    warn(&format!("taking reports at {}", socket.display()));
+    let failed = |e| Error::Io("serving".into(), e);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(failed)?;
+    runtime.block_on(async {
+        use tokio::signal::unix::{SignalKind, signal};
+        let (mut term, mut int) =
+            (signal(SignalKind::terminate()).map_err(failed)?, signal(SignalKind::interrupt()).map_err(failed)?);
+        tokio::select! {
+            _ = term.recv() => {}
+            _ = int.recv() => {}
+        }
+        Ok::<(), Error>(())
+    })?;
+    let _ = std::fs::remove_file(socket);
+    guard.close()
+}
+
 /// What runs beside the proxy.
-struct Background {
+pub(crate) struct Background {
     courier: Option<Courier>,
 }
 
 impl Background {
-    fn start(guard: &Arc<Guard>, courier: Option<CourierSettings>) -> Result<Self, Error> {
+    pub(crate) fn start(guard: &Arc<Guard>, courier: Option<CourierSettings>) -> Result<Self, Error> {
         save_regularly(guard)?;
         guard.start_oversight()?;
         let courier = courier.map(|settings| Courier::start(Arc::clone(guard), settings)).transpose()?;
         Ok(Self { courier })
     }
 
-    fn finish(self, guard: &Guard) -> Result<(), Error> {
+    pub(crate) fn finish(self, guard: &Guard) -> Result<(), Error> {
         if let Some(courier) = self.courier {
             courier.finish();
         }

@@ -4,11 +4,13 @@ use std::{collections::BTreeMap, path::PathBuf};
 
 use credence_protocol::{EntityId, receipt::Vantage};
 use credence_verify::{Calibration, Mode, ProfileBuilder, Stake};
+use serde::{Deserialize, Serialize};
 
 use crate::{oversight::Rules, quarantine::QuarantineSettings};
 
 /// What is done about a result that is not believed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum GuardMode {
     /// Nothing: it passes, and its `_meta` says what was thought of it.
     Observe,

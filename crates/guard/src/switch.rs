@@ -1,30 +1,28 @@
 //! Switching a guard off and on while it runs.
 //!
-//! `credence guard off SERVER` appends a line to `STATE/SERVER/switch.jsonl`; the last line is the state. A running guard looks at the file every
-//! half second, records each new line as a operation entry in its ledger, and from then on judges nothing. Off means: results pass
-//! unjudged and unchanged; receipts go on, and say why there is no verdict.
+//! `credence guard off SERVER` appends a line with a MAC to `STATE/SERVER/switch` ([`OperationJournal`]); the last line is the state. A running
+//! guard looks at the file every half second, records each new line as a operation entry in its ledger, and from then on judges nothing.
+//! Off means: results pass unjudged and unchanged; receipts go on, and say why there is no verdict. A line that somebody without the
+//! guard's key has written switches nothing.
 
 use std::{
-    fs::{self, OpenOptions},
-    io::{IsTerminal, Write},
-    os::unix::fs::OpenOptionsExt,
+    fs,
+    io::IsTerminal,
     path::{Path, PathBuf},
-    sync::{
-        Mutex, PoisonError,
-        atomic::{AtomicBool, Ordering::Relaxed},
-    },
+    sync::{Arc, Mutex, PoisonError},
 };
 
-use credence_protocol::Uuid;
-use credence_receipts::{OperationAction, OperationRecord, Operator, ReceiptBook, folder, now};
+use arc_swap::ArcSwapOption;
+use credence_protocol::{SecretKey, Uuid};
+use credence_receipts::{
+    OperationAction, OperationRecord, Operator, ReceiptBook, folder, now,
+    operation_journal::{OperationJournal, WaitingOperations},
+};
 
-use crate::{Error, warn};
+use crate::warn;
 
-const FILE: &str = "switch.jsonl";
 /// Which line a guard has recorded last, in its place.
 const RECORDED: &str = "switch.recorded";
-/// Bytes of the file: thousands of switchings.
-const MAX_BYTES: u64 = 4 * 1024 * 1024;
 
 /// Why a result was not judged, in receipts.
 pub const SWITCHED_OFF: &str = "the guard is switched off";
@@ -42,44 +40,31 @@ pub fn operator() -> Operator {
 }
 
 /// Switches the server in `server` off or on. Gives what was written; `None` where it is so already.
-pub fn switch(server: &Path, off: bool, by: Operator) -> Result<Option<OperationRecord>, Error> {
-    let path = server.join(FILE);
-    let io = |e| Error::Io(path.clone(), e);
-    let mut file = OpenOptions::new().create(true).append(true).mode(0o600).open(&path).map_err(io)?;
-    file.lock().map_err(io)?;
-    if is_off(server) == off {
+pub fn switch(
+    server: &Path,
+    key: &SecretKey,
+    off: bool,
+    by: Operator,
+) -> Result<Option<OperationRecord>, credence_receipts::Error> {
+    let journal = OperationJournal::of_switch(server, key);
+    if is_off(&journal.read()?) == off {
         return Ok(None);
-    }
-    if file.metadata().map_err(io)?.len() > MAX_BYTES {
-        return Err(Error::Content(format!("{} is full: move it away", path.display())));
     }
     let action = if off { OperationAction::Off } else { OperationAction::On };
     let record =
         OperationRecord { action, at: now(), by: Some(by), call: None, detail: None, id: Uuid::now_v7(), tool: None };
-    let mut line = serde_json::to_vec(&record).map_err(|e| Error::Content(e.to_string()))?;
-    line.push(b'\n');
-    // After a line that was cut off by a full disk, a new one.
-    if fs::read(&path).map_err(io)?.last().is_some_and(|last| *last != b'\n') {
-        line.insert(0, b'\n');
-    }
-    file.write_all(&line).and_then(|()| file.sync_data()).map_err(io)?;
+    journal.append(std::slice::from_ref(&record))?;
     Ok(Some(record))
 }
 
-/// What was switched, oldest first. A line that cannot be read is passed over.
-pub fn history(server: &Path) -> Vec<OperationRecord> {
-    let Ok(text) = fs::read_to_string(server.join(FILE)) else { return Vec::new() };
-    let lines = text.lines().filter_map(|line| serde_json::from_str::<OperationRecord>(line).ok());
-    lines.filter(|record| matches!(record.action, OperationAction::Off | OperationAction::On)).collect()
-}
-
-fn is_off(server: &Path) -> bool {
-    history(server).last().is_some_and(|last| last.action == OperationAction::Off)
+fn is_off(history: &WaitingOperations) -> bool {
+    history.operations.last().is_some_and(|last| last.action == OperationAction::Off)
 }
 
 /// The last switching of the server in `server`, where it is off.
-pub fn off_since(server: &Path) -> Option<OperationRecord> {
-    history(server).pop().filter(|last| last.action == OperationAction::Off)
+pub fn off_since(server: &Path, key: &SecretKey) -> Option<OperationRecord> {
+    let mut history = OperationJournal::of_switch(server, key).read().ok()?;
+    history.operations.pop().filter(|last| last.action == OperationAction::Off)
 }
 
 /// Whether the guard in `place` has taken in this switching.
@@ -93,86 +78,136 @@ fn recorded(place: &Path) -> Option<Uuid> {
 
 /// The state of one guard's switch.
 pub struct Switch {
-    server: PathBuf,
+    journal: OperationJournal,
     place: PathBuf,
-    off: AtomicBool,
-    /// Bytes of the file when it was read last.
-    read: Mutex<Option<u64>>,
+    /// Since when, and who did it.
+    off: ArcSwapOption<OperationRecord>,
+    seen: Mutex<Seen>,
+}
+
+/// What was seen of the file when it was read last.
+#[derive(Default)]
+struct Seen {
+    /// `None` before it was read.
+    bytes: Option<Option<u64>>,
+    refused: usize,
 }
 
 impl Switch {
-    /// The switch of the server in `server`, for the guard in `place`.
-    pub fn open(server: &Path, place: &Path) -> Self {
-        let off = AtomicBool::new(is_off(server));
-        Self { server: server.to_owned(), place: place.to_owned(), off, read: Mutex::default() }
+    /// The switch of the server in `server`, for the guard in `place` with this key.
+    pub fn open(server: &Path, place: &Path, key: &SecretKey) -> Self {
+        let off = ArcSwapOption::from_pointee(off_since(server, key));
+        let journal = OperationJournal::of_switch(server, key);
+        Self { journal, place: place.to_owned(), off, seen: Mutex::default() }
     }
 
     /// Whether it is off.
     pub fn is_off(&self) -> bool {
-        self.off.load(Relaxed)
+        self.off.load().is_some()
     }
 
-    /// Looks whether somebody has switched; records it.
-    pub fn refresh(&self, book: Option<&ReceiptBook>) {
-        let length = fs::metadata(self.server.join(FILE)).map(|meta| meta.len()).ok();
-        let mut read = self.read.lock().unwrap_or_else(PoisonError::into_inner);
-        if *read == length {
-            return;
+    /// Since when it is off, and who did it.
+    pub fn off_since(&self) -> Option<Arc<OperationRecord>> {
+        self.off.load_full()
+    }
+
+    /// Looks whether somebody has switched; records it. Gives what is wrong with the file, once.
+    pub fn refresh(&self, book: Option<&ReceiptBook>) -> Option<String> {
+        let bytes = self.journal.length();
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        if seen.bytes == Some(bytes) {
+            return None;
         }
-        let history = history(&self.server);
-        let off = history.last().is_some_and(|last| last.action == OperationAction::Off);
-        if self.off.swap(off, Relaxed) != off {
+        let history = match self.journal.read() {
+            Ok(history) => history,
+            Err(error) => {
+                seen.bytes = Some(bytes);
+                return Some(format!("the switch cannot be read: {error}"));
+            }
+        };
+        let off = is_off(&history);
+        let last = history.operations.last();
+        let before = self.off.swap(last.filter(|_| off).map(|last| Arc::new(last.clone())));
+        if before.is_some() != off {
             warn(if off { "switched off: results pass unjudged, receipts go on" } else { "switched on again" });
         }
         let new: Vec<&OperationRecord> = match recorded(&self.place) {
-            Some(known) => history.iter().filter(|record| record.id > known).collect(),
+            Some(known) => history.operations.iter().filter(|record| record.id > known).collect(),
             // What was before this guard's time matters where it still holds.
-            None => history.last().filter(|_| off).into_iter().collect(),
+            None => last.filter(|_| off).into_iter().collect(),
         };
         for record in &new {
             if let Some(Err(error)) = book.map(|book| book.record_operation(record)) {
                 warn(&format!("that it was switched {} could not be recorded: {error}", record.action.name()));
-                return;
+                return None;
             }
         }
-        if let Some(last) = history.last() {
+        if let Some(last) = last {
             let kept = folder::replace_file(&self.place.join(RECORDED), last.id.to_string().as_bytes());
             if let Err(error) = kept {
                 warn(&format!("what was recorded of switchings is not kept: {error}"));
             }
         }
-        *read = length;
+        let more = history.refused > seen.refused;
+        *seen = Seen { bytes: Some(bytes), refused: history.refused };
+        history.trouble().filter(|_| more)
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write;
+
     use super::*;
+
+    fn key() -> SecretKey {
+        SecretKey::from_seed(&[7; 32])
+    }
 
     #[test]
     fn the_last_line_is_the_state_and_nothing_is_written_twice() {
         let server = tempfile::tempdir().unwrap();
-        assert!(switch(server.path(), false, operator()).unwrap().is_none(), "it is on");
-        let off = switch(server.path(), true, operator()).unwrap().unwrap();
-        assert!(switch(server.path(), true, operator()).unwrap().is_none(), "it is off already");
-        assert_eq!(off_since(server.path()), Some(off));
-        switch(server.path(), false, operator()).unwrap().unwrap();
-        assert!(off_since(server.path()).is_none() && history(server.path()).len() == 2);
-        let mut file = OpenOptions::new().append(true).open(server.path().join(FILE)).unwrap();
-        file.write_all(b"{\"action\":\"of").unwrap();
-        assert!(off_since(server.path()).is_none(), "half a line is passed over");
+        assert!(switch(server.path(), &key(), false, operator()).unwrap().is_none(), "it is on");
+        let off = switch(server.path(), &key(), true, operator()).unwrap().unwrap();
+        assert!(switch(server.path(), &key(), true, operator()).unwrap().is_none(), "it is off already");
+        assert_eq!(off_since(server.path(), &key()), Some(off));
+        switch(server.path(), &key(), false, operator()).unwrap().unwrap();
+        assert!(off_since(server.path(), &key()).is_none());
+        let mut file = fs::OpenOptions::new().append(true).open(server.path().join("switch")).unwrap();
+        file.write_all(b"AAAA {\"action\":\"of").unwrap();
+        assert!(off_since(server.path(), &key()).is_none(), "half a line is passed over");
+        switch(server.path(), &key(), true, operator()).unwrap().unwrap();
+        assert!(off_since(server.path(), &key()).is_some(), "the next line is whole");
     }
 
     #[test]
     fn a_running_guard_takes_it_in_and_knows_what_it_has_recorded() {
         let (server, place) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-        let guard = Switch::open(server.path(), place.path());
-        guard.refresh(None);
-        assert!(!guard.is_off());
-        let off = switch(server.path(), true, operator()).unwrap().unwrap();
+        let guard = Switch::open(server.path(), place.path(), &key());
+        assert!(guard.refresh(None).is_none() && !guard.is_off());
+        let off = switch(server.path(), &key(), true, operator()).unwrap().unwrap();
         assert!(!has_taken(place.path(), &off));
-        guard.refresh(None);
+        assert!(guard.refresh(None).is_none());
         assert!(guard.is_off() && has_taken(place.path(), &off));
-        assert!(Switch::open(server.path(), place.path()).is_off(), "a restart changes nothing");
+        assert!(Switch::open(server.path(), place.path(), &key()).is_off(), "a restart changes nothing");
+    }
+
+    /// Somebody who can write the file and does not have the key.
+    #[test]
+    fn planted_lines_switch_nothing_and_are_told_of_once() {
+        let (server, place, other) =
+            (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let stranger = SecretKey::from_seed(&[8; 32]);
+        switch(server.path(), &stranger, true, operator()).unwrap().unwrap();
+        // Copied from another server's.
+        switch(other.path(), &key(), true, operator()).unwrap().unwrap();
+        let copied = fs::read(other.path().join("switch")).unwrap();
+        fs::OpenOptions::new().append(true).open(server.path().join("switch")).unwrap().write_all(&copied).unwrap();
+        let guard = Switch::open(server.path(), place.path(), &key());
+        let trouble = guard.refresh(None).unwrap();
+        assert!(!guard.is_off() && trouble.contains("2 lines in 'switch'"), "{trouble}");
+        assert!(guard.refresh(None).is_none(), "once");
+        switch(server.path(), &key(), true, operator()).unwrap().unwrap();
+        assert!(guard.refresh(None).is_none() && guard.is_off());
     }
 }

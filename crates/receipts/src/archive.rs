@@ -56,6 +56,8 @@ pub struct Filter {
     pub session: Option<String>,
     /// Of this tool.
     pub tool: Option<String>,
+    /// Reported by this user id.
+    pub uid: Option<u32>,
     /// From this time on.
     pub since: Option<Timestamp>,
     /// Up to this time.
@@ -100,6 +102,7 @@ impl Filter {
         is(&self.agent, receipt.agent.as_ref())
             && is(&self.session, receipt.session.as_ref())
             && is(&self.tool, Some(&receipt.tool))
+            && is(&self.uid, receipt.uid.as_ref())
             && self.since.is_none_or(|since| receipt.started_at >= since)
             && self.until.is_none_or(|until| receipt.started_at <= until)
     }

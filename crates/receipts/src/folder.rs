@@ -25,6 +25,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use credence_ledger::HeldLock;
 use credence_protocol::{SecretKey, jwk::Jwk};
 
 use crate::Error;
@@ -40,7 +41,7 @@ pub struct Place {
     pub folder: PathBuf,
     /// Its number.
     pub number: u32,
-    _lock: File,
+    _lock: HeldLock,
 }
 
 /// Where guards of this user keep their state unless told otherwise.
@@ -70,7 +71,7 @@ pub fn take_place(state: &Path, name: &str) -> Result<Place, Error> {
                 // Who holds it, for people. Best effort: on a full disk the lock holds all the same.
                 let _ =
                     lock.set_len(0).and_then(|()| lock.rewind()).and_then(|()| write!(lock, "{}", std::process::id()));
-                return Ok(Place { folder, number, _lock: lock });
+                return Ok(Place { folder, number, _lock: HeldLock::new(lock) });
             }
             Err(TryLockError::WouldBlock) => {}
             Err(TryLockError::Error(e)) => return Err(io(e)),

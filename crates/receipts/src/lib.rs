@@ -45,6 +45,7 @@ use std::{
 
 pub use archive::{Archive, Filter, FoundReceipt};
 pub use book::{BookSettings, ReceiptBook};
+pub use credence_ledger::release_in_child as release_locks_in_child;
 pub use error::Error;
 pub use folder::Place;
 pub use operation::{OperationAction, OperationRecord, Operator};

@@ -32,6 +32,8 @@ pub enum OperationAction {
     Enforcing,
     /// The server declares another name than before: what was learned of the former one does not count for it.
     Renamed,
+    /// `guard.toml` was read again and says something else of this server; `detail` says what.
+    Configured,
     /// A person looked at a result that was flagged or withheld: it is genuine.
     Accept,
     /// A person looked at it: it is not.
@@ -51,6 +53,7 @@ impl OperationAction {
             Self::Waiting => "waiting",
             Self::Enforcing => "enforcing",
             Self::Renamed => "renamed",
+            Self::Configured => "configured",
             Self::Accept => "accept",
             Self::Reject => "reject",
             Self::Release => "release",

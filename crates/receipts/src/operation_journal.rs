@@ -11,11 +11,14 @@
 //! The MAC is HMAC-SHA256 under a key made of the guard's private key, the log's name and a word of its own: a line that somebody
 //! without that key has planted, or copied from another guard or from the journal of receipts, is not believed. Writers and the
 //! guard lock the file, so that no line is lost while it is emptied.
+//!
+//! `credence guard off` and `on` append lines of the same form to the file `switch` in the server's folder. It is never emptied: its last
+//! line is the state of the switch.
 
 use std::{
     fs::{File, OpenOptions},
     io::{self, Read, Write},
-    os::unix::fs::OpenOptionsExt,
+    os::unix::fs::{FileExt, OpenOptionsExt},
     path::{Path, PathBuf},
 };
 
@@ -25,6 +28,8 @@ use crate::{Error, OperationRecord, journal::JournalKey};
 
 /// The file's name, in the guard's place.
 const FILE: &str = "operations";
+/// The name of the file with what switched a server's guards off and on, in the server's folder.
+const SWITCH: &str = "switch";
 /// How the names of copies end in which there are lines that nobody with the key wrote.
 const REFUSED: &str = "refused";
 /// Copies that are kept.
@@ -35,6 +40,7 @@ const MAX_BYTES: u64 = 4 * 1024 * 1024;
 /// The file of operations of one guard.
 pub struct OperationJournal {
     path: PathBuf,
+    name: &'static str,
     key: JournalKey,
 }
 
@@ -47,14 +53,16 @@ pub struct WaitingOperations {
     pub refused: usize,
     /// Bytes up to the last whole line.
     bytes: u64,
+    /// The file's name.
+    file: &'static str,
 }
 
 impl WaitingOperations {
     /// What is wrong with the file, in words.
     pub fn trouble(&self) -> Option<String> {
-        let refused = self.refused;
-        (refused > 0).then(|| {
-            format!("{refused} lines in '{FILE}' were not written by this guard's commands, or were changed: they count for nothing")
+        let WaitingOperations { refused, file, .. } = self;
+        (*refused > 0).then(|| {
+            format!("{refused} lines in '{file}' were not written by this guard's commands, or were changed: they count for nothing")
         })
     }
 }
@@ -66,7 +74,18 @@ pub(crate) fn key(key: &SecretKey, name: &str) -> JournalKey {
 
 impl OperationJournal {
     pub(crate) fn new(place: &Path, key: JournalKey) -> Self {
-        Self { path: place.join(FILE), key }
+        Self { path: place.join(FILE), name: FILE, key }
+    }
+
+    /// The file of switchings of the server in `server`, for all its guards: nobody empties it.
+    pub fn of_switch(server: &Path, secret: &SecretKey) -> Self {
+        let folder = server.file_name().unwrap_or_default().to_string_lossy();
+        Self { path: server.join(SWITCH), name: SWITCH, key: JournalKey::new(secret, &format!("{folder}/{SWITCH}")) }
+    }
+
+    /// Bytes of the file; `None` where there is none.
+    pub fn length(&self) -> Option<u64> {
+        std::fs::metadata(&self.path).ok().map(|meta| meta.len())
     }
 
     fn io(&self, error: io::Error) -> Error {
@@ -88,6 +107,10 @@ impl OperationJournal {
         }
         let mut file = self.open_locked()?;
         let before = file.metadata().map_err(|e| self.io(e))?.len();
+        // After a line that was cut off, a new one.
+        if ends_torn(&file, before).map_err(|e| self.io(e))? {
+            lines.insert(0, b'\n');
+        }
         if before + lines.len() as u64 > MAX_BYTES {
             return Err(Error::OperationsFull { path: self.path.clone(), most: MAX_BYTES });
         }
@@ -120,7 +143,7 @@ impl OperationJournal {
         let mut found: Vec<PathBuf> = files
             .filter(|path| {
                 let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-                name.starts_with(FILE) && name.ends_with(REFUSED)
+                name.starts_with(self.name) && name.ends_with(REFUSED)
             })
             .collect();
         found.sort();
@@ -129,15 +152,15 @@ impl OperationJournal {
 
     /// What is in it.
     pub fn read(&self) -> Result<WaitingOperations, Error> {
+        let mut found = WaitingOperations { file: self.name, ..WaitingOperations::default() };
         let file = match File::open(&self.path) {
             Ok(file) => file,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(WaitingOperations::default()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(found),
             Err(error) => return Err(self.io(error)),
         };
         file.lock_shared().map_err(|e| self.io(e))?;
         let mut bytes = Vec::new();
         (&file).take(MAX_BYTES).read_to_end(&mut bytes).map_err(|e| self.io(e))?;
-        let mut found = WaitingOperations::default();
         for line in bytes.split_inclusive(|byte| *byte == b'\n') {
             // One without an end was never acknowledged.
             let Some(line) = line.strip_suffix(b"\n") else { break };
@@ -162,6 +185,15 @@ impl OperationJournal {
         }
         Ok(same)
     }
+}
+
+/// Whether a file of so many bytes ends in the middle of a line.
+fn ends_torn(file: &File, bytes: u64) -> io::Result<bool> {
+    let mut last = [b'\n'];
+    if bytes > 0 {
+        file.read_exact_at(&mut last, bytes - 1)?;
+    }
+    Ok(last != *b"\n")
 }
 
 #[cfg(test)]

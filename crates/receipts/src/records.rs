@@ -40,6 +40,9 @@ pub struct Intent {
     pub started_at: Timestamp,
     /// The tool.
     pub tool: String,
+    /// The user id of the process that reports the call, where one does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub uid: Option<u32>,
     /// Who else could have written the receipt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub vantage: Option<Vantage>,
@@ -66,6 +69,7 @@ impl Intent {
             stake: self.stake,
             started_at: self.started_at,
             tool: self.tool,
+            uid: self.uid,
             unjudged: None,
             vantage: self.vantage,
             verdict: None,
@@ -155,8 +159,12 @@ pub struct CountedCall {
 }
 
 impl CountedCall {
-    /// `None` unless the call was judged and its agent has a name: only such calls are reported.
+    /// `None` unless the call was judged and its agent has a name: only such calls are reported. A call that rests on the word of the
+    /// agent's side is self-reported, and counts in no summary of a provider.
     pub fn of(receipt: &Receipt) -> Option<Self> {
+        if receipt.vantage.is_some_and(|vantage| !vantage.is_independent()) {
+            return None;
+        }
         Some(Self {
             agent: receipt.agent.clone()?,
             verdict: receipt.verdict?,

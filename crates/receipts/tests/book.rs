@@ -57,6 +57,7 @@ impl Tools {
             stake: None,
             started_at: now(),
             tool: tool.to_owned(),
+            uid: None,
             vantage: None,
         };
         let mut receipt = intent.into_receipt(CallOutcome::Result);

@@ -66,6 +66,7 @@ impl House {
             stake: None,
             started_at: *started,
             tool: tool.to_owned(),
+            uid: None,
             vantage: self.vantage,
         };
         let mut receipt = intent.into_receipt(outcome);

@@ -56,6 +56,7 @@ fn call(n: usize, days: usize, key: &SecretKey) -> (NewReceipt, PartDigests) {
         stake: None,
         started_at: Timestamp::from_micros(1_763_000_000_000_000 + n as i64 * 1_000_003).unwrap(),
         tool: "get_forecast".to_owned(),
+        uid: None,
         vantage: Some(Vantage::SameUser),
     };
     let receipt = Receipt {

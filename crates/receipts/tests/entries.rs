@@ -35,6 +35,7 @@ fn receipts() {
         stake: Some(Stake::High),
         started_at: at(),
         tool: "get_weather".into(),
+        uid: None,
         vantage: None,
     };
     let mut receipt = intent.into_receipt(CallOutcome::Result);

@@ -10,13 +10,15 @@
 //! overrides the top. Where two sections of one level fit, the one further down in the file wins (ADR 29).
 //!
 //! - [`file`]: where the file is, and whose it must be; [`read`](mod@read): what it says, with the line of everything;
-//! - [`glob`]: patterns; [`effective`]: what holds for a server or a tool, and why; [`check`](mod@check): rules that can never match.
+//! - [`glob`]: patterns; [`effective`]: what holds for a server or a tool, and why; [`check`](mod@check): rules that can never match;
+//! - [`watch`]: the file of a running guard.
 
 pub mod check;
 pub mod effective;
 pub mod file;
 pub mod glob;
 mod read;
+pub mod watch;
 
 use std::{path::PathBuf, time::Duration};
 
@@ -138,6 +140,19 @@ pub struct Layer {
     pub enforce_after: Option<At<EnforceAfter>>,
 }
 
+impl Layer {
+    /// Its settings without their lines.
+    pub(crate) fn values(&self) -> impl PartialEq + std::fmt::Debug + use<> {
+        fn value<T: Copy>(at: Option<At<T>>) -> Option<T> {
+            at.map(|at| at.value)
+        }
+        (
+            (value(self.mode), value(self.block_rate), value(self.content_injection)),
+            (value(self.canaries), value(self.flags), value(self.enforce_after)),
+        )
+    }
+}
+
 /// `[server."PATTERN"]`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ServerSection {
@@ -177,6 +192,17 @@ impl Default for Quarantine {
     fn default() -> Self {
         Self { enabled: true, max_mib: DEFAULT_QUARANTINE_MIB, days: DEFAULT_QUARANTINE_DAYS }
     }
+}
+
+/// `[reviews]`: what an authority is told of results that wait for an answer.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct Reviews {
+    /// Calls, tools, verdicts and names of members.
+    pub send: bool,
+    /// Arguments and results too, encrypted to the key.
+    pub report_content: bool,
+    /// The reviewer's public key, which was checked.
+    pub reviewer_key: Option<String>,
 }
 
 /// What somebody is told of.
@@ -268,6 +294,8 @@ pub struct GuardConfig {
     pub servers: Vec<ServerSection>,
     /// What is kept of results that were not believed.
     pub quarantine: Quarantine,
+    /// What an authority is told of them.
+    pub reviews: Reviews,
     /// Whom to tell.
     pub alerts: Option<AlertConfig>,
     /// Numbers.
@@ -288,6 +316,18 @@ impl GuardConfig {
         };
         let text = file::read(&path)?;
         Self::parse(&path, &text)
+    }
+
+    /// The sections of which another reading says something else and that hold from the guard's next start on.
+    pub fn restart_for(&self, next: &Self) -> Vec<&'static str> {
+        let all = [
+            ("quarantine", self.quarantine != next.quarantine),
+            ("reviews", self.reviews != next.reviews),
+            ("alerts", self.alerts != next.alerts),
+            ("metrics", self.metrics != next.metrics),
+            ("telemetry", self.otlp_endpoint != next.otlp_endpoint),
+        ];
+        all.into_iter().filter(|(_, differs)| *differs).map(|(name, _)| name).collect()
     }
 
     /// Reads the text of the file at `path`.

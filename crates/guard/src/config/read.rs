@@ -11,12 +11,12 @@ use url::Url;
 
 use super::{
     AlertConfig, AlertKind, At, ConfigError, DEFAULT_ALERTS_PER_MINUTE, EnforceAfter, FlagAction, GuardConfig, Layer,
-    MetricsConfig, Quarantine, SecretFrom, SecretHeader, ServerSection, ToolSection, Webhook, glob::Glob,
+    MetricsConfig, Quarantine, Reviews, SecretFrom, SecretHeader, ServerSection, ToolSection, Webhook, glob::Glob,
 };
-use crate::settings::GuardMode;
+use crate::{quarantine::reviewer_key::ReviewerPublicKey, settings::GuardMode};
 
 const LAYER_KEYS: [&str; 6] = ["mode", "block_rate", "content_injection", "canaries", "flags", "enforce_after"];
-const TOP_KEYS: [&str; 11] = [
+const TOP_KEYS: [&str; 12] = [
     "mode",
     "block_rate",
     "content_injection",
@@ -25,6 +25,7 @@ const TOP_KEYS: [&str; 11] = [
     "enforce_after",
     "server",
     "quarantine",
+    "reviews",
     "alerts",
     "metrics",
     "telemetry",
@@ -49,6 +50,7 @@ pub fn read(path: &Path, text: &str) -> Result<GuardConfig, ConfigError> {
         match name(member) {
             "server" => config.servers = file.servers(member)?,
             "quarantine" => config.quarantine = file.quarantine(member)?,
+            "reviews" => config.reviews = file.reviews(member)?,
             "alerts" => config.alerts = Some(file.alerts(member)?),
             "metrics" => config.metrics = Some(file.metrics(member)?),
             "telemetry" => config.otlp_endpoint = file.telemetry(member)?,
@@ -234,6 +236,31 @@ impl Source<'_> {
             }
         }
         Ok(quarantine)
+    }
+
+    fn reviews(&self, member: Member<'_>) -> Result<Reviews, ConfigError> {
+        let mut reviews = Reviews::default();
+        for inner in self.members(self.table(member, "[reviews]")?) {
+            match name(inner) {
+                "send" => reviews.send = self.bool_of(inner)?,
+                "report_content" => reviews.report_content = self.bool_of(inner)?,
+                "reviewer_key" => {
+                    let key = self.text_of(inner)?;
+                    key.parse::<ReviewerPublicKey>().map_err(|why| self.wrong_value(inner, why))?;
+                    reviews.reviewer_key = Some(key.to_owned());
+                }
+                _ => return Err(self.unknown(inner, "[reviews]", &["send", "report_content", "reviewer_key"])),
+            }
+        }
+        if reviews.report_content && reviews.reviewer_key.is_none() {
+            let why = "report_content needs reviewer_key, the public key that `credence guard reviewer-key` printed: content \
+                       leaves only encrypted";
+            return Err(self.wrong_value(member, why));
+        }
+        if reviews.report_content && !reviews.send {
+            return Err(self.wrong_value(member, "report_content needs send = true"));
+        }
+        Ok(reviews)
     }
 
     fn alerts(&self, member: Member<'_>) -> Result<AlertConfig, ConfigError> {

@@ -16,7 +16,7 @@ use credence_receipts::{
     OperationAction, OperationRecord,
     folder::{self, Place},
 };
-use credence_verify::{Call, Mode};
+use credence_verify::{Call, Mode, Origin};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
@@ -155,16 +155,24 @@ impl Guard {
     }
 
     fn learn_from_item(&self, item: &KeptItem, genuine: bool) -> Result<(), Error> {
-        let (Some(result), Some(posterior)) = (&item.result, item.posterior) else {
-            return Err(Error::Content("it was not judged".to_owned()));
-        };
+        let Some(result) = &item.result else { return Err(Error::Content("its content is not kept".to_owned())) };
         let arguments = item.arguments.as_deref().and_then(|raw| Exact::of(raw).ok());
         let parts = AnswerParts::parse(Answer::Result(result), arguments.as_ref(), &mut None);
+        if item.has_instructions() {
+            self.instructions.take_answer(&item.tool, &parts, item.arguments.as_deref(), genuine);
+        }
+        // The engine had nothing against it, and has learned it already.
+        if !item.is_doubted() {
+            return Ok(());
+        }
+        if item.posterior.is_none() {
+            return Err(Error::Content("it was not judged".to_owned()));
+        }
         let value = parts.value.ok_or_else(|| Error::Content("there is nothing in it to judge".to_owned()))?;
         let arguments = arguments.as_ref().and_then(|exact| content::value(exact).ok());
         let engine = self.engine.load();
         let tell = |tool: &str, value: &Value| {
-            let mut call = Call::new(tool, value);
+            let mut call = Call::new(tool, value).origin(Origin::Upstream);
             if let Some(arguments) = &arguments {
                 call = call.args(arguments);
             }
@@ -177,7 +185,7 @@ impl Guard {
         }
         // The seed's feedback moves prior and threshold. Only doubtful results are reviewed, so as a rate it would be far off: the
         // adaptive mode does without it.
-        if self.settings.verify == Mode::Fixed {
+        if let Some(posterior) = item.posterior.filter(|_| self.settings.verify == Mode::Fixed) {
             engine.record_feedback(&item.tool, posterior, !genuine)?;
         }
         Ok(())

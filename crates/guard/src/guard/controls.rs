@@ -7,7 +7,7 @@
 use std::collections::HashMap;
 
 use credence_protocol::{EntityId, Uuid};
-use credence_verify::Call;
+use credence_verify::{Call, Origin};
 use serde_json::{Value, value::RawValue};
 
 /// Tools for which a result is held.
@@ -27,7 +27,8 @@ pub(super) struct HeldResult {
 impl HeldResult {
     /// As a call to be judged.
     pub fn call<'a>(&'a self, tool: &'a str) -> Call<'a> {
-        let mut call = Call::new(tool, &self.value);
+        // As it was judged the first time: the guard read it from the server itself.
+        let mut call = Call::new(tool, &self.value).origin(Origin::Upstream);
         if let Some(ms) = self.execution_ms {
             call = call.execution_time_ms(ms);
         }
@@ -50,5 +51,23 @@ impl Controls {
             return self.0.remove(tool);
         }
         self.0.insert(tool.to_owned(), result)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_control_is_judged_as_its_result_was() {
+        let held = HeldResult {
+            call: Uuid::now_v7(),
+            agent: None,
+            value: serde_json::json!({ "status": "green" }),
+            arguments: None,
+            execution_ms: Some(3.0),
+        };
+        let (control, judged) = (held.call("health"), Call::new("health", &held.value).origin(Origin::Upstream));
+        assert_eq!(format!("{control:?}"), format!("{:?}", judged.execution_time_ms(3.0)));
     }
 }

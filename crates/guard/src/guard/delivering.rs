@@ -209,7 +209,7 @@ impl Guard {
 
     /// Whether a blocked result passes because there is nothing in it to be kept from anyone: "nothing was found" is often just what
     /// was asked. A profile that wants more than nothing is another matter.
-    fn is_let_through(&self, judged: &JudgedCall, blocked: &Assessment) -> bool {
+    pub(super) fn is_let_through(&self, judged: &JudgedCall, blocked: &Assessment) -> bool {
         judged.empty && blocked.stage == Stage::One && !self.settings.profiles.contains_key(&judged.started.tool)
     }
 
@@ -268,7 +268,7 @@ fn error_note(who: &str, receipt: &Receipt) -> String {
     )
 }
 
-fn refusal_text(tool: &str, why: &str) -> String {
+pub(super) fn refusal_text(tool: &str, why: &str) -> String {
     format!(
         "[credence] The call of '{}' was executed, and {why}. The result is withheld. Do not blindly retry: the call has already \
          taken effect, and calling it again may do it twice. Say that the result is not available, or check it in another way.",

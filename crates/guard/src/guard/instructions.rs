@@ -7,12 +7,13 @@ use std::{
 
 use credence_protocol::receipt::CallOutcome;
 use credence_receipts::folder::{self, Place};
+use serde_json::{Value, value::RawValue};
 
 use crate::{
     Error,
     answer::AnswerParts,
     identity::file_of_suffix,
-    injection::{Finding, Places, Subject, ToolNames, scan, scan_in_place},
+    injection::{Finding, Places, Subject, ToolNames, scan, scan_in_place, take_answer},
     pending::StartedCall,
     warn,
 };
@@ -50,15 +51,16 @@ impl Instructions {
         let Some(value) = &parts.value else {
             return Some(scan(parts.texts.iter().map(String::as_str)));
         };
-        let subject = Subject {
-            tool: &started.tool,
-            value,
-            content: parts.differing.as_ref().and_then(|text| text.value.as_ref()),
-            arguments: started.arguments.as_ref().map_or("", |arguments| arguments.get()),
-            is_error: parts.outcome == CallOutcome::ToolError,
-        };
+        let subject = subject(&started.tool, value, parts, started.arguments.as_deref());
         let tools = self.tools.read().unwrap_or_else(PoisonError::into_inner);
         Some(scan_in_place(&self.places, &tools, subject, learn))
+    }
+
+    /// Takes in what a person said of a result whose text reads like instructions.
+    pub fn take_answer(&self, tool: &str, parts: &AnswerParts, arguments: Option<&RawValue>, genuine: bool) {
+        let Some(value) = &parts.value else { return };
+        let tools = self.tools.read().unwrap_or_else(PoisonError::into_inner);
+        take_answer(&self.places, &tools, subject(tool, value, parts, arguments), genuine);
     }
 
     /// Keeps what was learned, where there is something.
@@ -70,6 +72,21 @@ impl Instructions {
         let bytes = serde_json::to_vec(&*places).map_err(|e| Error::Content(e.to_string()))?;
         drop(places);
         Ok(folder::replace_file(&place.folder.join(file(suffix)), &bytes)?)
+    }
+}
+
+fn subject<'a>(
+    tool: &'a str,
+    value: &'a Value,
+    parts: &'a AnswerParts,
+    arguments: Option<&'a RawValue>,
+) -> Subject<'a> {
+    Subject {
+        tool,
+        value,
+        content: parts.differing.as_ref().and_then(|text| text.value.as_ref()),
+        arguments: arguments.map_or("", RawValue::get),
+        is_error: parts.outcome == CallOutcome::ToolError,
     }
 }
 

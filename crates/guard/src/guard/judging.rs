@@ -37,11 +37,11 @@ const MAX_REQUEST_ID: usize = 128;
 pub struct JudgedCall {
     pub(super) started: StartedCall,
     pub(super) new: NewReceipt,
-    value: Option<Value>,
+    pub(super) value: Option<Value>,
     /// The parts of the result, with their forms.
-    leaves: Vec<(String, String)>,
+    pub(super) leaves: Vec<(String, String)>,
     /// What the client gets in place of the server's answer.
-    delivery: Delivery,
+    pub(super) delivery: Delivery,
     /// `None` where there is no verdict.
     pub(super) assessment: Option<Assessment>,
     pub(super) injection: Option<injection::Finding>,
@@ -56,7 +56,7 @@ pub struct JudgedCall {
     /// What is done about a flag.
     pub(super) flags: FlagAction,
     /// The share of accepted results of which a made-up variant is judged.
-    canaries: f64,
+    pub(super) canaries: f64,
 }
 
 /// What was found out about a result.
@@ -82,8 +82,13 @@ impl Guard {
             let unreadable = salts.arguments.commit("unreadable", arguments.map_or("", RawValue::get));
             return Some(PreparedArguments { salts, arguments: unreadable, print: [0; 16] });
         };
-        let print = fingerprint(&self.key, arguments.as_ref());
-        Some(PreparedArguments { salts, arguments: salts.arguments(arguments.as_ref()), print })
+        Some(self.prepare_parsed(salts, arguments.as_ref()))
+    }
+
+    /// The same of arguments that are parsed.
+    pub(super) fn prepare_parsed(&self, salts: Salts, arguments: Option<&Exact<'_>>) -> PreparedArguments {
+        let print = fingerprint(&self.key, arguments);
+        PreparedArguments { salts, arguments: salts.arguments(arguments), print }
     }
 
     /// Judges an answer. Nothing is written yet.
@@ -156,7 +161,7 @@ impl Guard {
     }
 
     /// Has the engine judge a result, and the text beside its structure.
-    fn assess(
+    pub(super) fn assess(
         &self,
         started: &StartedCall,
         parts: &AnswerParts,
@@ -242,6 +247,7 @@ impl Guard {
             stake: started.caller.stake,
             started_at: started.at,
             tool: cut_name(&started.tool),
+            uid: None,
             vantage: Some(self.settings.vantage),
         }
     }
@@ -362,7 +368,7 @@ pub(super) fn name_of_text(tool: &str) -> String {
 }
 
 /// At most so many bytes of a text.
-fn cut(text: &str, most: usize) -> String {
+pub(super) fn cut(text: &str, most: usize) -> String {
     let end = (0..=most.min(text.len())).rev().find(|end| text.is_char_boundary(*end)).unwrap_or_default();
     text[..end].to_owned()
 }

@@ -63,7 +63,8 @@ impl Guard {
             _ => false,
         };
         let doubted = judged.assessment.as_ref().is_some_and(|one| one.decision != Decision::Accept);
-        if !withheld && !doubted {
+        let instructs = judged.injection.as_ref().filter(|finding| finding.fired);
+        if !withheld && !doubted && instructs.is_none() {
             return;
         }
         let receipt = &judged.new.receipt;
@@ -72,6 +73,7 @@ impl Guard {
         let known: Vec<String> = findings.iter().map(|one| one.check.clone()).collect();
         findings
             .extend(receipt.checks.iter().filter(|check| !known.contains(check)).map(|check| Finding::named(check)));
+        findings.extend(instructs.map(|found| Finding::of_instructions(found.score, found.explanation())));
         let result: Option<&RawValue> = match answer {
             Answer::Result(raw) | Answer::NeedsInput(raw) | Answer::Error(raw) => Some(raw),
             Answer::Ambiguous(_) | Answer::Nothing | Answer::TooLarge(_) => None,

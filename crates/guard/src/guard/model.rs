@@ -20,11 +20,10 @@ use super::Guard;
 use crate::{
     Error, Settings,
     agreement::Habits,
-    answer::Answer,
     config::AlertKind,
     guard::JudgedCall,
     identity::{self, Declared, file_of_suffix},
-    oversight::{Oversight, Policy},
+    oversight::{Changed, Oversight, Policy},
     schemas::SchemaBook,
     settings::GuardMode,
     warn,
@@ -132,6 +131,28 @@ impl Guard {
         self.instructions.save(&self.place, &suffix)
     }
 
+    /// Looks at the switch, the clock and `guard.toml`.
+    pub(super) fn tick(&self) {
+        if self.oversight.tick(self.book()) == Changed::Policies
+            && let Err(error) = self.take_policies()
+        {
+            warn(&format!("not all of what guard.toml says holds: {error}"));
+        }
+    }
+
+    /// Has the engine and the wait go by the policies that hold now.
+    fn take_policies(&self) -> Result<(), Error> {
+        calibrate_all(&self.engine.load(), &self.settings, &self.oversight)?;
+        let tools = std::mem::take(&mut *self.calibrated.lock().unwrap_or_else(PoisonError::into_inner));
+        for tool in tools {
+            let policy = self.oversight.policy(&tool);
+            self.set_block_rate(&tool, &policy);
+        }
+        self.oversight.keep(self.book());
+        let Some(server) = self.place.folder.parent() else { return Ok(()) };
+        self.oversight.open_wait(&identity::model_folder(server), self.book())
+    }
+
     /// Has the engine keep the block rate that a section sets for this tool.
     pub(super) fn calibrate(&self, tool: &str, policy: &Policy) {
         if policy.block_rate.is_none() {
@@ -146,6 +167,10 @@ impl Guard {
         }
         calibrated.insert(tool.to_owned());
         drop(calibrated);
+        self.set_block_rate(tool, policy);
+    }
+
+    fn set_block_rate(&self, tool: &str, policy: &Policy) {
         let named = |of: Option<&str>| {
             let found = self.settings.calibrations.iter().find(|(one, _)| one.as_deref() == of);
             found.map(|(_, calibration)| calibration.clone()).unwrap_or_default()
@@ -160,8 +185,8 @@ impl Guard {
     }
 
     /// Tells the operator's side what became of calls.
-    pub(super) fn tell_oversight(&self, judged: &[(JudgedCall, Answer<'_>)]) {
-        let ended: Vec<_> = judged.iter().map(|(judged, _)| judged.ended(&self.settings.session)).collect();
+    pub(super) fn tell_oversight<'a>(&self, judged: impl Iterator<Item = &'a JudgedCall>) {
+        let ended: Vec<_> = judged.map(|judged| judged.ended(&self.settings.session)).collect();
         self.oversight.ended(&ended);
     }
 
@@ -171,13 +196,13 @@ impl Guard {
         let name = self.place.folder.parent().and_then(Path::file_name).map(|name| name.to_string_lossy().into_owned());
         let in_journal = move || Some(weak.upgrade()?.book().map_or(0, ReceiptBook::in_journal));
         self.oversight.open_metrics(&name.unwrap_or_default(), self.place.number, Arc::new(in_journal))?;
-        self.oversight.tick(self.book());
+        self.tick();
         let guard = Arc::downgrade(self);
         let spawned = std::thread::Builder::new().name("oversight".to_owned()).spawn(move || {
             let mut written: Option<Instant> = None;
             loop {
                 let Some(guard) = guard.upgrade() else { return };
-                guard.oversight.tick(guard.book());
+                guard.tick();
                 if written.is_none_or(|at| at.elapsed() >= METRICS_EVERY) {
                     guard.oversight.write_metrics(guard.book().map_or(0, ReceiptBook::in_journal));
                     written = Some(Instant::now());
@@ -248,12 +273,14 @@ pub(super) fn engine(
     for (tool, calibration) in &settings.calibrations {
         engine.calibrate(tool.as_deref(), calibration.clone())?;
     }
-    // A file that was named with a flag overrides guard.toml.
-    if let Some(rate) = oversight.server_policy().block_rate {
-        let all = settings.calibrations.iter().find(|(tool, _)| tool.is_none()).map(|(_, all)| all.clone());
-        let all = all.unwrap_or_default();
-        let rate = all.max_false_block_rate.or(Some(rate));
-        engine.calibrate(None, Calibration { max_false_block_rate: rate, ..all })?;
-    }
+    calibrate_all(&engine, settings, oversight)?;
     Ok(engine)
+}
+
+/// Has the engine keep the block rate of the server. A file that was named with a flag overrides guard.toml.
+fn calibrate_all(engine: &Engine, settings: &Settings, oversight: &Oversight) -> Result<(), Error> {
+    let all = settings.calibrations.iter().find(|(tool, _)| tool.is_none()).map(|(_, all)| all.clone());
+    let all = all.unwrap_or_default();
+    let rate = all.max_false_block_rate.or(oversight.server_policy().block_rate);
+    Ok(engine.calibrate(None, Calibration { max_false_block_rate: rate, ..all })?)
 }

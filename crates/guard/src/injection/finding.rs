@@ -64,6 +64,7 @@ impl Finding {
             Class::Target => &["gives_an_order", "gives_an_address"],
             Class::Tool => &["gives_an_order", "names_a_tool"],
             Class::TargetAndTool => &["gives_an_order", "gives_an_address", "names_a_tool"],
+            Class::Model => &["gives_an_order", "speaks_to_the_model"],
             Class::Cue => &[],
         };
         self.why.retain(|kind| !PLACE_KINDS.contains(kind));
@@ -81,7 +82,8 @@ impl Finding {
     }
 }
 
-const PLACE_KINDS: &[&str] = &["gives_an_order", "gives_an_address", "names_a_tool", "unusual_place"];
+const PLACE_KINDS: &[&str] =
+    &["gives_an_order", "gives_an_address", "names_a_tool", "speaks_to_the_model", "unusual_place"];
 
 /// Why the place is unusual.
 fn reason(unusual: &Unusual) -> String {
@@ -90,6 +92,7 @@ fn reason(unusual: &Unusual) -> String {
         Class::Target => "an order with an address or amount",
         Class::Tool => "an order that names a tool",
         Class::TargetAndTool => "an order that names a tool and an address or amount",
+        Class::Model => "an order to a program that reads it",
         Class::Cue => "words like these",
     };
     let (held, results) = (unusual.held, unusual.results);

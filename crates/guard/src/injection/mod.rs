@@ -79,12 +79,7 @@ pub fn scan<'a>(texts: impl IntoIterator<Item = &'a str>) -> Finding {
 /// Looks at a result, given what its tool usually says where, and remembers it. Linear in what it reads; the places are locked only
 /// while they are compared.
 pub fn scan_in_place(places: &Mutex<Places>, tools: &ToolNames, subject: Subject<'_>, learn: bool) -> Finding {
-    let mut read = Texts::new();
-    let mut path = String::from(if subject.is_error { "(error)" } else { "" });
-    read.add(subject.value, &mut path);
-    if let Some(content) = subject.content {
-        read.add(content, &mut String::from("(content)"));
-    }
+    let mut read = texts_of(subject);
     let mut finding = weigh(&mut read);
     read.find_orders(subject.arguments, tools);
     let hash = read.hash();
@@ -102,6 +97,36 @@ pub fn scan_in_place(places: &Mutex<Places>, tools: &ToolNames, subject: Subject
         places.learn(subject.tool, &read.members, hash, |member| fired.contains(&member.path.as_str()));
     }
     finding
+}
+
+/// Takes in what a person said of a result that fired: `usual` where such text belongs there.
+pub fn take_answer(places: &Mutex<Places>, tools: &ToolNames, subject: Subject<'_>, usual: bool) {
+    let mut read = texts_of(subject);
+    weigh(&mut read);
+    read.find_orders(subject.arguments, tools);
+    let mut places = places.lock().unwrap_or_else(PoisonError::into_inner);
+    places.settle_labels(subject.tool, &mut read.members);
+    let unusual: Vec<bool> = read
+        .members
+        .iter()
+        .map(|member| {
+            let fires = in_place(&places, subject.tool, member, &read, &mut Finding::default());
+            !member.merged && fires.max(member.cue) >= FIRES_AT
+        })
+        .collect();
+    for (member, _) in read.members.iter().zip(unusual).filter(|(_, fires)| *fires) {
+        places.take_answer(subject.tool, member, usual);
+    }
+}
+
+fn texts_of(subject: Subject<'_>) -> Texts {
+    let mut read = Texts::new();
+    let mut path = String::from(if subject.is_error { "(error)" } else { "" });
+    read.add(subject.value, &mut path);
+    if let Some(content) = subject.content {
+        read.add(content, &mut String::from("(content)"));
+    }
+    read
 }
 
 /// The score of a member for what stands where it is unusual; told in `finding` where it is the highest.

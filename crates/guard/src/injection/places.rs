@@ -1,6 +1,6 @@
 //! Where an order is unusual: what the texts of each member of each tool held so far.
 //!
-//! For each class of text (an order; one with a target; one that names a tool; both; words of known attacks) a member has a rate,
+//! For each class of text (an order; one with a target; one that names a tool; both; one that speaks to the model; words of known attacks) a member has a rate,
 //! counted in results (of those that repeat an earlier one, every fourth): `rate = (held + K · prior) / (results + K)`. The prior grows with the words that the member usually has,
 //! `prior = 1 - exp(-q · words / 50)`: an order is nothing rare in a thousand words, and is in three. Results count up to
 //! [`ENOUGH_RESULTS`], because what was never seen in 40 genuine results is not impossible. With `P(class | attack)` as constants, the evidence of a class is `ln(P(class | attack) / rate)`, that of a member the largest of its
@@ -11,7 +11,7 @@
 
 use std::collections::BTreeMap;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 
 use super::texts::{CLASSES, Class, MemberTexts};
 
@@ -23,9 +23,9 @@ pub const TAUGHT_AFTER: u32 = 5;
 pub(super) const FIRES_AT_EVIDENCE: f64 = 4.5;
 
 /// How often an attack holds each class.
-const IN_ATTACKS: [f64; CLASSES] = [0.9, 0.5, 0.4, 0.25, 0.5];
+const IN_ATTACKS: [f64; CLASSES] = [0.9, 0.5, 0.4, 0.25, 0.5, 0.4];
 /// How often 50 words of genuine prose hold each class, as far as nothing is known of the member.
-const IN_PROSE: [f64; CLASSES] = [0.2, 0.015, 0.015, 0.006, 0.01];
+const IN_PROSE: [f64; CLASSES] = [0.2, 0.015, 0.015, 0.006, 0.01, 0.005];
 /// The words of that prose.
 const PROSE_WORDS: f64 = 50.0;
 /// Results beyond which more of them add no certainty.
@@ -83,7 +83,8 @@ struct Member {
     results: u32,
     /// The words of its longest text in each, added up.
     words: u64,
-    /// Those in which it held each class.
+    /// Those in which it held each class. A file of an earlier version has fewer classes.
+    #[serde(deserialize_with = "counts")]
     held: [u32; CLASSES],
     /// Those that fired and are not counted.
     fired: u32,
@@ -155,7 +156,7 @@ impl Places {
         // As if there had been fewer, in proportion.
         let scale = (ENOUGH_RESULTS / results).min(1.0);
         let longer = member.is_prose() && member.words > known.longest.saturating_mul(2).saturating_add(8);
-        let classes = [Class::Order, Class::Target, Class::Tool, Class::TargetAndTool, Class::Cue];
+        let classes = [Class::Order, Class::Target, Class::Tool, Class::TargetAndTool, Class::Cue, Class::Model];
         let unusual = classes.into_iter().filter_map(|class| {
             let index = class as usize;
             let at = member.found[index]?;
@@ -222,6 +223,18 @@ impl Places {
         }
     }
 
+    /// Takes in what a person said of a member that fired: that such text is usual there, or that it is not.
+    pub(super) fn take_answer(&mut self, tool: &str, member: &MemberTexts, usual: bool) {
+        let Some(tool) = self.tools.get_mut(cut(tool)) else { return };
+        let own = tool.members.get_mut(&member.path);
+        for place in own.into_iter().chain([&mut tool.all]) {
+            place.fired = 0;
+            if usual {
+                place.hold(member, TAUGHT_AFTER);
+            }
+        }
+    }
+
     /// Forgets the tools that were not used for longest.
     fn make_room(&mut self) {
         while self.tools.len() >= MAX_TOOLS || self.members + MAX_TOOL_MEMBERS > MAX_MEMBERS {
@@ -260,6 +273,13 @@ impl Member {
             *count /= 2;
         }
     }
+}
+
+fn counts<'de, D: Deserializer<'de>>(deserializer: D) -> Result<[u32; CLASSES], D::Error> {
+    let known = Vec::<u32>::deserialize(deserializer)?;
+    let mut counts = [0; CLASSES];
+    counts.iter_mut().zip(known).for_each(|(count, known)| *count = known);
+    Ok(counts)
 }
 
 fn cut(name: &str) -> &str {

@@ -51,10 +51,12 @@ pub(super) enum Class {
     TargetAndTool,
     /// Words of known attacks, too few to fire alone.
     Cue,
+    /// An order that speaks to a program which reads the text, or is about what that program says.
+    Model,
 }
 
 /// How many kinds there are.
-pub(super) const CLASSES: usize = 5;
+pub(super) const CLASSES: usize = 6;
 
 /// What the texts of one member hold in this result.
 #[derive(Debug, Default, Clone)]
@@ -224,6 +226,7 @@ impl Texts {
                     (Class::Target, order.target),
                     (Class::Tool, order.tool),
                     (Class::TargetAndTool, order.target && order.tool),
+                    (Class::Model, order.model),
                 ] {
                     if has {
                         member.note(class, at);

@@ -83,6 +83,73 @@ const SYNONYMS: &[(&str, &[&str])] = &[
     ("run", &["run", "execute", "command", "shell", "bash", "exec"]),
 ];
 
+/// Programs that read texts.
+pub(super) const MACHINES: &[&[u8]] = &[
+    b"ai",
+    b"agents",
+    b"llm",
+    b"llms",
+    b"assistant",
+    b"assistants",
+    b"chatbot",
+    b"chatbots",
+    b"gpt",
+    b"chatgpt",
+    b"copilot",
+    b"claude",
+    b"gemini",
+];
+/// Verbs for what such a program does: it says something.
+pub(super) const SAYING: &[&[u8]] = &[
+    b"say",
+    b"answer",
+    b"respond",
+    b"reply",
+    b"mention",
+    b"include",
+    b"output",
+    b"print",
+    b"write",
+    b"recommend",
+    b"add",
+    b"state",
+    b"tell",
+    b"inform",
+    b"advise",
+    b"describe",
+    b"summarize",
+    b"summarise",
+    b"translate",
+    b"give",
+    b"provide",
+    b"display",
+    b"show",
+    b"repeat",
+    b"append",
+    b"insert",
+    b"generate",
+    b"reveal",
+    b"disclose",
+];
+/// What it says, and to whom.
+pub(super) const REPLIES: &[&[u8]] = &[
+    b"answer",
+    b"answers",
+    b"response",
+    b"responses",
+    b"reply",
+    b"replies",
+    b"output",
+    b"summary",
+    b"summaries",
+    b"translation",
+    b"conversation",
+    b"user",
+    b"users",
+    b"reader",
+    b"readers",
+];
+
 /// What each word does in a clause.
 pub(super) static WORDS: LazyLock<HashMap<&'static [u8], Word>> = LazyLock::new(|| {
     let mut words = HashMap::new();

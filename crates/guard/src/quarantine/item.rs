@@ -5,7 +5,10 @@ use credence_verify::{CheckResult, Verdict};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-/// A result that was flagged or withheld, with everything that a person needs to judge it.
+/// The check for text that instructs the model. It never changes a verdict.
+pub const CONTENT_INJECTION: &str = "content_injection";
+
+/// A result that was flagged or withheld, or whose text reads like instructions, with everything that a person needs to judge it.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct KeptItem {
     /// The call, by which its receipt is found.
@@ -80,6 +83,11 @@ impl Finding {
         Self { check: check.to_owned(), score: None, likelihood_ratio: None, detail: None }
     }
 
+    /// Text that instructs the model; `detail` may repeat the beginning of it.
+    pub fn of_instructions(score: f64, detail: String) -> Self {
+        Self { check: CONTENT_INJECTION.to_owned(), score: Some(score), likelihood_ratio: None, detail: Some(detail) }
+    }
+
     fn of(prefix: &str, result: CheckResult) -> Self {
         Self {
             check: format!("{prefix}{}", result.check.name()),
@@ -127,6 +135,16 @@ impl KeptItem {
         self
     }
 
+    /// Whether it is kept because it may not be genuine, and not only because its text reads like instructions.
+    pub fn is_doubted(&self) -> bool {
+        self.withheld || self.verdict != Some(Decision::Accept)
+    }
+
+    /// Whether its text reads like instructions.
+    pub fn has_instructions(&self) -> bool {
+        self.findings.iter().any(|found| found.check == CONTENT_INJECTION)
+    }
+
     /// Why its content is not kept.
     pub fn why_no_content(&self) -> String {
         match (self.omitted_bytes, &self.unjudged) {
@@ -146,6 +164,7 @@ impl KeptItem {
         };
         let posterior = self.posterior.map_or_else(String::new, |p| format!(", P(fabricated) {:.0} %", p * 100.0));
         let delivered = if self.withheld { "withheld from the client" } else { "the client has it" };
-        format!("{verdict}{posterior}; {delivered}")
+        let instructs = if self.has_instructions() { "; its text reads like instructions" } else { "" };
+        format!("{verdict}{posterior}{instructs}; {delivered}")
     }
 }

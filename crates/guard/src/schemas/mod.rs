@@ -46,7 +46,7 @@ pub struct Schemas {
 }
 
 /// What one tool declares.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct ToolSchema {
     /// The schema that results are judged by; none once a person has accepted that there is none.
     pub accepted: Option<Value>,

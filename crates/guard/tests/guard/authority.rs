@@ -219,9 +219,16 @@ fn what_waits_for_review_is_reported_and_content_stays_secret() {
     .unwrap();
     let key = shell.json(&["guard", "reviewer-key", "reviewer.key"]);
     let public = key["public_key"].as_str().unwrap();
-    for content in [false, true] {
-        let mut flags = vec!["--profiles", "profiles.toml", "--mode", "enforce", "--send-reviews"];
-        if content {
+    // By flags, and by guard.toml.
+    for (content, by_file) in [(false, false), (true, false), (false, true), (true, true)] {
+        let mut flags = vec!["--profiles", "profiles.toml", "--mode", "enforce"];
+        if by_file {
+            let key = format!("report_content = {content}\nreviewer_key = \"{public}\"\n");
+            super::operating::configure(&shell, &format!("[reviews]\nsend = true\n{key}"));
+        } else {
+            flags.push("--send-reviews");
+        }
+        if content && !by_file {
             flags.extend(["--report-content", "--reviewer-key", public]);
         }
         let mut guard = session(&shell, &service.url, &guards, &flags);
@@ -251,6 +258,14 @@ fn what_waits_for_review_is_reported_and_content_stays_secret() {
             !listed.to_string().contains(&call)
         });
         guard.leave();
+    }
+    for (text, why) in [
+        ("send = true\nreport_content = true\n", "line 1: reviews: report_content needs reviewer_key"),
+        ("send = true\nreviewer_key = \"credence-reviewer:AAAA\"\n", "line 3: reviewer_key: "),
+        ("report_contents = true\n", "did you mean 'report_content'?"),
+    ] {
+        super::operating::configure(&shell, &format!("[reviews]\n{text}"));
+        shell.fails(&["guard", "config", "check", "--state", "state"], why);
     }
     shell.ok(&["guard", "reviewer-key", "other.key"]);
     shell.fails(&["guard", "reviewer-key", "other.key"], "other.key");

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, missing_docs, reason = "helpers of tests: a failing unwrap is how a test says no")]
 
 mod authority;
+mod changes;
 mod evasion;
 mod forwarding;
 mod hostile;

@@ -222,6 +222,84 @@ fn neither_a_clock_nor_a_deleted_file_shortens_the_wait_unsaid() {
     assert!(shell.ok(&["guard", "status", "--state", "state"]).contains("began anew: its file was gone"));
 }
 
+/// A changed file needs no restart, and a mistake in it does not switch protection off.
+#[test]
+fn a_changed_file_holds_within_seconds_and_a_wrong_one_does_not() {
+    let shell = Shell::new();
+    let mut guard = session(&shell, &[]);
+    assert_eq!(meta(&guard.call("echo", bad()))["mode"], "flag");
+    let holds = |guard: &mut Session, mode: &str| {
+        eventually(&format!("{mode} holds"), || {
+            let answer = guard.call("echo", bad());
+            let now = if is_withheld(&answer) { "enforce" } else { meta(&answer)["mode"].as_str().unwrap() };
+            (now == mode).then_some(())
+        });
+    };
+    let path = configure(&shell, "mode = \"enforce\"\n");
+    holds(&mut guard, "enforce");
+    let trouble = |shell: &Shell, words: &str| {
+        eventually(words, || {
+            let trouble = says(shell, 0)["config_trouble"].as_str().map(str::to_owned)?;
+            trouble.contains(words).then_some(())
+        });
+    };
+    // A mistake, a file that others can write, one that is gone: what held goes on.
+    fs::write(&path, "mode = \"observe\"\nmod = 1\n").unwrap();
+    trouble(&shell, "line 2: there is no setting 'mod'");
+    assert!(is_withheld(&guard.call("echo", bad())));
+    assert!(shell.ok(&["guard", "status", "--state", "state"]).contains("the former configuration holds: "));
+    fs::write(&path, "mode = \"observe\"\n").unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o666)).unwrap();
+    trouble(&shell, "others can write it");
+    assert!(is_withheld(&guard.call("echo", bad())));
+    fs::remove_file(&path).unwrap();
+    trouble(&shell, "it is gone");
+    assert!(is_withheld(&guard.call("echo", bad())));
+    // Per tool, and a section that needs a restart.
+    configure(
+        &shell,
+        "mode = \"enforce\"\n[server.\"bad\".tool.\"echo\"]\nmode = \"observe\"\n[quarantine]\ndays = 3\n",
+    );
+    holds(&mut guard, "observe");
+    eventually("it says what needs a restart", || {
+        (says(&shell, 0)["restart_for"] == json!(["quarantine"])).then_some(())
+    });
+    assert_eq!(says(&shell, 0).get("config_trouble"), None);
+    // A wait that begins while the guard runs.
+    configure(&shell, "mode = \"enforce\"\nenforce_after = 1000\n");
+    holds(&mut guard, "flag");
+    guard.leave();
+    let configured: Vec<Value> = operations(&shell).into_iter().filter(|one| one["action"] == "configured").collect();
+    let details: Vec<&str> = configured.iter().map(|one| one["detail"].as_str().unwrap()).collect();
+    assert_eq!(
+        details,
+        [
+            "mode flag to enforce",
+            "settings of single tools",
+            "enforce_after none to 1000 calls, settings of single tools"
+        ]
+    );
+    verifies(&shell);
+}
+
+/// A line that somebody without the guard's key has put into the file of the switch.
+#[test]
+fn a_planted_switch_is_not_obeyed() {
+    let shell = Shell::new();
+    let mut guard = session(&shell, &["--mode", "enforce"]);
+    assert!(is_withheld(&guard.call("echo", bad())));
+    let record = json!({ "action": "off", "at": "2026-11-18T12:00:00Z", "by": { "uid": 0 }, "id": "01890a5d-ac96-774b-bcce-b302099a8057" });
+    fs::write(shell.path("state/bad/switch"), format!("{record}\n{} {record}\n", "A".repeat(43))).unwrap();
+    eventually("the guard has seen it", || {
+        guard.stderr().contains("2 lines in 'switch' were not written").then_some(())
+    });
+    assert!(is_withheld(&guard.call("echo", bad())));
+    // The command still works beside them.
+    shell.ok(&["guard", "off", "bad", "--state", "state"]);
+    assert!(!is_withheld(&guard.call("echo", bad())));
+    guard.leave();
+}
+
 #[test]
 fn off_and_on_take_effect_in_a_running_guard_and_are_recorded() {
     let shell = Shell::new();

@@ -285,6 +285,13 @@ fn isolation<'r>(backing: impl Iterator<Item = &'r Receipt>) -> Vec<String> {
             Some(Vantage::SameUser) => {
                 "by a guard that shares its user with the agent or the tool server: a program of that user could have forged them"
             }
+            Some(Vantage::InProcess) => {
+                "by a guard inside the agent's own process: the agent's program could have forged them, and they are self-reported"
+            }
+            Some(Vantage::Reported) => {
+                "by a guard that another program told of the call: they cannot be changed later, and that the calls happened is \
+                 self-reported"
+            }
             None => "by a guard that does not say which users it shares: take them as forgeable",
         };
         let receipts = if count == 1 { "receipt" } else { "receipts" };

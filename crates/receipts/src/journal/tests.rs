@@ -57,6 +57,7 @@ fn intent(tool: &str, salts: &Salts) -> Intent {
         stake: None,
         started_at: now(),
         tool: tool.to_owned(),
+        uid: None,
         vantage: None,
     }
 }
