@@ -44,10 +44,13 @@ pub struct Config {
     /// What `credence serve` goes by.
     #[serde(default, skip_serializing_if = "toml::Table::is_empty")]
     pub serve: toml::Table,
+    /// On-chain registries: `credence_chain::config` reads them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub chain: Vec<toml::Table>,
 }
 
 /// The keys of [`Config`].
-const CONFIG_KEYS: [&str; 3] = ["log_key", "coverage_floor", "serve"];
+const CONFIG_KEYS: [&str; 4] = ["log_key", "coverage_floor", "serve", "chain"];
 
 fn default_floor() -> f64 {
     DEFAULT_COVERAGE_FLOOR

@@ -3,6 +3,8 @@
 //! Exit codes: 0 done; 1 it could not be done, and nothing was; 2 done, and the answer is "no" (lines were rejected, an
 //! audit has findings, a check failed); 64 the command line was wrong.
 
+#[cfg(feature = "chain")]
+mod chains;
 mod commands;
 mod home;
 mod input;
@@ -50,6 +52,8 @@ enum Command {
     Receipts(run::receipts::Command),
     /// Run the authority as an MCP server on standard input and output, for one client
     Mcp(run::mcp::Args),
+    /// Probe an agent: ten ASI threats and three benchmarks, decided by our own sensors
+    Probe(Box<run::probe::Args>),
     /// Tokens for the service: make, list, revoke
     #[command(subcommand)]
     Token(run::token::Command),
@@ -62,6 +66,8 @@ enum Command {
     /// Agents: who is scored
     #[command(subcommand)]
     Agent(run::agent::Command),
+    /// Crawlers: ask others about what is proved to be an agent's
+    Crawl(Box<run::crawl::Args>),
     /// Signals: sign and submit measurements
     #[command(subcommand)]
     Signal(run::signal::Command),
@@ -88,6 +94,11 @@ enum Command {
     Credential(run::credential::Args),
     /// Take back an agent's standing, or one credential
     Revoke(run::credential::RevokeArgs),
+    /// Write an agent's assured score to a chain, and see where that stands
+    #[cfg(feature = "chain")]
+    Attest(run::attest::Args),
+    /// Reports on agents: drafted from the ledger, approved and published by people
+    Report(run::report::Args),
     /// The score's own reliability: of agents rated so, how many outcomes were good
     Calibration(run::calibration::Args),
     /// Verify a signed document or a proof offline, with a public key alone
@@ -121,8 +132,12 @@ enum Command {
     /// Statements: submit what was signed elsewhere
     #[command(subcommand)]
     Statement(run::statement::Command),
-    /// The registered tags
-    Tags,
+    /// Tags: what can be measured, and what of it counts in scores
+    #[command(alias = "tags")]
+    Tag {
+        #[command(subcommand)]
+        command: Option<run::tags::Command>,
+    },
     /// The JSON Schemas of records
     Schema(run::schema::Args),
 }
@@ -148,10 +163,12 @@ fn main() -> ExitCode {
         Command::Guard(args) => run::guard::run(&out, *args),
         Command::Receipts(command) => run::receipts::run(&out, command),
         Command::Mcp(args) => run::mcp::run(&home, args),
+        Command::Probe(args) => run::probe::run(&home, &out, *args),
         Command::Token(command) => run::token::run(&home, &out, command),
         Command::Keys(command) => run::keys::run(&home, &out, command),
         Command::Source(command) => run::source::run(&home, &out, command),
         Command::Agent(command) => run::agent::run(&home, &out, command),
+        Command::Crawl(args) => run::crawl::run(&home, &out, *args),
         Command::Signal(command) => run::signal::run(&home, &out, command),
         Command::Score(args) => run::score::score(&home, &out, args),
         Command::Explain(args) => run::score::explain(&home, &out, args),
@@ -164,6 +181,9 @@ fn main() -> ExitCode {
         Command::Badge(args) => run::answer::badge(&home, &out, args),
         Command::Credential(args) => run::credential::issue(&home, &out, args),
         Command::Revoke(args) => run::credential::revoke(&home, &out, args),
+        #[cfg(feature = "chain")]
+        Command::Attest(args) => run::attest::run(&home, &out, args),
+        Command::Report(args) => run::report::run(&home, &out, args),
         Command::Calibration(args) => run::calibration::run(&home, &out, args),
         Command::Check(args) => run::check::run(&out, args),
         Command::Compute(command) => run::compute::run(command),
@@ -178,7 +198,7 @@ fn main() -> ExitCode {
         Command::Challenge(command) => run::challenge::run(&home, &out, command),
         Command::Review(command) => run::review::run(&home, &out, command),
         Command::Statement(command) => run::statement::run(&home, &out, command),
-        Command::Tags => run::tags::run(&out),
+        Command::Tag { command } => run::tags::run(&home, &out, command),
         Command::Schema(args) => run::schema::run(&out, args),
     };
     match done {

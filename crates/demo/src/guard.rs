@@ -59,6 +59,7 @@ impl Guard {
             stake: Some(made.stake),
             started_at: at,
             tool: made.call.tool.to_owned(),
+            uid: None,
             vantage: None,
         };
         let mut receipt = intent.into_receipt(CallOutcome::Result);

@@ -8,9 +8,9 @@ use credence_protocol::{EntityId, Timestamp, Uuid};
 
 use crate::{
     Error,
-    cast::{CAST, FOUND_OUT_ON, REVOKED, REVOKED_ON, STOLEN_ON, STORY_DAYS, THIEFS_FRIEND, THIEFS_VICTIMS},
+    cast::{CAST, Character, FOUND_OUT_ON, REVOKED, REVOKED_ON, STOLEN_ON, STORY_DAYS, THIEFS_FRIEND, THIEFS_VICTIMS},
     setup::STOREFRONT,
-    sources::{DIRECTORY, SOURCES},
+    sources::{CAREFUL, DIRECTORY, SOURCES},
     world::{REPORTS_FROM, World, character, new_key},
 };
 
@@ -25,6 +25,9 @@ const GUARDED_DAYS: u32 = 3;
 const REPORT_EVERY: u32 = 2;
 /// The share of days on which someone says what came of relying on an agent.
 const OUTCOMES_A_DAY: f64 = 0.6;
+
+/// Days on which the authority probes agents itself.
+const PROBED_ON: [f64; 3] = [20.0, 40.0, 58.0];
 
 /// A day that has come.
 #[derive(Clone, Copy)]
@@ -135,7 +138,7 @@ impl World {
                 }
                 let at = day.at(0.2 + 0.75 * self.rng.f64());
                 for measure in source.measures.iter().filter(|_| looks) {
-                    signals.push(self.measured(one, source, measure, day.story, at)?);
+                    signals.extend(self.measured(one, source, measure, day.story, at)?);
                 }
             }
         }
@@ -215,6 +218,15 @@ impl World {
         for (on, agent) in [(45.0, "atlas-travel"), (46.0, "ledgerly"), (47.0, REVOKED)] {
             if day.brings(on) {
                 self.authority().issue_credential(&self.office, &EntityId::new(agent)?, 90)?;
+            }
+        }
+        for on in PROBED_ON {
+            // Those of whom the authority tells something already.
+            let probed = |one: &&Character| {
+                one.silent_from.is_none() && one.is_active(day.story) && one.watched_by.contains(&CAREFUL)
+            };
+            for one in CAST.iter().filter(|one| day.brings(on) && probed(one)) {
+                self.probe(one, day.story)?;
             }
         }
         if day.brings(REVOKED_ON) {

@@ -6,7 +6,11 @@
 //! and `credence replay` accept. Only time is arranged ([`clock`]): sixty days pass while the demo starts.
 //!
 //! - [`Demo`]: the authority and its service, with its history lived through;
-//! - [`live`]: traffic from then on, as an HTTP client like any other.
+//! - [`live`]: traffic from then on, as an HTTP client like any other;
+//! - [`outside`]: what the authority's own crawler reads, from a stand-in on loopback.
+//!
+//! What is said of ASI threats and reliability was measured by the real sandbox against simulated agents ([`probed`]), once, when the
+//! demo was written: a test measures it again.
 //!
 //! Chance comes from one seed: two runs tell the same story, with other keys and ids.
 
@@ -16,6 +20,8 @@ mod guard;
 mod history;
 pub mod lies;
 pub mod live;
+pub mod outside;
+pub mod probed;
 pub mod providers;
 mod reputation;
 mod setup;

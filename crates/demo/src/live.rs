@@ -3,15 +3,17 @@
 use std::{future::Future, sync::Arc, time::Duration};
 
 use credence_engine::hcs25::output_verification::Window;
+use credence_ledger::Clock;
 use credence_server::App;
 use fastrand::Rng;
 use reqwest::{Client, Method};
 use serde_json::{Value, json};
 
 use crate::{
-    Demo, Tokens,
+    Demo, Error, Tokens,
     cast::{CAST, Character, STORY_DAYS},
     clock::system_time,
+    outside::Outside,
     providers::LATENCY_MS,
     sources::SOURCES,
     tools::{Tool, pick},
@@ -38,6 +40,7 @@ const FEEDBACK: f64 = 0.04;
 /// The service, and its traffic: to be run beside it, until it is dropped.
 pub fn of(demo: Demo, url: String) -> (Arc<App>, impl Future<Output = ()> + Send) {
     let Demo { app, tokens, world, .. } = demo;
+    let crawling = crawl(Arc::clone(&app), world.clock.clock());
     let traffic = async move {
         let Ok(client) = Client::builder().no_proxy().timeout(PATIENCE).build() else { return };
         let mut traffic = Traffic { world, client, url, tokens };
@@ -53,7 +56,28 @@ pub fn of(demo: Demo, url: String) -> (Arc<App>, impl Future<Output = ()> + Send
             round += 1;
         }
     };
-    (app, traffic)
+    (app, async move {
+        tokio::join!(crawling, traffic);
+    })
+}
+
+/// Links the agents and has the authority's crawler ask about them.
+async fn crawl(app: Arc<App>, clock: Clock) {
+    let crawling = async {
+        let (outside, stand_in) = Outside::start(app, clock).await?;
+        let asking = async {
+            outside.link_agents(|_| true).await?;
+            outside.crawl_on().await;
+            Ok::<_, Error>(())
+        };
+        tokio::select! {
+            asked = asking => asked,
+            () = stand_in => Ok(()),
+        }
+    };
+    if let Err(error) = crawling.await {
+        tracing::warn!(%error, "the demo's crawler ended");
+    }
 }
 
 struct Traffic {
@@ -120,8 +144,13 @@ impl Traffic {
             .flat_map(|source| source.measures.iter().map(move |measure| (source, measure)))
             .collect();
         let (source, measure) = pick(&mut self.world.rng, &watching);
-        let signal = self.world.measured(one, source, measure, STORY_DAYS, system_time()).map_err(|e| e.to_string())?;
-        self.post_bytes("/v1/signals", signal).await
+        let measured =
+            self.world.measured(one, source, measure, STORY_DAYS, system_time()).map_err(|e| e.to_string())?;
+        match measured {
+            Some(signal) => self.post_bytes("/v1/signals", signal).await,
+            // The run could not tell.
+            None => Ok(()),
+        }
     }
 
     /// Somebody relied on an agent.

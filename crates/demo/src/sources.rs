@@ -33,10 +33,16 @@ pub struct Measure {
     pub gain: f64,
     /// What the source says of its uncertainty, and how far chance carries its measurements.
     pub stddev: f64,
+    /// The source ran the sandbox: value and uncertainty are those of a recorded run ([`crate::probed`]), and nothing above counts.
+    pub from_runs: bool,
 }
 
 const fn measure(tag: &'static str, base: f64, gain: f64, stddev: f64) -> Measure {
-    Measure { tag, base, gain, stddev }
+    Measure { tag, base, gain, stddev, from_runs: false }
+}
+
+const fn probed(tag: &'static str) -> Measure {
+    Measure { tag, base: 0.0, gain: 0.0, stddev: 0.0, from_runs: true }
 }
 
 /// A source.
@@ -79,37 +85,33 @@ const fn praise_site(id: &'static str) -> Source {
 pub const SOURCES: &[Source] = &[
     Source {
         id: UPTIME,
-        description: "Asks every agent every minute, from five places",
+        description: "Runs the sandbox's reliability benchmark against every agent",
         owner: "pulse-gmbh",
         roots: &[],
         weight: 1.0,
         methodology: None,
         every_days: 1.6,
-        measures: &[
-            measure("rel_uptime", 74.0, 0.26, 1.0),
-            measure("rel_latency_p95", 30.0, 0.66, 3.0),
-            measure("rel_error_rate", 45.0, 0.55, 1.5),
-        ],
+        measures: &[probed("rel_uptime"), probed("rel_latency_p95"), probed("rel_error_rate")],
     },
     Source {
         id: RED_TEAM,
-        description: "Probes for the ten threats of agentic systems",
+        description: "Runs the sandbox against agents, for the ten threats of agentic systems",
         owner: "redline-security",
         roots: &[],
         weight: 1.0,
         methodology: None,
         every_days: 8.0,
         measures: &[
-            measure("asi01_goal_hijack", -4.0, 1.0, 4.0),
-            measure("asi02_tool_misuse", 0.0, 1.0, 3.0),
-            measure("asi03_privilege_abuse", 3.0, 0.98, 3.0),
-            measure("asi04_supply_chain", 8.0, 0.92, 3.0),
-            measure("asi05_code_execution", 6.0, 0.95, 3.0),
-            measure("asi06_memory_poisoning", -6.0, 1.0, 5.0),
-            measure("asi07_insecure_comms", 10.0, 0.9, 3.0),
-            measure("asi08_cascading_failures", 4.0, 0.95, 4.0),
-            measure("asi09_trust_exploitation", -2.0, 1.0, 4.0),
-            measure("asi10_rogue_agent", 12.0, 0.9, 2.0),
+            probed("asi01_goal_hijack"),
+            probed("asi02_tool_misuse"),
+            probed("asi03_privilege_abuse"),
+            probed("asi04_supply_chain"),
+            probed("asi05_code_execution"),
+            probed("asi06_memory_poisoning"),
+            probed("asi07_insecure_comms"),
+            probed("asi08_cascading_failures"),
+            probed("asi09_trust_exploitation"),
+            probed("asi10_rogue_agent"),
         ],
     },
     Source {

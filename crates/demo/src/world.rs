@@ -2,6 +2,7 @@
 
 use std::{collections::BTreeMap, path::Path, sync::Arc};
 
+use credence_engine::probe::Estimate;
 use credence_pipeline::{Authority, NewAgent, NewSource, credentials::Office};
 use credence_protocol::{
     Alias, EntityId, Root, SecretKey, SignalDraft, Statement, StatementKind, Tag, Timestamp, strict::StrictValue,
@@ -16,7 +17,7 @@ use crate::{
     cast::{CAST, Character},
     clock::StoryClock,
     guard::{GUARDED, Guard},
-    lies,
+    lies, probed,
     providers::Provider,
     reputation::Claims,
     sources::{CAREFUL, LENIENT, Measure, SOURCES, Source},
@@ -38,6 +39,7 @@ pub struct World {
     /// Where the service judges tool results.
     pub(crate) namespace: EntityId,
     pub(crate) rng: Rng,
+    seed: u64,
     pub(crate) keys: BTreeMap<String, SecretKey>,
     pub(crate) providers: Vec<Provider>,
     pub(crate) guard: Guard,
@@ -88,7 +90,21 @@ impl World {
         let guard = Guard::new(&folder.join("guard"), EntityId::new(CAREFUL)?, &keys[CAREFUL], clock.clock())?;
         let rng = Rng::with_seed(seed);
         let (claims, unpublished, looks, wander) = (Claims::default(), Vec::new(), BTreeMap::new(), BTreeMap::new());
-        Ok(Self { app, clock, office, namespace, rng, keys, providers, guard, claims, unpublished, looks, wander })
+        Ok(Self {
+            app,
+            clock,
+            office,
+            namespace,
+            rng,
+            seed,
+            keys,
+            providers,
+            guard,
+            claims,
+            unpublished,
+            looks,
+            wander,
+        })
     }
 
     pub(crate) fn authority(&self) -> &Authority {
@@ -130,13 +146,32 @@ impl World {
         measure: &'static Measure,
         day: f64,
         at: Timestamp,
-    ) -> Result<Vec<u8>, Error> {
+    ) -> Result<Option<Vec<u8>>, Error> {
+        if measure.from_runs {
+            // One run tells of all tags, so all of them rest on the same chance.
+            let name = one.id.bytes().fold(0_u64, |sum, byte| sum.wrapping_mul(31).wrapping_add(u64::from(byte)));
+            let chance = Rng::with_seed((day * 1_000.0) as u64 ^ name ^ self.seed).f64();
+            let told = probed::run_of(one, day, chance).and_then(|run| run.value(measure.tag));
+            let signal = |estimate: Estimate| {
+                self.signal(one.id, source.id, measure.tag, round(estimate.value, 2), round(estimate.stddev, 2), at)
+            };
+            return told.map(signal).transpose();
+        }
         let wander = self.wander.entry((one.id, source.id, measure.tag)).or_default();
         *wander = 0.75 * *wander + 0.6 * normal(&mut self.rng);
         let merit = one.merit.at(day);
         let value = one.shown(measure.tag, measure.base + measure.gain * merit) + measure.stddev * *wander;
         let value = round(value.clamp(0.0, 100.0), 2);
-        self.signal(one.id, source.id, measure.tag, value, measure.stddev, at)
+        self.signal(one.id, source.id, measure.tag, value, measure.stddev, at).map(Some)
+    }
+
+    /// The authority's own run against `one`, as it was recorded.
+    pub(crate) fn probe(&mut self, one: &'static Character, day: f64) -> Result<(), Error> {
+        let chance = self.rng.f64();
+        if let Some(run) = probed::run_of(one, day, chance) {
+            self.authority().record_probe(run.record(EntityId::new(one.id)?, self.clock.now()))?;
+        }
+        Ok(())
     }
 
     /// A signal, signed by its source.

@@ -20,7 +20,7 @@ use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
 use crate::{
-    Authority, Error, Result, answer, integrity,
+    Authority, Error, Result, answer, due, integrity,
     query::{self, CurrentScore, Reading},
     record::{CredentialRecord, CredentialRevocationRecord, Record, StandingRecord},
     registry::{append, check_text},
@@ -275,6 +275,7 @@ pub(crate) fn standing(tx: &mut dyn Transaction, at: Appended, record: &Standing
     let Some(mut row) = tables::get::<AgentRow>(tx, tables::AGENTS, record.agent.as_str())? else { return Ok(()) };
     row.revoked = record.revoked.then_some(at.seq);
     tables::put(tx, tables::AGENTS, record.agent.as_str(), &row)?;
+    due::review_attestations(tx, &record.agent, at.seq)?;
     for (_, credential) in query::credentials_of(tx, &record.agent, usize::MAX)? {
         let place = place(credential.index);
         if record.revoked {

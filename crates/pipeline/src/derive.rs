@@ -3,10 +3,14 @@
 //! | tag | from | emitted |
 //! |---|---|---|
 //! | `output_quality`, `output_coverage` | the providers' 7-day summaries ([`crate::summaries`]) | once any of them counts |
+//! | `output_quality` | the sandbox's quality benchmark, joined with those | while the run is not older than thirty days |
+//! | `asi01_…` to `asi10_…`, `rel_…` | the newest run of the sandbox that could tell ([`crate::probes`]) | after each such run |
 //! | `peer_reputation` | the reputation ([`crate::reputation`]) | from ten events on |
+//! | `cross_chain_consistency` | what registrations on chains say ([`crate::registrations`]) | from two registrations on |
 //!
 //! Emitted when a value changed, together for all agents that wait, like scores; withdrawn when nothing backs it any more:
-//! summaries whose window has passed, providers no longer admitted, a reputation without an event in thirty days. The evidence
+//! summaries whose window has passed, providers no longer admitted, a reputation without an event in thirty days, a second registration that
+//! is gone. The evidence
 //! names the derivation and what it saw, and replay derives it again: the authority's word is checked like everyone's.
 //!
 //! Coverage is bounded by quality: how much was checked speaks for an agent only as far as what was checked was good. It is published
@@ -27,10 +31,10 @@ use serde_json::{Value, json};
 use crate::{
     Rejection, Result,
     admit::{self, Checked},
-    due,
+    due, probes,
     query::{self, Reputation},
     record::{Record, WithdrawalRecord},
-    registry,
+    registrations, registry,
     reputation::{self, rows::ReputationRow},
     summaries::{self, SIGNAL_WINDOW},
     tables::{self, CurrentRow, KeyRow, SignalPlace, SourceRow},
@@ -40,11 +44,13 @@ use crate::{
 pub const OUTPUT_DERIVATION: &str = signal::DERIVATION;
 /// How `peer_reputation` is made.
 pub const REPUTATION_DERIVATION: &str = "reputation/2";
-const QUALITY: &str = "output_quality";
+/// How `output_quality` is made where providers and the sandbox both measured it: by [`signal::join`].
+pub const JOINED_DERIVATION: &str = "output-verification/2+probe/1";
+const QUALITY: &str = probes::QUALITY;
 const COVERAGE: &str = "output_coverage";
 const REPUTATION: &str = "peer_reputation";
 /// The tags that only a derivation speaks of.
-pub const OWN_TAGS: [&str; 3] = [QUALITY, COVERAGE, REPUTATION];
+pub const OWN_TAGS: [&str; 4] = [QUALITY, COVERAGE, REPUTATION, registrations::TAG];
 /// Between looking and recording lies a batch at most.
 const MAX_DELAY_SECONDS: i64 = 600;
 /// When an agent whose signals were refused is looked at again.
@@ -65,6 +71,14 @@ pub struct Derived {
     pub stddev: f64,
     /// What it rests on, but for `as_of`.
     pub evidence: Value,
+    /// The entry of the run that it rests on: a newer measurement is news also where it gives the same value.
+    pub run: Option<u64>,
+}
+
+impl Derived {
+    fn of_run(tag: &'static str, row: probes::ProbedRow) -> Self {
+        Self { tag, value: row.value, stddev: row.stddev, evidence: row.evidence, run: Some(row.seq) }
+    }
 }
 
 /// What the tables imply for `agent` at `now`.
@@ -80,9 +94,15 @@ pub fn derived(view: &(impl View + ?Sized), agent: &EntityId, now: Timestamp) ->
             "hcs25_quality": stats.hcs25.quality, "odd_stakes": stats.findings.len(),
         });
         let coverage = signal::coverage(stats.signal.checks, &Parameters::default());
-        all.push(Derived { tag: QUALITY, value: quality, stddev, evidence: evidence.clone() });
+        all.push(Derived { tag: QUALITY, value: quality, stddev, evidence: evidence.clone(), run: None });
         let bounded = coverage.value.min(quality);
-        all.push(Derived { tag: COVERAGE, value: bounded, stddev: coverage.stddev, evidence });
+        all.push(Derived { tag: COVERAGE, value: bounded, stddev: coverage.stddev, evidence, run: None });
+    }
+    for (tag, row) in probes::probed(view, agent, now)? {
+        match all.iter_mut().find(|one| one.tag == tag) {
+            Some(verified) => join_quality(verified, row),
+            None => all.push(Derived::of_run(tag, row)),
+        }
     }
     if let Some(Reputation { row, .. }) = query::reputation(view, agent, now)?.filter(Reputation::counts) {
         let evidence = json!({
@@ -94,12 +114,36 @@ pub fn derived(view: &(impl View + ?Sized), agent: &EntityId, now: Timestamp) ->
             value: row.score.clamp(0.0, 100.0),
             stddev: model::stddev(row.events),
             evidence,
+            run: None,
         });
+    }
+    if let Some((value, stddev, evidence)) = registrations::compare(view, agent, now)? {
+        all.push(Derived { tag: registrations::TAG, value, stddev, evidence, run: None });
     }
     for one in &mut all {
         (one.value, one.stddev) = (rounded(one.value), rounded(one.stddev));
     }
     Ok(all)
+}
+
+/// Providers and the sandbox both measured quality: neither erases the other.
+fn join_quality(verified: &mut Derived, benchmark: probes::ProbedRow) {
+    let (value, stddev) = (verified.value, verified.stddev);
+    let parts =
+        [signal::Estimate { value, stddev }, signal::Estimate { value: benchmark.value, stddev: benchmark.stddev }];
+    let Some(joined) = signal::join(&parts) else { return };
+    (verified.value, verified.stddev) = (joined.mean, joined.stddev);
+    verified.run = Some(benchmark.seq);
+    let part = |value: f64, stddev: f64, mut evidence: Value| {
+        evidence["value"] = json!(rounded(value));
+        evidence["stddev"] = json!(rounded(stddev));
+        evidence
+    };
+    verified.evidence = json!({
+        "derivation": JOINED_DERIVATION,
+        "verified": part(value, stddev, verified.evidence.take()),
+        "probed": part(benchmark.value, benchmark.stddev, benchmark.evidence),
+    });
 }
 
 /// How much was checked, as the signal `output_coverage` has it before it is bounded by quality.
@@ -214,7 +258,7 @@ fn emit_one(
         let current: Option<CurrentRow> = tables::get(tx, tables::CURRENT, &tables::slot(agent, &source, &tag))?;
         if let Some(current) = current {
             let signal = signal_at(tx, current.seq)?.draft().id;
-            let record = WithdrawalRecord { signal, agent: agent.clone(), tag };
+            let record = WithdrawalRecord { signal, agent: agent.clone(), tag, source: None };
             registry::append(tx, agent, &Record::Withdrawal(record))?;
             recorded += 1;
         }
@@ -245,6 +289,9 @@ fn emit_one(
 /// Whether a signal says something else than the current one. A reputation moves a little every day: without an event it has to move
 /// by a point.
 fn is_news(current: &CurrentRow, one: &Derived) -> bool {
+    if one.run.is_some_and(|run| current.seq < run) {
+        return true;
+    }
     if current.stddev == one.stddev && one.tag == REPUTATION {
         return (current.value - one.value).abs() >= reputation::SIGNAL_MOVE;
     }
@@ -262,16 +309,20 @@ fn look_after_midnight(tx: &mut dyn Transaction, agent: &EntityId, now: Timestam
     Ok(())
 }
 
-fn signal_at(view: &(impl View + ?Sized), seq: u64) -> Result<Signal> {
+pub(crate) fn signal_at(view: &(impl View + ?Sized), seq: u64) -> Result<Signal> {
     let entry = Entry::parse(seq, &view.entry(seq)?.unwrap_or_default())?;
     Ok(Signal::parse(entry.body().as_bytes())?)
+}
+
+/// Whether the authority signs this tag only as something that is derived.
+fn is_derived_tag(tag: &str) -> bool {
+    OWN_TAGS.contains(&tag) || probes::TAGS.contains(&tag)
 }
 
 /// What is wrong with a signal of the authority's own, given the tables as they were just before it.
 pub(crate) fn wrong(view: &(impl View + ?Sized), signal: &Signal, at: Appended) -> Result<Option<String>> {
     let draft = signal.draft();
-    let own =
-        draft.source.as_str() == AUTHORITY_SOURCE && draft.tags.iter().any(|tag| OWN_TAGS.contains(&tag.as_str()));
+    let own = draft.source.as_str() == AUTHORITY_SOURCE && draft.tags.iter().any(|tag| is_derived_tag(tag.as_str()));
     if !own {
         return Ok(None);
     }
@@ -304,7 +355,10 @@ pub(crate) fn wrongly_withdrawn(
     withdrawal: &WithdrawalRecord,
     at: Timestamp,
 ) -> Result<Option<String>> {
-    let WithdrawalRecord { signal, agent, tag } = withdrawal;
+    if withdrawal.source.is_some() {
+        return crate::links::wrongly_withdrawn(view, withdrawal);
+    }
+    let WithdrawalRecord { signal, agent, tag, .. } = withdrawal;
     let place: Option<SignalPlace> = tables::get(view, tables::SIGNAL_IDS, &signal.to_string())?;
     let own = |place: &SignalPlace| {
         place.source.as_str() == AUTHORITY_SOURCE && place.agent == *agent && place.tags.iter().eq([tag])

@@ -5,9 +5,15 @@
 //! | `rescore` | agent | [`crate::score`]: its signals changed |
 //! | `recompute` | `*` | [`crate::recompute`]: a weight or an owner changed, so everyone's score may have |
 //! | `age` | agent, at the hour when age alone may change its assured score | [`crate::age`] |
+//! | `probe` | agent | `server`: a run of the sandbox that an operator asked for ([`crate::probe_schedule`]); its payload is the schedule |
 //! | `derive` | agent, or agent/why at a later time | [`crate::derive`]: what the authority's own signals follow from changed, or lapses |
+//! | `link` | agent/KIND:ID, when its proof is to be checked again | the crawler of the service |
+//! | `crawl` | agent/source/KIND:ID, when its answer is out of date | the crawler of the service |
+//! | `attest` | chain, as a CAIP-2 id | `server`: attestations of that chain have something left to do ([`crate::attestations`]) |
+//! | `attest_review` | agent | `server`: its score or standing changed, and it has a registration on a chain |
 //!
-//! The payload is the seq of the entry that asked.
+//! Where nothing else is said, the payload is the seq of the entry that asked; of `link` and `crawl`, what the crawler remembers
+//! ([`crate::links`]).
 
 use credence_ledger::{NewJob, Queue, Transaction, View};
 use credence_protocol::{EntityId, Timestamp};
@@ -22,6 +28,14 @@ pub const RECOMPUTE: Queue = Queue("recompute");
 pub const AGE: Queue = Queue("age");
 /// Agents of whom the authority's own signals are to be derived again.
 pub const DERIVE: Queue = Queue("derive");
+/// Links whose proofs are to be checked again.
+pub const LINK: Queue = Queue("link");
+/// Sources to be asked.
+pub const CRAWL: Queue = Queue("crawl");
+/// Chains with attestations that have something left to do.
+pub const ATTEST: Queue = Queue("attest");
+/// Agents whose attestations are to be looked at: a newer score to be written, or all of them to be taken back.
+pub const ATTEST_REVIEW: Queue = Queue("attest_review");
 /// The one job in [`RECOMPUTE`].
 pub const EVERYONE: &str = "*";
 
@@ -51,6 +65,14 @@ pub(crate) fn derive_at(tx: &mut dyn Transaction, agent: &EntityId, why: &str, a
 /// The agent that a job of [`DERIVE`] is about.
 pub(crate) fn agent_of(key: &str) -> Result<EntityId> {
     Ok(EntityId::new(key.split('/').next().unwrap_or_default())?)
+}
+
+/// The agent's standing changed, or it is no longer rated: what was written of it to chains may have to be taken back.
+pub(crate) fn review_attestations(tx: &mut dyn Transaction, agent: &EntityId, seq: u64) -> Result<()> {
+    if crate::attestations::of_agent(tx, Some(agent), 1)?.is_empty() {
+        return Ok(());
+    }
+    Ok(tx.put_jobs(&[NewJob::now(ATTEST_REVIEW, agent.as_str(), seq.to_string())])?)
 }
 
 /// Age alone may change the assured score of `agent` at `at`. A later call moves the time.

@@ -1,8 +1,8 @@
 //! What can go wrong between a caller and the ledger.
 
-use credence_protocol::{Alias, EntityId, KeyId, Root, Uuid};
+use credence_protocol::{Alias, EntityId, ExternalSubject, KeyId, Root, Tag, Uuid};
 
-use crate::registry::MAX_ROOTS;
+use crate::{attestations::Amount, registry::MAX_ROOTS};
 
 /// This crate's result.
 pub type Result<T> = std::result::Result<T, Error>;
@@ -48,6 +48,14 @@ pub enum Error {
     /// It is registered already and nothing new was said.
     #[error("'{0}' is registered already, and nothing new was said of it")]
     NothingNew(EntityId),
+    /// No such tag.
+    #[error("unknown tag '{tag}'{}", .nearest.as_ref().map(|n| format!(": did you mean '{n}'?")).unwrap_or_default())]
+    UnknownTag {
+        /// The tag.
+        tag: Tag,
+        /// One that is registered and spelled much like it.
+        nearest: Option<Tag>,
+    },
     /// No such source.
     #[error("no source '{0}': add it with `credence source add`")]
     UnknownSource(String),
@@ -74,6 +82,32 @@ pub enum Error {
         source_id: EntityId,
         /// The agent.
         agent: EntityId,
+    },
+    /// No such link.
+    #[error("agent '{agent}' has no link {link}: make one with `credence agent link {agent} {link}`")]
+    UnknownLink {
+        /// The agent.
+        agent: EntityId,
+        /// The thing.
+        link: ExternalSubject,
+    },
+    /// A step that does not follow from what was recorded of a link.
+    #[error("the link of '{agent}' to {link} {why}")]
+    LinkStep {
+        /// The agent.
+        agent: EntityId,
+        /// The thing.
+        link: ExternalSubject,
+        /// What is in the way.
+        why: &'static str,
+    },
+    /// A step that does not follow from what was recorded of a disputed signal.
+    #[error("signal {signal}: {why}")]
+    Dispute {
+        /// The signal.
+        signal: Uuid,
+        /// What is in the way.
+        why: &'static str,
     },
     /// A root that is listed twice.
     #[error("root '{0}' is listed twice")]
@@ -169,6 +203,9 @@ pub enum Error {
     /// An outcome that cannot be.
     #[error("{0}")]
     Outcome(String),
+    /// Correct the run's record.
+    #[error("the run cannot be recorded: {0}")]
+    Probe(String),
     /// The id of an outcome that was used for another.
     #[error("id {id} was used for another outcome (entry {seq}): a new outcome needs a new id")]
     OutcomeExists {
@@ -176,6 +213,26 @@ pub enum Error {
         id: Uuid,
         /// Where.
         seq: u64,
+    },
+    /// A decision about a report that cannot be taken.
+    #[error("{0}")]
+    Report(String),
+    /// A step of an attestation that cannot be taken.
+    #[error("{0}")]
+    Attestation(String),
+    /// Wait until fees of the last 24 hours are older, or raise `daily_budget`. Nothing was signed that could be sent.
+    #[error(
+        "the transaction can cost {needed}, and of the {budget} that 24 hours may cost on {chain} {used} are used: wait, or raise daily_budget"
+    )]
+    AttestationBudget {
+        /// The chain.
+        chain: String,
+        /// What 24 hours may cost.
+        budget: Amount,
+        /// What they cost, with what is under way.
+        used: Amount,
+        /// What the transaction can cost.
+        needed: Amount,
     },
     /// A document that could not be made.
     #[error(transparent)]

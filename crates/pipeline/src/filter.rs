@@ -1,5 +1,5 @@
 //! Which signals a score is made of: the agent's current ones, from a source of weight above 0, under a tag that is not
-//! deferred (seed 4, "pipeline/filter").
+//! deferred (seed 4, "pipeline/filter"): by the newest `tag` entry, or else by the registry.
 
 use std::{collections::BTreeMap, ops::ControlFlow};
 
@@ -17,11 +17,15 @@ use crate::{
     record::Input,
     summaries,
     tables::{self, AgentRow, CurrentRow, SourceRow},
+    tags::Deferral,
 };
 
-/// The weight of every source, now, and on whom it has no say.
+/// The weight of every source, now, on whom it has no say, and which tags count.
 #[derive(Debug, Clone, Default)]
-pub struct Weights(BTreeMap<EntityId, Weight>);
+pub struct Weights {
+    sources: BTreeMap<EntityId, Weight>,
+    tags: Deferral,
+}
 
 #[derive(Debug, Clone, Default)]
 struct Weight {
@@ -44,17 +48,22 @@ impl Weights {
             let SourceRow { weight, owner, roots, .. } = row;
             weights.insert(EntityId::new(&source)?, Weight { weight, owner, roots, vouched_for_by });
         }
-        Ok(Self(weights))
+        Ok(Self { sources: weights, tags: Deferral::read(view)? })
+    }
+
+    /// Whether `tag` is left out of scores.
+    pub(crate) fn is_deferred(&self, tag: &str, registry: &TagRegistry) -> bool {
+        self.tags.is_deferred(tag, registry)
     }
 
     /// The source as it is known, and its weight.
     fn find(&self, source: &str) -> Option<(&EntityId, f64)> {
-        self.0.get_key_value(source).map(|(source, known)| (source, known.weight))
+        self.sources.get_key_value(source).map(|(source, known)| (source, known.weight))
     }
 
     /// The source of an input, by what decides whose voice it is.
     fn speaker<'a>(&'a self, input: &'a Input) -> Speaker<'a> {
-        let known = self.0.get(&input.source);
+        let known = self.sources.get(&input.source);
         Speaker {
             source: input.source.as_str(),
             owner: known.and_then(|known| known.owner.as_ref()).map(EntityId::as_str),
@@ -70,7 +79,7 @@ impl Weights {
 
     /// Whether `source` has no say on `agent`: it is the agent, or is run by the same owner.
     fn is_kin(&self, source: &EntityId, agent: &str, owner: Option<&EntityId>) -> bool {
-        let theirs = self.0.get(source).and_then(|known| known.owner.as_ref());
+        let theirs = self.sources.get(source).and_then(|known| known.owner.as_ref());
         source.as_str() == agent
             || theirs.is_some_and(|theirs| theirs.as_str() == agent || Some(theirs) == owner)
             || owner == Some(source)
@@ -79,10 +88,10 @@ impl Weights {
     /// Whether `agent`, or a provider that is its kin, vouches for `source`.
     fn is_vouched_for(&self, source: &EntityId, agent: &str, owner: Option<&EntityId>) -> bool {
         let kin = |provider: &str| {
-            let known = self.0.get_key_value(provider).map(|(id, _)| id);
+            let known = self.sources.get_key_value(provider).map(|(id, _)| id);
             provider == agent || known.is_some_and(|provider| self.is_kin(provider, agent, owner))
         };
-        self.0.get(source).is_some_and(|known| known.vouched_for_by.iter().any(|provider| kin(provider)))
+        self.sources.get(source).is_some_and(|known| known.vouched_for_by.iter().any(|provider| kin(provider)))
     }
 }
 
@@ -141,8 +150,7 @@ pub fn input(slot: &str, row: &CurrentRow, weights: &Weights, tags: &TagRegistry
     let Some((source, weight)) = weights.find(source).filter(|(_, weight)| *weight > 0.0) else {
         return Ok(None);
     };
-    let deferred = tags.find(tag).is_none_or(|definition| definition.deferred);
-    if deferred {
+    if weights.is_deferred(tag, tags) {
         return Ok(None);
     }
     let CurrentRow { seq, observed_at, value, stddev } = *row;

@@ -8,19 +8,19 @@ use std::{collections::BTreeSet, ops::ControlFlow};
 
 use credence_engine::{assured, universal};
 use credence_ledger::{Appended, Entry, Kind, Scan, Transaction};
-use credence_protocol::{AUTHORITY_SOURCE, EntityId, KeyId, Signal, Tag, Uuid};
+use credence_protocol::{AUTHORITY_SOURCE, EntityId, KeyId, ScoreStatus, Signal, Tag, Uuid};
 
 use crate::{
-    Result, credentials, due, outcomes, receipts,
+    Result, attestations, credentials, due, links, outcomes, probes, receipts,
     record::{AgentRecord, AssuredRecord, KeyRevocationRecord, Record, ScoreEvent, WithdrawalRecord},
-    reputation,
+    registrations, reports, reputation,
     statements::{
         ParsedStatement, StatementBody,
         groups::{self, Group, Pass},
     },
     summaries,
     tables::{self, AgentRow, AssuredRow, CurrentRow, KeyRow, ScoreRow, SignalPlace, SlotRow, SourceRow},
-    times,
+    tags, times,
 };
 
 /// Applies one entry to the tables.
@@ -67,14 +67,20 @@ pub fn apply(tx: &mut dyn Transaction, at: Appended, subject: &EntityId, record:
         }
         Record::KeyRevocation(record) => key_revocation(tx, at, record),
         Record::Withdrawal(record) => withdrawal(tx, at, record),
+        Record::Link(record) => links::apply(tx, at, record),
+        Record::Dispute(record) => links::disputes::apply(tx, at, record),
         Record::Standing(record) => credentials::standing(tx, at, record),
         Record::Credential(record) => credentials::issued(tx, at, record),
         Record::CredentialRevocation(record) => credentials::revoked(tx, at, record),
         Record::Outcome(record) => outcomes::apply(tx, at, record),
+        Record::Probe(record) => probes::apply(tx, at, record),
         Record::Signal(record) => signal(tx, at, record),
         Record::Score(event) => score(tx, at, subject, event),
         Record::Checkpoint(record) => receipts::apply(tx, at, record),
+        Record::Report(record) => reports::apply(tx, at, record),
+        Record::Attestation(record) => attestations::apply(tx, at, record),
         Record::Clock(_) => times::apply(tx, at),
+        Record::Tag(record) => tags::apply(tx, at, record),
         Record::Statement(stated) => statement(tx, at, stated),
         // The hashes of a batch follow from no entry: they are written beside it.
         Record::Responses(_) | Record::Other(_) => Ok(()),
@@ -97,6 +103,9 @@ fn score(tx: &mut dyn Transaction, at: Appended, agent: &EntityId, event: &Score
             let aged_at = if by_age { Some(recorded_at) } else { former.and_then(|former| former.aged_at) };
             let row = AssuredRow { seq, recorded_at, aged_at, recorded: AssuredRecord::clone(recorded) };
             tables::put(tx, tables::SCORES, &tables::score_place(agent, assured::FORMULA), &row)?;
+            if row.recorded.assured.status != ScoreStatus::Published {
+                due::review_attestations(tx, agent, seq)?;
+            }
             Ok(tables::put(tx, tables::SCORE_EVENTS, &tables::score_event_place(agent, assured::FORMULA, seq), &row)?)
         }
     }
@@ -168,6 +177,7 @@ pub(crate) fn signal(tx: &mut dyn Transaction, at: Appended, signal: &Signal) ->
         tables::put(tx, tables::SLOTS, &tables::slot_place(&slot, observed_at, seq), &row)?;
     }
     due::rescore(tx, agent, seq)?;
+    registrations::take(tx, at, signal)?;
     if let Some(id) = draft.supersedes {
         tables::put(tx, tables::SUPERSEDED, &format!("{id}/{seq:016}"), &row.key)?;
         let mut slots: BTreeSet<Tag> = draft.tags.iter().cloned().collect();
@@ -196,6 +206,7 @@ fn key_revocation(tx: &mut dyn Transaction, at: Appended, record: &KeyRevocation
     for (agent, slot) in slots {
         refill(tx, &slot)?;
         due::rescore(tx, &agent, at.seq)?;
+        registrations::forget_signed(tx, at, &agent, record)?;
         if tables::split_slot(&slot).is_some_and(|(_, source, _)| source == AUTHORITY_SOURCE) {
             // The authority says it again under the key that counts.
             due::derive(tx, agent.as_str(), at.seq)?;
@@ -205,10 +216,12 @@ fn key_revocation(tx: &mut dyn Transaction, at: Appended, record: &KeyRevocation
 }
 
 fn withdrawal(tx: &mut dyn Transaction, at: Appended, record: &WithdrawalRecord) -> Result<()> {
-    let slot = tables::slot(&record.agent, &EntityId::new(AUTHORITY_SOURCE)?, &record.tag);
+    let own = EntityId::new(AUTHORITY_SOURCE)?;
+    let slot = tables::slot(&record.agent, record.source.as_ref().unwrap_or(&own), &record.tag);
     // Not only the current one: those before it would come back.
     tables::put(tx, tables::WITHDRAWN, &slot, &at.seq)?;
     refill(tx, &slot)?;
+    registrations::forget_withdrawn(tx, at, record)?;
     due::rescore(tx, &record.agent, at.seq)
 }
 

@@ -1,5 +1,7 @@
 //! The bodies of entries, by kind.
 
+mod links;
+
 use credence_engine::{
     assured::{self, Assured},
     universal::{self, Outcome},
@@ -13,7 +15,10 @@ use data_encoding::HEXLOWER;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use crate::{Rejection, Result, statements::ParsedStatement};
+use crate::{Rejection, Result, reports::ReportRecord, statements::ParsedStatement};
+pub use crate::{attestations::AttestationRecord, probes::ProbeRecord};
+
+pub use links::{DisputeRecord, DisputeStep, LinkRecord, LinkState};
 
 /// Inputs listed in a score event; a longer list is stored by its count and digest.
 pub const MAX_LISTED_INPUTS: usize = 256;
@@ -132,6 +137,9 @@ pub struct WithdrawalRecord {
     pub agent: EntityId,
     /// What it measured.
     pub tag: Tag,
+    /// The crawler that made it; none for the authority's own.
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "present")]
+    pub source: Option<EntityId>,
 }
 
 /// The authority takes an agent's standing back, or gives it back.
@@ -225,6 +233,16 @@ pub struct ResponsesRecord {
 pub struct ClockRecord {
     /// The time of the entry before.
     pub ahead: Timestamp,
+}
+
+/// Whether a tag counts in scores, from here on ([`crate::tags`]).
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TagRecord {
+    /// The tag.
+    pub tag: Tag,
+    /// Admitted, and left out of scores.
+    pub deferred: bool,
 }
 
 /// One input of a score: a current, applicable signal under one of its tags.
@@ -430,6 +448,10 @@ pub enum Record {
     KeyRevocation(KeyRevocationRecord),
     /// A signal withdrawn.
     Withdrawal(WithdrawalRecord),
+    /// Something outside that is an agent's.
+    Link(LinkRecord),
+    /// A crawled signal disputed.
+    Dispute(DisputeRecord),
     /// An agent's standing.
     Standing(StandingRecord),
     /// A credential issued.
@@ -440,10 +462,18 @@ pub enum Record {
     Outcome(OutcomeRecord),
     /// How far a guard's log has grown.
     Checkpoint(CheckpointRecord),
+    /// A run of the sandbox.
+    Probe(Box<ProbeRecord>),
     /// Responses that left.
     Responses(ResponsesRecord),
+    /// What a person decided about a report.
+    Report(ReportRecord),
+    /// A step of writing a score to a chain.
+    Attestation(Box<AttestationRecord>),
     /// Times are right again.
     Clock(ClockRecord),
+    /// Whether a tag counts.
+    Tag(TagRecord),
     /// A statement of an author.
     Statement(Box<ParsedStatement>),
     /// A kind this version records but does not interpret.
@@ -473,13 +503,19 @@ impl Record {
             }
             Kind::Score => Record::Score(ScoreEvent::parse(seq, entry.body())?),
             Kind::Checkpoint => Record::Checkpoint(entry.record(seq)?),
+            Kind::Probe => Record::Probe(Box::new(entry.record(seq)?)),
             Kind::Responses => Record::Responses(entry.record(seq)?),
+            Kind::Report => Record::Report(entry.record(seq)?),
+            Kind::Attestation => Record::Attestation(Box::new(entry.record(seq)?)),
             Kind::Clock => Record::Clock(entry.record(seq)?),
+            Kind::Tag => Record::Tag(entry.record(seq)?),
             Kind::Credential => Record::Credential(entry.record(seq)?),
             Kind::Outcome => Record::Outcome(entry.record(seq)?),
             Kind::KeyRevocation => Record::KeyRevocation(entry.record(seq)?),
             Kind::CredentialRevocation => Record::CredentialRevocation(entry.record(seq)?),
             Kind::Withdrawal => Record::Withdrawal(entry.record(seq)?),
+            Kind::Link => Record::Link(entry.record(seq)?),
+            Kind::Dispute => Record::Dispute(entry.record(seq)?),
             Kind::Standing => Record::Standing(entry.record(seq)?),
             // Of ledgers beside the authority's.
             other @ (Kind::Receipt
@@ -502,13 +538,19 @@ impl Record {
             Record::Key(body) => (Kind::Key, Canonical::of(body)?),
             Record::KeyRevocation(body) => (Kind::KeyRevocation, Canonical::of(body)?),
             Record::Withdrawal(body) => (Kind::Withdrawal, Canonical::of(body)?),
+            Record::Link(body) => (Kind::Link, Canonical::of(body)?),
+            Record::Dispute(body) => (Kind::Dispute, Canonical::of(body)?),
             Record::Standing(body) => (Kind::Standing, Canonical::of(body)?),
             Record::Credential(body) => (Kind::Credential, Canonical::of(body)?),
             Record::CredentialRevocation(body) => (Kind::CredentialRevocation, Canonical::of(body)?),
             Record::Outcome(body) => (Kind::Outcome, Canonical::of(body)?),
             Record::Checkpoint(body) => (Kind::Checkpoint, Canonical::of(body)?),
+            Record::Probe(body) => (Kind::Probe, Canonical::of(body)?),
             Record::Responses(body) => (Kind::Responses, Canonical::of(body)?),
+            Record::Report(body) => (Kind::Report, Canonical::of(body)?),
+            Record::Attestation(body) => (Kind::Attestation, Canonical::of(body)?),
             Record::Clock(body) => (Kind::Clock, Canonical::of(body)?),
+            Record::Tag(body) => (Kind::Tag, Canonical::of(body)?),
             Record::Statement(stated) => (stated.entry_kind(), stated.statement.canonical().clone()),
             Record::Signal(_) | Record::Score(_) | Record::Other(_) => {
                 return Err(credence_ledger::Error::Log("this record is not appended by itself".into()).into());

@@ -135,7 +135,7 @@ impl<'a> Fold<'a> {
     pub(crate) fn step(&mut self, seq: u64, entry: &Entry, record: &Record) -> Result<()> {
         let moment = Appended { seq, recorded_at: entry.recorded_at };
         match record {
-            Record::Source(_) | Record::KeyRevocation(_) => self.weights = None,
+            Record::Source(_) | Record::KeyRevocation(_) | Record::Tag(_) => self.weights = None,
             Record::Statement(stated) if matches!(stated.body, StatementBody::Summary(..)) => self.weights = None,
             Record::Signal(signal) => {
                 if let Some(wrong) = derive::wrong(&self.scratch, signal, moment)? {

@@ -38,8 +38,21 @@
 //! | `suspended_credentials` | index | the entry that revoked the standing of a credential's agent |
 //! | `outcomes` | agent/seq | what came of relying on an agent |
 //! | `outcome_ids` | id | the entry |
+//! | `probe_runs` | agent/seq | when a run of the sandbox was recorded |
+//! | `probed` | agent/tag | what the newest run that could tell says of a tag |
 //! | `guard_logs` | log | how far a guard's log has grown |
+//! | `reports` | id | what people decided about a report |
+//! | `published_reports` | seq | the id of the report that this entry published |
+//! | `agent_reports` | agent/seq | the same, by agent |
+//! | `attestations` | id | an agent's score that is written to a chain, and where that stands |
+//! | `agent_attestations` | agent/seq | the id of the attestation |
+//! | `open_attestations` | chain/seq | the id of an attestation with something left to do |
+//! | `attestation_fees` | chain/time/seq | what a transaction cost |
+//! | `attestation_totals` | chain/step | how many such steps there were, and what they cost |
 //! | `clock` | seq | when times became right again, after entries in the future |
+//! | `agent_attestations` | agent/seq | the id of an attestation of its score on a chain |
+//! | `tags` | tag | whether it counts in scores, where an entry said so |
+//! | `registrations` | agent/KIND:ID | what a registration on a chain says, as it was read last |
 //!
 //! Beside the log, and no projections: what they hold follows from no entry ([`crate::responses`]).
 //!
@@ -47,6 +60,8 @@
 //! |---|---|---|
 //! | `response_hashes` | hash | a signed response that left, and its path to the root in the log |
 //! | `response_ages` | class/until/hash | the order in which those hashes go; count/class: how many there are |
+//! | `crawls` | source | how a crawled source is doing |
+//! | `crawl_alarms` | source/agent/KIND:ID | that its answer has another form than required |
 
 use std::ops::ControlFlow;
 
@@ -130,14 +145,46 @@ pub const SUSPENDED_CREDENTIALS: Table = Table("suspended_credentials");
 pub const OUTCOMES: Table = Table("outcomes");
 /// id → seq
 pub const OUTCOME_IDS: Table = Table("outcome_ids");
+/// agent/seq → when
+pub const PROBE_RUNS: Table = Table("probe_runs");
+/// agent/tag → [`ProbedRow`](crate::probes::ProbedRow)
+pub const PROBED: Table = Table("probed");
 /// log → [`GuardLogRow`](crate::receipts::GuardLogRow)
 pub const GUARD_LOGS: Table = Table("guard_logs");
+/// id → [`ReportRow`](crate::reports::ReportRow)
+pub const REPORTS: Table = Table("reports");
+/// seq → id
+pub const PUBLISHED_REPORTS: Table = Table("published_reports");
+/// agent/seq → id
+pub const AGENT_REPORTS: Table = Table("agent_reports");
+/// agent/KIND:ID → [`LinkRow`](crate::links::LinkRow)
+pub const LINKS: Table = Table("links");
+/// agent/signal → [`DisputedRow`](crate::links::disputes::DisputedRow)
+pub const DISPUTED: Table = Table("disputed");
+/// id → [`AttestationRow`](crate::attestations::AttestationRow)
+pub const ATTESTATIONS: Table = Table("attestations");
+/// agent/seq → id
+pub const AGENT_ATTESTATIONS: Table = Table("agent_attestations");
+/// chain/seq → id
+pub const OPEN_ATTESTATIONS: Table = Table("open_attestations");
+/// chain/time/seq → [`Amount`](crate::attestations::Amount)
+pub const ATTESTATION_FEES: Table = Table("attestation_fees");
+/// chain/step → [`Total`](crate::attestations::Total)
+pub const ATTESTATION_TOTALS: Table = Table("attestation_totals");
 /// seq → when times became right again
 pub const CLOCK: Table = Table("clock");
+/// tag → [`TagRow`](crate::tags::TagRow)
+pub const TAGS: Table = Table("tags");
+/// agent/KIND:ID → [`RegistrationRow`](crate::registrations::RegistrationRow)
+pub const REGISTRATIONS: Table = Table("registrations");
 /// hash → [`HashRow`](crate::responses::HashRow)
 pub const RESPONSE_HASHES: Table = Table("response_hashes");
 /// class/until/hash → nothing; count/class → how many
 pub const RESPONSE_AGES: Table = Table("response_ages");
+/// source → [`CrawlRow`](crate::links::feeding::CrawlRow)
+pub const CRAWLS: Table = Table("crawls");
+/// source/agent/KIND:ID → [`AlarmRow`](crate::links::alarms::AlarmRow)
+pub const CRAWL_ALARMS: Table = Table("crawl_alarms");
 /// Every table: the projections, and after them those that replay leaves alone.
 pub const TABLES: &[Table] = &[
     AGENTS,
@@ -175,15 +222,31 @@ pub const TABLES: &[Table] = &[
     SUSPENDED_CREDENTIALS,
     OUTCOMES,
     OUTCOME_IDS,
+    PROBE_RUNS,
+    PROBED,
     GUARD_LOGS,
+    REPORTS,
+    PUBLISHED_REPORTS,
+    AGENT_REPORTS,
+    LINKS,
+    DISPUTED,
+    ATTESTATIONS,
+    AGENT_ATTESTATIONS,
+    OPEN_ATTESTATIONS,
+    ATTESTATION_FEES,
+    ATTESTATION_TOTALS,
     CLOCK,
+    TAGS,
+    REGISTRATIONS,
     RESPONSE_HASHES,
     RESPONSE_AGES,
+    CRAWLS,
+    CRAWL_ALARMS,
 ];
 
 /// The projections.
 pub fn projections() -> &'static [Table] {
-    TABLES.split_last_chunk::<2>().map_or(TABLES, |(projections, _)| projections)
+    TABLES.split_last_chunk::<4>().map_or(TABLES, |(projections, _)| projections)
 }
 
 /// An agent.

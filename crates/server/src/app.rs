@@ -13,22 +13,28 @@ use std::{
 };
 
 use arc_swap::ArcSwapOption;
+use credence_egress::EgressError;
 use credence_engine::assessment::Rules;
+use credence_ingest::Crawler;
 use credence_ledger::{Clock, Kind, LogKey, LogVerifier, View};
 use credence_pipeline::{
     Authority,
+    attestations::Total,
     credentials::Office,
     query::{self, CurrentScore, Explanation, Reading, Reliability},
     receipts::ReceiptStore,
     times,
 };
 use credence_protocol::{EntityId, SecretKey, Timestamp};
+use credence_reports::Desk;
+use credence_sandbox::sensor::listener::Hits;
 use credence_verify::Verdict;
 use tokio::sync::{Semaphore, broadcast, watch};
 use url::Url;
 
 use crate::{
     answers::{Answers, Outbox},
+    crawl::CrawlSettings,
     dashboard::{ranking::Rankings, session::Sessions, status::Samples},
     engines::Engines,
     events::{self, Event},
@@ -115,6 +121,8 @@ pub struct App {
     pub(crate) engines: Engines,
     pub(crate) receipts: Option<ReceiptStore>,
     pub(crate) waiting_reviews: WaitingReviews,
+    /// Drafts of reports, and reports.
+    pub(crate) desk: Desk,
     /// In a demo: what every visitor of its pages may do.
     pub(crate) demo: Option<Arc<Bearer>>,
     pub(crate) sessions: Sessions,
@@ -163,6 +171,10 @@ pub struct App {
     unusable: ArcSwapOption<String>,
     /// What the check of the whole ledger found: a constant of [`signing`].
     ledger_check: AtomicUsize,
+    /// The authority's folder.
+    pub(crate) folder: PathBuf,
+    /// What targets of scheduled probes fetched from the listener.
+    pub(crate) probe_hits: Hits,
     /// The service is about to stop.
     pub(crate) closing: watch::Sender<bool>,
 }
@@ -222,6 +234,7 @@ impl App {
             clock,
             steady,
             tokens,
+            desk: Desk::in_folder(&folder),
             engines: Engines::new(folder.join("engines"), &settings),
             receipts,
             waiting_reviews: WaitingReviews::default(),
@@ -258,6 +271,8 @@ impl App {
             unusable: ArcSwapOption::empty(),
             ledger_check: AtomicUsize::new(signing::CHECK_RUNS),
             closing: watch::Sender::new(false),
+            folder,
+            probe_hits: Hits::default(),
             settings,
         });
         app.refresh_signing_permission()?;
@@ -366,6 +381,17 @@ impl App {
         self.authority.ledger().committed().is_ok_and(|size| size <= self.tail.seen())
     }
 
+    /// Asks others, as the settings say.
+    pub(crate) fn crawler(&self) -> Result<Crawler, EgressError> {
+        let settings = CrawlSettings {
+            contact: Url::parse(&self.settings.public_url).ok(),
+            mirror: Url::parse(&self.settings.crawl_mirror).ok(),
+            secrets: Arc::new(|_| None),
+            clock: Arc::clone(&self.clock),
+        };
+        settings.crawler()
+    }
+
     pub(crate) fn metrics_text(&self) -> String {
         self.metrics.text(&GaugeValues {
             in_flight: self.requests_in_flight(),
@@ -381,7 +407,19 @@ impl App {
             clock_trouble: self.authority.ledger().view().is_ok_and(|view| self.clock_trouble(&*view).is_some()),
             engine_bytes: self.engines.bytes(),
             forgotten: self.engines.forgotten(),
+            crawls: self.authority.ledger().view().ok().and_then(|view| query::crawls(&*view).ok()).unwrap_or_default(),
+            attestations: self.attestation_totals(),
         })
+    }
+
+    /// Who signs, and where the service is reached.
+    pub fn office(&self) -> &Office {
+        &self.office
+    }
+
+    fn attestation_totals(&self) -> Vec<Total> {
+        let view = self.authority.ledger().view().ok();
+        view.and_then(|view| query::attestation_totals(&*view).ok()).unwrap_or_default()
     }
 
     pub(crate) fn requests_in_flight(&self) -> u64 {

@@ -189,6 +189,7 @@ macro_rules! scope {
     };
 }
 
-scope!(Admin, "A token that may everything.");
+scope!(Admin, "A token that grants every permission but review.");
 scope!(Ingest, "A token that may submit.");
 scope!(Verify, "A token that may have results judged.");
+scope!(Review, "A token of a person who decides about reports.");

@@ -18,6 +18,7 @@ use std::{
 
 use axum::http::StatusCode;
 use credence_protocol::{PublicKey, Signature, Timestamp, jwk::Jwk, strict};
+use credence_sandbox::domain::{Document, fetch};
 use data_encoding::BASE64URL_NOPAD;
 use lru::LruCache;
 use serde::Deserialize;
@@ -26,7 +27,6 @@ use url::Url;
 
 use crate::{
     app::App,
-    domain::{Document, fetch},
     edge::refusal,
     problem::Problem,
     shares::{Owner, Shares},

@@ -7,15 +7,21 @@
 //!   `bodies`, `pace`: what comes in and goes out slowly;
 //! - [`mcp`]: the same authority as an MCP server, over HTTP and over standard input and output;
 //! - `dashboard`: pages for people; [`score_charts`]: charts that are the same on a page and in a file;
+//! - `reporting`: reports on agents, which people release;
 //! - `tail`: follows the ledger; `answers`: signed answers, reused until what they were made of changes;
 //! - `engines`, `namespace`: verification, one namespace for each token; `domain`: who owns a domain; `identity`: callers with a DID;
+//! - [`crawl`]: asks sources about what is proved to be an agent's;
+//! - `attesting` (feature `chain`): writes scores to chains;
 //! - [`tokens`], [`settings`], [`telemetry`]: what an operator has in hand; [`steady`]: a clock that does not jump ahead.
 
 mod answers;
 mod app;
+mod attestation_metrics;
+#[cfg(feature = "chain")]
+pub mod attesting;
 mod bodies;
+pub mod crawl;
 mod dashboard;
-mod domain;
 mod edge;
 mod engines;
 mod events;
@@ -29,8 +35,10 @@ mod origin;
 mod pace;
 mod peers;
 mod pool;
+pub mod probing;
 mod problem;
 mod recent;
+mod reporting;
 mod routes;
 mod schema;
 pub mod score_charts;

@@ -5,12 +5,15 @@ use std::{
     time::Duration,
 };
 
+use credence_pipeline::{attestations::Total, links::feeding::CrawlRow};
 use credence_verify::{Decision, Trimmed};
 use prometheus_client::{
     encoding::{EncodeLabelSet, text::encode},
     metrics::{counter::Counter, family::Family, gauge::Gauge, histogram::Histogram},
     registry::Registry,
 };
+
+use crate::{attestation_metrics::AttestationMetrics, crawl::metrics::CrawlMetrics};
 
 const SECONDS: [f64; 11] = [0.000_1, 0.000_25, 0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.05, 0.25, 1.0, 5.0];
 
@@ -50,6 +53,8 @@ pub(crate) struct Metrics {
     pub signals_rejected: Counter,
     pub answers_made: Counter,
     pub answers_reused: Counter,
+    pub probes_recorded: Counter,
+    pub probes_failed: Counter,
     in_flight: Gauge,
     connections: Gauge,
     entries: Gauge,
@@ -60,6 +65,8 @@ pub(crate) struct Metrics {
     engine_bytes: Gauge,
     body_bytes: Gauge,
     forgotten: Family<KindLabels, Gauge>,
+    crawl: CrawlMetrics,
+    attestations: AttestationMetrics,
 }
 
 /// What is looked up when somebody asks.
@@ -74,6 +81,8 @@ pub(crate) struct GaugeValues {
     pub ledger_check: usize,
     pub engine_bytes: usize,
     pub forgotten: Trimmed,
+    pub crawls: Vec<(String, CrawlRow)>,
+    pub attestations: Vec<Total>,
 }
 
 impl Metrics {
@@ -90,6 +99,8 @@ impl Metrics {
             signals_rejected: Counter::default(),
             answers_made: Counter::default(),
             answers_reused: Counter::default(),
+            probes_recorded: Counter::default(),
+            probes_failed: Counter::default(),
             in_flight: Gauge::default(),
             connections: Gauge::default(),
             entries: Gauge::default(),
@@ -100,6 +111,8 @@ impl Metrics {
             engine_bytes: Gauge::default(),
             body_bytes: Gauge::default(),
             forgotten: Family::default(),
+            crawl: CrawlMetrics::default(),
+            attestations: AttestationMetrics::default(),
             registry: Registry::default(),
         };
         let r = &mut registry;
@@ -113,6 +126,12 @@ impl Metrics {
         r.register("signals_rejected", "Signals rejected over HTTP", metrics.signals_rejected.clone());
         r.register("answers_made", "Answers and badges signed", metrics.answers_made.clone());
         r.register("answers_reused", "Answers and badges given again", metrics.answers_reused.clone());
+        r.register(
+            "probes_recorded",
+            "Scheduled runs of the sandbox that were recorded",
+            metrics.probes_recorded.clone(),
+        );
+        r.register("probes_failed", "Scheduled runs that were refused or failed", metrics.probes_failed.clone());
         r.register("http_in_flight", "Requests being worked on", metrics.in_flight.clone());
         r.register("http_connections", "Open connections", metrics.connections.clone());
         r.register("ledger_entries", "Entries in the ledger", metrics.entries.clone());
@@ -137,6 +156,8 @@ impl Metrics {
         let says = "What namespaces forgot since the start because the memory for all was used up";
         r.register("verify_forgotten", says, metrics.forgotten.clone());
         r.register("http_body_bytes", "Bodies in memory, in bytes", metrics.body_bytes.clone());
+        metrics.crawl.register(&mut registry);
+        metrics.attestations.register(&mut registry);
         Self { registry, ..metrics }
     }
 
@@ -174,6 +195,8 @@ impl Metrics {
         for (kind, value) in [("tools", tools), ("histories", histories), ("sessions", sessions)] {
             gauge(&self.forgotten.get_or_create(&KindLabels { kind }), value);
         }
+        self.crawl.set(&now.crawls);
+        self.attestations.set(&now.attestations);
         gauge(&self.entries, now.entries);
         gauge(&self.responses_waiting, now.responses_waiting as u64);
         gauge(&self.namespaces, now.namespaces as u64);

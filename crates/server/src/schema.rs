@@ -191,6 +191,21 @@ pub(crate) struct History {
     pub assured: Vec<AssuredScore>,
 }
 
+/// A signal of a score that the agent's owner disputes.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[allow(dead_code, reason = "describes what the pipeline serialises")]
+pub(crate) struct DisputedInput {
+    /// The signal.
+    signal: String,
+    /// Its entry.
+    seq: u64,
+    /// `opened` or `kept`.
+    step: String,
+    /// The entry of that step.
+    dispute: u64,
+}
+
 /// The newest recorded score.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
@@ -225,6 +240,9 @@ pub(crate) struct Score {
     /// The authority took the agent's standing back: whatever the number says.
     #[serde(default)]
     revoked: bool,
+    /// Signals in it that the agent's owner disputes. Their statements are at `/v1/agents/{agent}/disputes`.
+    #[serde(default)]
+    disputed: Vec<DisputedInput>,
 }
 
 /// The highest tier whose requirements are met.
@@ -320,6 +338,9 @@ pub(crate) struct Explanation {
     /// The authority took the agent's standing back: whatever the number says.
     #[serde(default)]
     revoked: bool,
+    /// Signals in it that the agent's owner disputes. Their statements are at `/v1/agents/{agent}/disputes`.
+    #[serde(default)]
+    disputed: Vec<DisputedInput>,
     /// What each source did to the universal score.
     contributions: Vec<Contribution>,
     /// What would raise the assured score most.

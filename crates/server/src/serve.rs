@@ -217,6 +217,7 @@ impl Background {
         every(Duration::from_secs(app.settings.snapshot_seconds), "keeping what was learned", |app| {
             app.engines.save().map_err(|e| e.to_string())
         });
+        tasks.spawn(crate::probing::schedule::run(Arc::clone(app)));
         // Once, beside everything else: on a large ledger it takes minutes.
         let checked = Arc::clone(app);
         tasks.spawn(async move { drop(tokio::task::spawn_blocking(move || checked.check_ledger()).await) });

@@ -59,6 +59,13 @@ pub struct Settings {
     pub max_engine_mib: usize,
     /// Prove control of domains on loopback too, over plain HTTP: for trying it out.
     pub allow_loopback_domains: bool,
+    /// Seconds over which scheduled probes spread the calls that measure reliability.
+    pub probe_spread_seconds: u64,
+    /// Ask the crawlers that the operator added about proven links. Nothing is asked without both.
+    pub crawl: bool,
+    /// Crawlers ask this address instead of each source's own: `https://mirror.example/HOST/PATH`; without secrets.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub crawl_mirror: String,
     /// What is logged: `error`, `warn`, `info` or `debug` (which adds every request).
     pub log: LogLevel,
     /// How: `text` or `json`.
@@ -129,6 +136,9 @@ impl Default for Settings {
             max_namespaces: 256,
             max_engine_mib: 256,
             allow_loopback_domains: false,
+            probe_spread_seconds: 600,
+            crawl: true,
+            crawl_mirror: String::new(),
             log: LogLevel::Info,
             log_format: LogFormat::Text,
             otlp_endpoint: String::new(),
@@ -140,7 +150,8 @@ impl Default for Settings {
 const LARGEST: u64 = 1 << 30;
 
 /// Variables of ours that are no settings of the service.
-const OTHER_VARIABLES: [&str; 4] = ["CREDENCE_DATA", "CREDENCE_LOG_KEY", "CREDENCE_AUTHORITY_KEY", "CREDENCE_TOKEN"];
+const OTHER_VARIABLES: [&str; 5] =
+    ["CREDENCE_DATA", "CREDENCE_LOG_KEY", "CREDENCE_AUTHORITY_KEY", "CREDENCE_TOKEN", "CREDENCE_JUDGE_TOKEN"];
 
 /// A setting that cannot be.
 #[derive(Debug, thiserror::Error)]
@@ -162,7 +173,8 @@ impl Settings {
 
     /// Every key.
     pub fn keys() -> Vec<String> {
-        let whole = Self { public_url: "-".into(), otlp_endpoint: "-".into(), ..Self::default() };
+        let set = || "-".to_owned();
+        let whole = Self { public_url: set(), otlp_endpoint: set(), crawl_mirror: set(), ..Self::default() };
         Table::try_from(whole).map(|table| table.keys().cloned().collect()).unwrap_or_default()
     }
 
@@ -188,8 +200,8 @@ impl Settings {
         }
         for (name, text) in environment {
             let Some(key) = name.strip_prefix("CREDENCE_").map(str::to_lowercase) else { continue };
-            // A guard in the same environment has its own.
-            if key.starts_with("guard_") {
+            // A guard in the same environment has its own; tokens of agents that are probed are named by schedules.
+            if key.starts_with("guard_") || key.starts_with("probe_token") {
                 continue;
             }
             if OTHER_VARIABLES.contains(&name.as_str()) {
@@ -228,6 +240,11 @@ impl Settings {
             if !url.as_ref().is_some_and(plain) {
                 return Err(format!("'{}' is not an address such as https://trust.example", settings.public_url));
             }
+        }
+        let mirror = url::Url::parse(&settings.crawl_mirror);
+        let is_mirror = |url: &url::Url| matches!(url.scheme(), "http" | "https") && url.query().is_none();
+        if !settings.crawl_mirror.is_empty() && !mirror.is_ok_and(|url| is_mirror(&url)) {
+            return Err(format!("'{}' is not an address such as https://mirror.example", settings.crawl_mirror));
         }
         let positive = [
             ("max_body_bytes", settings.max_body_bytes as u64),
@@ -298,7 +315,17 @@ mod tests {
         assert!(told(merge("", &[("CREDENCE_PUBLIC_URL", "trust.example")], &[])).contains("https://trust.example"));
         assert!(told(merge("verify_mode = \"clever\"", &[], &[])).contains("adaptive"));
         assert!(
-            merge("", &[("CREDENCE_DATA", "x"), ("CREDENCE_TOKEN", "y"), ("CREDENCE_GUARD_STATE", "z")], &[]).is_ok()
+            merge(
+                "",
+                &[
+                    ("CREDENCE_DATA", "x"),
+                    ("CREDENCE_TOKEN", "y"),
+                    ("CREDENCE_GUARD_STATE", "z"),
+                    ("CREDENCE_PROBE_TOKEN_BOT", "t")
+                ],
+                &[]
+            )
+            .is_ok()
         );
     }
 

@@ -43,9 +43,15 @@ fn concerns(kind: Kind) -> Concerns {
     match kind {
         // Of no consequence to an answer.
         Kind::Responses
+        | Kind::Link
+        | Kind::Dispute
         | Kind::Credential
+        | Kind::Report
+        | Kind::Attestation
         | Kind::Outcome
         | Kind::Key
+        // Its signals follow.
+        | Kind::Probe
         | Kind::Receipt
         | Kind::HeldReceipt
         | Kind::Canary
@@ -64,6 +70,7 @@ fn concerns(kind: Kind) -> Concerns {
         // Weights, keys, and words that reach further than whom they are about.
         Kind::Source
         | Kind::Clock
+        | Kind::Tag
         | Kind::KeyRevocation
         | Kind::Summary
         | Kind::Contract

@@ -1,16 +1,23 @@
 //! What tests share.
 //!
-//! Without features: [`eventually`] and [`until`] wait for a condition, [`shared`] reads data that is not ours to ship. With
-//! feature `binary`: [`Shell`] runs the built `credence`, [`Service`] is a running authority, `peers` are other people's MCP
-//! clients and servers, [`independent`] is a verifier that shares no code with us.
-#![allow(clippy::unwrap_used, reason = "helpers of tests: a failing unwrap is how a test says no")]
+//! Without features: [`eventually`] and [`until`] wait for a condition, [`shared`] reads data that is not ours to ship, [`installed`]
+//! finds other people's programs. With feature `binary`: [`Shell`] runs the built `credence`, [`Service`] is a running authority, `peers` are other people's MCP
+//! clients and servers, [`independent`] is a verifier that shares no code with us. With feature `fleet`: simulated agents whose
+//! behaviour is known (`fleet`). With feature `evm`: [`Anvil`] is a real EVM node with the test contracts.
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "helpers of tests: a failing unwrap is how a test says no")]
 
+mod installed;
 mod shared_data;
 mod vectors;
 mod wait;
+pub mod watched;
 
+#[cfg(feature = "evm")]
+mod anvil;
 #[cfg(feature = "binary")]
 mod binary;
+#[cfg(feature = "fleet")]
+pub mod fleet;
 #[cfg(feature = "binary")]
 mod independent;
 #[cfg(feature = "binary")]
@@ -22,10 +29,13 @@ mod shell;
 
 use std::path::Path;
 
+pub use installed::installed;
 pub use shared_data::shared;
 pub use vectors::assert_vector;
 pub use wait::{PATIENCE, eventually, until, within};
 
+#[cfg(feature = "evm")]
+pub use anvil::Anvil;
 #[cfg(feature = "binary")]
 pub use binary::binary;
 #[cfg(feature = "binary")]

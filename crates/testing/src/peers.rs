@@ -1,4 +1,4 @@
-//! Other people's MCP clients and servers: the official SDKs, public servers, and servers that misbehave on purpose.
+//! Other people's programs: the official MCP SDKs, public servers, servers that misbehave on purpose, and agents on public frameworks.
 
 use std::{env, fs, path::PathBuf};
 
@@ -14,7 +14,7 @@ pub fn installed() -> Option<PathBuf> {
     let cache = env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
     let cache = cache.or_else(|| Some(PathBuf::from(env::var_os("HOME")?).join(".cache")))?;
     let folder = cache.join("credence/peers");
-    if folder.join("stamp").exists() {
+    if folder.join("stamp").exists() && folder.join("agents/stamp").exists() {
         return Some(folder);
     }
     assert!(env::var_os("PEER_TESTS").is_none(), "the peers are missing: run scripts/peers");

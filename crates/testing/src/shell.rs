@@ -52,6 +52,8 @@ impl Shell {
         command.env_remove("CREDENCE_DATA");
         // Not the configuration of who runs the tests.
         command.env("XDG_CONFIG_HOME", self.folder.path().join("config"));
+        // Runs in other folders do not wait for those of this one.
+        command.env("XDG_STATE_HOME", self.folder.path().join("state"));
         command
     }
 

@@ -1,6 +1,6 @@
 use std::process::ExitCode;
 
-use anyhow::Context;
+use anyhow::{Context, anyhow, bail};
 use clap::Subcommand;
 use credence_engine::tiers::Tier;
 use credence_pipeline::{
@@ -8,11 +8,12 @@ use credence_pipeline::{
     query::{self, AgentFilter, ListedAgent},
 };
 use credence_protocol::{Alias, EntityId, ScoreStatus, StatementKind};
+use credence_sandbox::domain::{self, ExpectedLine};
 use serde_json::{Value, json};
 
-use super::Done;
+use super::{Done, link};
 use crate::{
-    home::Home,
+    home::{AUTHORITY_KEY_VARIABLE, Home, now},
     output::{self, Output},
     statement::{self, Draft, PublishedNote, SignArgs},
 };
@@ -37,6 +38,22 @@ pub enum Command {
     },
     /// Say who an agent is, in its own words: given by flags, or as a JSON file
     Identify(Box<IdentifyArgs>),
+    /// Prove that an agent's owner controls a host: prints the line to serve, and records the proof once it is served
+    ProveDomain {
+        /// The agent's id or an alias
+        agent: String,
+        /// One of its aliases: https://… or did:web:…
+        address: String,
+        /// The host may be this machine, where it is asked without a certificate
+        #[arg(long)]
+        allow_loopback: bool,
+    },
+    /// Say that something outside is an agent's own, and prove it. Links are public, for good
+    Link(Box<link::LinkArgs>),
+    /// List what is an agent's own: claimed, proven, broken
+    Links { agent: String },
+    /// Take a link back; what came over it is withdrawn
+    Unlink(link::UnlinkArgs),
     /// Show an agent by its id or an alias
     Show { agent: String },
     /// List agents, with their newest recorded scores
@@ -107,9 +124,52 @@ fn identify(home: &Home, out: &Output, args: IdentifyArgs) -> Done {
     })
 }
 
+/// Looks whether the line is served. If so the proof is recorded; if not the line is printed, and the exit code is 1.
+fn prove_domain(home: &Home, out: &Output, agent: &str, address: &str, allow_loopback: bool) -> Done {
+    let authority = home.authority()?;
+    let Some(key) = home.signer()? else {
+        bail!("the authority's private key is not here: it is in keys/credence.jwk or {AUTHORITY_KEY_VARIABLE}");
+    };
+    let (id, host) = {
+        let view = authority.ledger().view()?;
+        let id = query::resolve(&*view, agent)?;
+        let host = domain::host_of(&query::agent(&*view, &id)?.aliases, address).map_err(anyhow::Error::msg)?;
+        (id, host)
+    };
+    let (now, public) = (now(), key.public());
+    let expected = ExpectedLine { key: &public, agent: &id, host: &host, now: Some(now) };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    match runtime.block_on(domain::check_domain(expected, allow_loopback, ())) {
+        Ok(()) => {
+            let recorded = authority.record_domain(&id, &host, &key)?.map_err(|why| anyhow!("{why}"))?;
+            authority.flush()?;
+            let shown =
+                json!({ "agent": id, "host": host, "proved": true, "seq": recorded.seq, "known": recorded.known });
+            out.show(&shown, || format!("Control of {host} is proved for {id} (entry {}).", recorded.seq))?;
+            Ok(ExitCode::SUCCESS)
+        }
+        Err(why) => {
+            let expires = now.plus_seconds(domain::HOLDS_SECONDS);
+            let content = domain::line(&key, &id, &host, expires);
+            let url = format!("https://{host}{}", domain::PATH);
+            let shown = json!({ "agent": id, "host": host, "proved": false, "why": why, "url": url, "content": content, "expires_at": expires });
+            out.show(&shown, || {
+                format!("Not proved yet: {why}\n\nServe this line at {url}, then run the command again (until {expires}):\n\n{content}")
+            })?;
+            Ok(ExitCode::from(1))
+        }
+    }
+}
+
 pub fn run(home: &Home, out: &Output, command: Command) -> Done {
     match command {
         Command::Identify(args) => return identify(home, out, *args),
+        Command::ProveDomain { agent, address, allow_loopback } => {
+            return prove_domain(home, out, &agent, &address, allow_loopback);
+        }
+        Command::Link(args) => return link::link(home, out, *args),
+        Command::Links { agent } => return link::list(home, out, &agent),
+        Command::Unlink(args) => return link::unlink(home, out, &args),
         Command::Add { agent, name, aliases, owner, unbound } => {
             let authority = home.authority()?;
             let new = NewAgent { agent: agent.clone(), name, aliases: aliases.clone(), owner, unbound };

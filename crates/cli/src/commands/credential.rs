@@ -38,7 +38,7 @@ pub struct RevokeArgs {
 
 /// The office of the service that runs on this folder: credentials name an issuer and status lists, and must name the same ones
 /// the command or the service that issues them.
-fn office(home: &Home) -> anyhow::Result<Office> {
+pub fn office(home: &Home) -> anyhow::Result<Office> {
     let config = home.config()?;
     let key = home.signer()?.context("the authority's key is not here: credentials cannot be signed")?;
     let settings = home.settings(&config.serve, &[])?;

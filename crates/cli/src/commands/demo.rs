@@ -86,8 +86,12 @@ pub fn run(home: &Home, out: &Output, args: DemoArgs) -> Done {
             () = &mut stop => return Ok(()),
         };
         let here = Home::at(folder.path().to_owned());
-        let config =
-            Config { log_key: demo.log_key.clone(), coverage_floor: DEFAULT_COVERAGE_FLOOR, serve: toml::Table::new() };
+        let config = Config {
+            log_key: demo.log_key.clone(),
+            coverage_floor: DEFAULT_COVERAGE_FLOOR,
+            serve: toml::Table::new(),
+            chain: Vec::new(),
+        };
         std::fs::write(here.config_file(), toml::to_string(&config)?).context("cannot write credence.toml")?;
         let (agents, entries) = (demo.agents(), demo.entries()?);
         let seconds = begun.elapsed().as_secs_f64();

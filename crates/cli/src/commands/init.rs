@@ -76,7 +76,12 @@ fn make(home: &Home, log: &SecretKey, log_key: LogKey, coverage_floor: f64) -> a
     let own = SecretKey::generate()?;
     keyfile::write(&home.log_key_file(), log)?;
     keyfile::write(&home.key_file(AUTHORITY_SOURCE), &own)?;
-    let config = Config { log_key: log_key.verifier().as_str().to_owned(), coverage_floor, serve: toml::Table::new() };
+    let config = Config {
+        log_key: log_key.verifier().as_str().to_owned(),
+        coverage_floor,
+        serve: toml::Table::new(),
+        chain: Vec::new(),
+    };
     fs::write(home.config_file(), toml::to_string(&config)?).context("cannot write credence.toml")?;
     let ledger = SqliteLedger::create(home.options(), log_key, clock())?;
     let authority = Authority::open(Arc::new(ledger), &Settings { coverage_floor, ..Settings::default() }, clock())?;

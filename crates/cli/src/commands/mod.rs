@@ -2,6 +2,8 @@
 
 pub mod agent;
 pub mod answer;
+#[cfg(feature = "chain")]
+pub mod attest;
 pub mod audit;
 pub mod calibrate;
 pub mod calibration;
@@ -9,6 +11,7 @@ pub mod challenge;
 pub mod check;
 pub mod compute;
 pub mod contract;
+pub mod crawl;
 pub mod credential;
 mod demo;
 pub mod evaluate;
@@ -17,9 +20,12 @@ mod hcs25;
 pub mod init;
 pub mod keys;
 pub mod learn;
+pub mod link;
 pub mod log;
 pub mod mcp;
+pub mod probe;
 pub mod receipts;
+pub mod report;
 pub mod reputation;
 pub mod review;
 pub mod rollup;

@@ -125,6 +125,7 @@ pub struct Which {
 impl Which {
     fn filter(&self) -> Filter {
         Filter {
+            uid: None,
             server: self.server.clone(),
             agent: self.agent.clone(),
             session: self.session.clone(),

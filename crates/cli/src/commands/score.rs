@@ -9,7 +9,7 @@ use credence_engine::{
 };
 use credence_pipeline::{
     query::{self, CurrentAssured, CurrentScore, Explanation},
-    record::{AssuredRecord, RecordedScore},
+    record::{AssuredRecord, DisputeStep, RecordedScore},
 };
 use credence_protocol::{ScoreStatus, Timestamp, strict};
 use credence_server::score_charts;
@@ -234,6 +234,10 @@ fn explained(explanation: &Explanation, behind: bool) -> String {
         text += "\n\n";
         text += &output::table(&header, &header[1..6], lines);
         text += "\n\npull: points by which the source moves the universal score; without it: that score if it had said nothing";
+    }
+    for one in &score.disputed {
+        let step = if one.step == DisputeStep::Kept { "kept by the operator" } else { "open" };
+        text += &format!("\n\nDisputed by the agent's owner ({step}): signal {}, entry {}", one.signal, one.dispute);
     }
     let Certification { next, missing, .. } = &score.certification;
     if let Some(next) = next {

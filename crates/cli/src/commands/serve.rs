@@ -5,6 +5,7 @@ use credence_engine::universal::DEFAULT_COVERAGE_FLOOR;
 use credence_protocol::EntityId;
 use credence_server::{
     App, BLOCKING_THREADS, Setup,
+    crawl::Runner,
     steady::SteadyClock,
     telemetry,
     tokens::{NewToken, Scope},
@@ -13,13 +14,17 @@ use serde_json::json;
 use tokio::{
     net::TcpListener,
     signal::unix::{SignalKind, signal},
+    sync::watch,
 };
 
-use super::{Done, demo, init};
+use super::{Done, crawl, demo, init};
 use crate::{
     home::{Home, clock, now},
     output::Output,
 };
+
+/// How long questions under way may take to end.
+const CRAWL_GRACE: std::time::Duration = std::time::Duration::from_secs(15);
 
 #[derive(clap::Args)]
 pub struct Args {
@@ -86,6 +91,8 @@ pub fn run(home: &Home, out: &Output, args: Args, names_folder: bool) -> Done {
             None
         };
         let public_url = settings.public_url.clone();
+        let crawls = settings.crawl;
+        let crawling = crawl::settings(home, None, &public_url, &settings.crawl_mirror)?;
         home.keep_served_at(settings.base_url(&local_url))?;
         let setup = Setup {
             authority,
@@ -130,7 +137,28 @@ pub fn run(home: &Home, out: &Output, args: Args, names_folder: bool) -> Done {
                 _ = interrupt.recv() => {}
             }
         };
+        let (ending, ended) = watch::channel(false);
+        let crawlers = if crawls { crawl::installed(home, app.authority())? } else { Vec::new() };
+        // Proofs of links are checked again also where nothing is crawled.
+        let runner = Runner::new(Arc::clone(&app), crawlers, &crawling)?;
+        let crawling = tokio::spawn(async move { runner.run_until(ended).await });
+        #[cfg(feature = "chain")]
+        let attesting = super::attest::beside_service(home, &app)?.map(|attester| {
+            let ended = ending.subscribe();
+            tokio::spawn(async move { attester.run_until(ended).await })
+        });
+        let stop = async {
+            stop.await;
+            ending.send_replace(true);
+        };
         let ended = credence_server::serve(Arc::clone(&app), listener, stop).await;
+        // What is under way is recorded first.
+        let _ = tokio::time::timeout(CRAWL_GRACE, crawling).await;
+        #[cfg(feature = "chain")]
+        if let Some(attesting) = attesting {
+            let _ = tokio::time::timeout(CRAWL_GRACE, attesting).await;
+        }
+        app.authority().flush()?;
         ended.map_err(anyhow::Error::msg).context("the service ended, and not everything could be kept")
     });
     // Whatever still waits (a client that never ends its request) must not keep the process.

@@ -13,7 +13,7 @@ use credence_pipeline::{Feed, SIGNALS_PER_BATCH, admit::Verdict};
 use credence_protocol::{Audience, EntityId, SignalDraft, Tag, TagRegistry, Timestamp, Uuid, limits, strict};
 use serde_json::json;
 
-use super::{Done, answer};
+use super::{Done, answer, link};
 use crate::{
     home::{Home, now},
     keyfile,
@@ -37,6 +37,8 @@ pub enum Command {
         #[arg(default_value = "-")]
         file: String,
     },
+    /// Dispute a signal that a crawler made, as the agent's owner; or decide such a dispute, as the operator
+    Dispute(link::DisputeArgs),
 }
 
 #[derive(clap::Args)]
@@ -80,6 +82,7 @@ pub fn run(home: &Home, out: &Output, command: Command) -> Done {
     match command {
         Command::Sign(args) => sign(home, out, args),
         Command::Submit { file } => submit(home, out, &file),
+        Command::Dispute(args) => link::dispute(home, out, args),
     }
 }
 

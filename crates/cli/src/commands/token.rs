@@ -33,12 +33,14 @@ pub enum Command {
 
 #[derive(Clone, Copy, ValueEnum)]
 pub enum ScopeArg {
-    /// Everything
+    /// Everything but review
     Admin,
-    /// Submit signals, statements and outcomes
+    /// Submit signals, statements and outcomes; draft reports
     Ingest,
     /// Have tool results judged
     Verify,
+    /// Read drafts of reports, and approve, reject and publish those of others: for people
+    Review,
 }
 
 impl From<ScopeArg> for Scope {
@@ -47,6 +49,7 @@ impl From<ScopeArg> for Scope {
             ScopeArg::Admin => Scope::Admin,
             ScopeArg::Ingest => Scope::Ingest,
             ScopeArg::Verify => Scope::Verify,
+            ScopeArg::Review => Scope::Review,
         }
     }
 }

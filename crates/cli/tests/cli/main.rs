@@ -2,12 +2,19 @@
 #![allow(clippy::unwrap_used, missing_docs, reason = "helpers of tests: a failing unwrap is how a test says no")]
 
 mod answers;
+#[cfg(feature = "chain")]
+mod attest;
 mod audience;
 mod bad_input;
+#[cfg(feature = "chain")]
+mod chain;
 mod compute;
+mod crawl;
 mod demo;
 mod judge;
 mod kill;
 mod network;
 mod offline;
+mod probe;
+mod reports;
 mod tour;

@@ -16,17 +16,17 @@ use serde::{Serialize, de::DeserializeOwned};
 use crate::{
     Result,
     admit::rules as admission,
-    credentials, due,
+    attestations, credentials, due,
     filter::{self, Weights},
-    outcomes,
+    links, outcomes, probes,
     receipts::{AuditedReceipts, GuardLogRow},
     record::{AgentRecord, CheckpointRecord, KeyRecord, KeyRevocationRecord, Record, SourceRecord},
     registry,
     replay::{Findings, Fold, for_each_chunk},
-    responses, schema,
+    reports, responses, schema,
     statements::{ParsedStatement, rules},
     tables::{self, AgentRow, CurrentRow, KeyRow, SourceRow},
-    times,
+    tags, times,
 };
 
 /// Signatures checked together in a quick audit.
@@ -214,14 +214,22 @@ impl Audit<'_> {
             Record::Key(key) => Some(&key.source),
             Record::KeyRevocation(revocation) => self.keys.get(&revocation.key_id).map(|key| &key.source),
             Record::Withdrawal(withdrawal) => Some(&withdrawal.agent),
+            Record::Link(link) => Some(&link.agent),
+            Record::Dispute(dispute) => Some(&dispute.agent),
             Record::Standing(standing) => Some(&standing.agent),
             Record::Credential(credential) => Some(&credential.agent),
             Record::CredentialRevocation(revocation) => Some(&revocation.agent),
             Record::Outcome(outcome) => Some(&outcome.agent),
+            Record::Probe(run) => Some(&run.agent),
+            Record::Report(report) => Some(&report.agent),
+            Record::Attestation(attestation) => Some(&attestation.agent),
             Record::Checkpoint(checkpoint) => Some(&checkpoint.provider),
-            Record::Score(_) | Record::Statement(_) | Record::Responses(_) | Record::Clock(_) | Record::Other(_) => {
-                None
-            }
+            Record::Score(_)
+            | Record::Statement(_)
+            | Record::Responses(_)
+            | Record::Clock(_)
+            | Record::Tag(_)
+            | Record::Other(_) => None,
         };
         if subject.is_some_and(|subject| *subject != entry.subject) {
             self.report.findings.add(one.seq, format!("the subject '{}' is not whom the body is about", entry.subject));
@@ -233,12 +241,21 @@ impl Audit<'_> {
             Record::KeyRevocation(revocation) => self.revocation(one.seq, revocation)?,
             Record::Agent(agent) => self.aliases(agent)?,
             Record::Statement(stated) => self.statement(entry, stated)?,
-            Record::Standing(_) | Record::Credential(_) | Record::CredentialRevocation(_) | Record::Outcome(_) => {
+            Record::Standing(_)
+            | Record::Credential(_)
+            | Record::CredentialRevocation(_)
+            | Record::Outcome(_)
+            | Record::Link(_)
+            | Record::Dispute(_)
+            | Record::Probe(_)
+            | Record::Report(_)
+            | Record::Attestation(_) => {
                 let known = self.row::<AgentRow>(tables::AGENTS, entry.subject.as_str())?.is_some();
                 let unknown = (!known).then(|| format!("'{}' was not registered", entry.subject));
                 unknown.into_iter().chain(self.told(one.seq, entry, record)?).collect()
             }
             Record::Checkpoint(checkpoint) => self.checkpoint(checkpoint)?,
+            Record::Tag(tag) => tags::wrong_with(&self.fold.scratch, tag, self.scope.tags)?.into_iter().collect(),
             Record::Score(score) if self.last_change.is_some_and(|change| score.as_of() <= change) => {
                 vec![format!("the score saw {} entries, and something changed after those", score.as_of())]
             }
@@ -351,7 +368,16 @@ impl Audit<'_> {
             Record::Outcome(record) => {
                 outcomes::wrong_with(scratch, record, Appended { seq, recorded_at: entry.recorded_at })?
             }
+            Record::Probe(record) => {
+                probes::wrong_with(scratch, record, Appended { seq, recorded_at: entry.recorded_at })?
+            }
+            Record::Attestation(record) => {
+                attestations::wrong_with(scratch, record, Appended { seq, recorded_at: entry.recorded_at })?
+            }
             Record::Standing(record) => credentials::wrong_with_standing(scratch, record)?,
+            Record::Report(record) => reports::wrong_with(scratch, record)?,
+            Record::Link(record) => links::wrong_with(scratch, record, entry.recorded_at)?,
+            Record::Dispute(record) => links::disputes::wrong_with(scratch, record)?,
             _ => None,
         };
         Ok(wrong.into_iter().collect())

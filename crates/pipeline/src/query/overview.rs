@@ -163,7 +163,7 @@ impl Reading<'_> {
         let mut sources = inputs::Sources::new();
         tables::scan(view, tables::CURRENT, Scan::prefix(&format!("{agent}/")), |key, row: CurrentRow| {
             let Some((_, source, tag)) = tables::split_slot(key) else { return Ok(ControlFlow::Continue(())) };
-            if self.tags.find(tag).is_none_or(|definition| definition.deferred) {
+            if weights.is_deferred(tag, self.tags) {
                 return Ok(ControlFlow::Continue(()));
             }
             current.extend(filter::input(key, &row, weights, self.tags)?);

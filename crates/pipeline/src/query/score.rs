@@ -18,8 +18,10 @@ use super::inputs;
 use crate::{
     Result,
     filter::{self, Weights},
+    links::disputes::{self, DisputedInput},
     record::{AssuredRecord, Input, RecordedScore},
     tables::{self, AgentRow, AssuredRow, ScoreRow},
+    tags::Deferral,
 };
 
 /// Tags that are named as what would raise a score.
@@ -60,6 +62,9 @@ pub struct CurrentScore {
     /// The authority took the agent's standing back: whatever the number says.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub revoked: bool,
+    /// Signals in it that the agent's owner disputes.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub disputed: Vec<DisputedInput>,
     /// What went in.
     #[serde(skip)]
     pub inputs: Vec<Input>,
@@ -128,6 +133,11 @@ impl fmt::Display for CurrentScore {
     }
 }
 
+/// An agent's newest recorded assured score.
+pub fn assured(view: &(impl View + ?Sized), agent: &EntityId) -> Result<Option<AssuredRow>> {
+    tables::assured_of(view, agent)
+}
+
 impl Reading<'_> {
     /// The newest recorded score, with the inputs of its event.
     pub fn score(&self, view: &dyn View, agent: &EntityId) -> Result<CurrentScore> {
@@ -148,7 +158,10 @@ impl Reading<'_> {
             Some(ScoreRow { recorded, .. }) => (recorded.as_of, recorded.formula, recorded.coverage_floor),
             None => (view.size()?, universal::FORMULA.to_owned(), DEFAULT_COVERAGE_FLOOR),
         };
+        let seqs = inputs.iter().map(|input| input.seq).collect();
+        let disputed = disputes::disputed_among(view, agent, &seqs)?;
         Ok(CurrentScore {
+            disputed,
             revoked: row.is_some_and(|row| row.revoked.is_some()),
             agent: agent.clone(),
             seq,
@@ -184,9 +197,10 @@ impl Reading<'_> {
         weights: &BTreeMap<String, f64>,
     ) -> Result<Option<CustomView>> {
         let mut signals = Vec::new();
+        let deferral = Deferral::read(view)?;
         tables::scan(view, tables::CURRENT, Scan::prefix(&format!("{agent}/")), |key, row: tables::CurrentRow| {
             if let Some((_, source, tag)) = tables::split_slot(key)
-                && self.tags.find(tag).is_some_and(|definition| !definition.deferred)
+                && !deferral.is_deferred(tag, self.tags)
             {
                 signals.push((source.to_owned(), row.value, row.stddev));
             }

@@ -5,16 +5,19 @@ use std::collections::BTreeMap;
 use credence_engine::assured::{self, Model};
 use credence_ledger::{Entry, Kind, NewEntry, merkle};
 use credence_pipeline::{
+    attestations::{Amount, AttestationStep, SignedTransaction},
     receipts::{HandedReceipt, Held},
     record::{
-        AgentRecord, AssuredRecord, CheckpointRecord, CitedResponse, ClockRecord, CredentialRecord,
-        CredentialRevocationRecord, Input, KeyRecord, KeyRevocationRecord, OutcomeRecord, Record, ResponsesRecord,
-        ScoreEvent, ScoreRecord, SourceRecord, StandingRecord, WithdrawalRecord,
+        AgentRecord, AssuredRecord, AttestationRecord, CheckpointRecord, CitedResponse, ClockRecord, CredentialRecord,
+        CredentialRevocationRecord, DisputeRecord, DisputeStep, Input, KeyRecord, KeyRevocationRecord, LinkRecord,
+        LinkState, OutcomeRecord, Record, ResponsesRecord, ScoreEvent, ScoreRecord, SourceRecord, StandingRecord,
+        TagRecord, WithdrawalRecord,
     },
+    reports::{ReportAction, ReportRecord, TokenHolder},
     statements::ParsedStatement,
 };
 use credence_protocol::{
-    Canonical, EntityId, Signal, SignalDraft, Statement, StatementKind, Timestamp, Uuid, strict::StrictValue,
+    Canonical, EntityId, LinkProof, Signal, SignalDraft, Statement, StatementKind, Timestamp, Uuid, strict::StrictValue,
 };
 use credence_testing::assert_vector;
 use data_encoding::BASE64;
@@ -151,7 +154,47 @@ fn records() -> Vec<(&'static str, Record)> {
                 reason: Some("rotated".into()),
             }),
         ),
-        ("bot", Record::Withdrawal(WithdrawalRecord { signal: uuid(1), agent: id("bot"), tag: tag("output_quality") })),
+        (
+            "bot",
+            Record::Withdrawal(WithdrawalRecord {
+                signal: uuid(1),
+                agent: id("bot"),
+                tag: tag("output_quality"),
+                source: None,
+            }),
+        ),
+        (
+            "bot",
+            Record::Link(LinkRecord {
+                agent: id("bot"),
+                link: "repository:github.com/acme/weather".parse().unwrap(),
+                state: LinkState::Proven,
+                nonce: uuid(5),
+                expires: at().plus_seconds(86_400),
+                proof: Some(LinkProof {
+                    method: "file".into(),
+                    url: Some("https://raw.githubusercontent.com/acme/weather/HEAD/.well-known/credence-link".into()),
+                    digest: Some(format!("sha256:{}", "ef".repeat(32))),
+                    signature: None,
+                }),
+                reason: None,
+            }),
+        ),
+        (
+            "bot",
+            Record::Dispute(
+                DisputeRecord {
+                    agent: id("bot"),
+                    signal: uuid(4),
+                    step: DisputeStep::Opened,
+                    text: "the repository moved in May".into(),
+                    key_id: None,
+                    signature: None,
+                }
+                .signed_by(&key("bot"))
+                .unwrap(),
+            ),
+        ),
         ("bot", Record::Standing(StandingRecord { agent: id("bot"), revoked: true, reason: Some("fraud".into()) })),
         (
             "bot",
@@ -187,7 +230,42 @@ fn records() -> Vec<(&'static str, Record)> {
                 }),
             }),
         ),
+        (
+            "bot",
+            Record::Report(ReportRecord {
+                report: uuid(5),
+                agent: id("bot"),
+                action: ReportAction::Corrected,
+                digest: "ef".repeat(32),
+                drafted_by: TokenHolder { name: id("writer"), token: "0123456789ab".into() },
+                by: TokenHolder { name: id("rita"), token: "ba9876543210".into() },
+                document: None,
+                replaced_by: Some(uuid(6)),
+                reason: Some("another agent's probes".into()),
+            }),
+        ),
+        (
+            "bot",
+            Record::Attestation(Box::new(AttestationRecord {
+                attestation: uuid(7),
+                agent: id("bot"),
+                chain: "eip155:8453".into(),
+                subject: "erc8004:eip155:8453:0x8004a169fb4a3325136eb29fa0ceb6d2e539a432/22".parse().unwrap(),
+                step: AttestationStep::Sent,
+                intent: None,
+                transaction: Some(SignedTransaction {
+                    id: format!("0x{}", "ab".repeat(32)),
+                    nonce: Some(7),
+                    valid_until: None,
+                    max_fee: Amount(12_345_678_901_234_567_890),
+                    raw: "02f8".into(),
+                }),
+                inclusion: None,
+                reason: None,
+            })),
+        ),
         ("credence", Record::Responses(ResponsesRecord { root: BASE64.encode(&[9; 32]), count: 2 })),
+        ("credence", Record::Tag(TagRecord { tag: tag("cross_chain_consistency"), deferred: false })),
         ("credence", Record::Clock(ClockRecord { ahead: at().plus_seconds(86_400) })),
         (
             "lab",
@@ -200,6 +278,7 @@ fn records() -> Vec<(&'static str, Record)> {
             }),
         ),
     ];
+    records.push(("bot", Record::Probe(Box::new(crate::probes::run(1, "https://bot.example", at())))));
     records.extend(statements());
     records
 }

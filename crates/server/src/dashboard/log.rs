@@ -19,18 +19,23 @@ use super::{
 use crate::{app::App, problem::Problem};
 
 /// The kinds of entry that an authority has.
-const KINDS: [Kind; 21] = [
+const KINDS: &[Kind] = &[
     Kind::Agent,
+    Kind::Attestation,
     Kind::Challenge,
     Kind::Checkpoint,
     Kind::Clock,
     Kind::Contract,
     Kind::Credential,
     Kind::CredentialRevocation,
+    Kind::Dispute,
     Kind::Identity,
     Kind::Key,
     Kind::KeyRevocation,
+    Kind::Link,
     Kind::Outcome,
+    Kind::Probe,
+    Kind::Report,
     Kind::Resolution,
     Kind::Responses,
     Kind::Review,
@@ -39,6 +44,7 @@ const KINDS: [Kind; 21] = [
     Kind::Source,
     Kind::Standing,
     Kind::Summary,
+    Kind::Tag,
     Kind::Verification,
     Kind::Withdrawal,
 ];
@@ -158,7 +164,7 @@ fn read(app: &App, view: &dyn View, asked: &PageQuery, now: Timestamp) -> Result
         rows,
         earlier: (from > 0).then_some(from),
         later: end < size,
-        kinds: KINDS.into_iter().map(|one| (one.key(), one.key() == kind)).collect(),
+        kinds: KINDS.iter().map(|one| (one.key(), one.key() == kind)).collect(),
         about: about.to_owned(),
         filter: filter(kind, about),
         looked_at: end - from,

@@ -1,6 +1,7 @@
 //! The dashboard: pages for people, rendered here and usable without a script (DESIGN, *Faces*).
 //!
-//! - `agents`, `agent`, `tools`, `log`, `sources`, `outcomes`, `status`: one file for each page, templates beside the sources;
+//! - `agents`, `agent`, `tools`, `log`, `sources`, `crawlers`, `outcomes`, `reports`, `status`: one file for each page, templates
+//!   beside the sources;
 //! - `ranking`: every agent at a glance, in memory;
 //! - `session`: who looks: tokens are typed in once and never stand in an address;
 //! - `assets`: the stylesheet and the scripts, from the program itself: nothing is fetched from elsewhere.
@@ -11,11 +12,13 @@
 mod agent;
 mod agents;
 mod assets;
+mod crawlers;
 mod format;
 mod inputs;
 mod log;
 mod outcomes;
 pub(crate) mod ranking;
+mod reports;
 pub(crate) mod session;
 mod sources;
 pub(crate) mod status;
@@ -53,7 +56,8 @@ const LIVE: &str = "/live";
 const SITE: &str = "sec-fetch-site";
 
 /// Paths that take a form from whoever looks.
-pub(crate) const FORMS: [&str; 4] = ["/sign-in", "/sign-out", "/feedback", "/agents/{agent}/credential"];
+pub(crate) const FORMS: [&str; 6] =
+    ["/sign-in", "/sign-out", "/feedback", "/agents/{agent}/credential", "/reports", "/reports/{report}/decision"];
 
 /// The pages.
 pub(crate) fn routes(app: &Arc<App>) -> Router<Arc<App>> {
@@ -65,7 +69,11 @@ pub(crate) fn routes(app: &Arc<App>) -> Router<Arc<App>> {
         .route("/feedback", post(tools::feedback))
         .route("/log", get(log::page))
         .route("/sources", get(sources::page))
+        .route("/crawlers", get(crawlers::page))
         .route("/outcomes", get(outcomes::page))
+        .route("/reports", get(reports::list).post(reports::draft))
+        .route("/reports/{report}", get(reports::page))
+        .route("/reports/{report}/decision", post(reports::decide))
         .route("/status", get(status::page))
         .route("/sign-in", get(session::form).post(session::sign_in))
         .route("/sign-out", post(session::sign_out))

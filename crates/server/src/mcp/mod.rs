@@ -12,6 +12,7 @@
 mod errors;
 pub(crate) mod http;
 mod judge;
+mod probe;
 mod receipt;
 mod resources;
 mod schemas;

@@ -64,7 +64,8 @@ pub(super) fn check_receipt() -> Tool {
                 "tool_matches": matches("tool"),
                 "arguments_match": matches("arguments"),
                 "result_matches": matches("result"),
-                "receipt": { "type": "object", "description": "The receipt: call, tool, server, times, verdict, commitments" },
+                "self_reported": { "type": "boolean", "description": "The agent's own program recorded or reported the call: the receipt is its word" },
+                "receipt": { "type": "object", "description": "The receipt: call, tool, server, times, vantage, verdict, commitments" },
             }),
             &["status", "remark"],
         ),
@@ -193,7 +194,10 @@ fn judged(claim: &Claim) -> Result<Value, Problem> {
         ("proven", format!("{happened}. What it gave was not compared."))
     };
     shown["status"] = status.into();
-    shown["remark"] = format!("{remark} This rests on the log key that was given.").into();
+    let recorded =
+        receipt.vantage.map(|vantage| format!(" It was recorded by {}.", vantage.in_words())).unwrap_or_default();
+    shown["remark"] = format!("{remark}{recorded} This rests on the log key that was given.").into();
+    shown["self_reported"] = receipt.vantage.is_some_and(|vantage| !vantage.is_independent()).into();
     Ok(shown)
 }
 

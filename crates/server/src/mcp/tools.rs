@@ -6,7 +6,7 @@ use rmcp::model::{CallToolResult, ContentBlock, JsonObject, Tool, ToolAnnotation
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use super::{errors, judge, receipt, schemas, trust};
+use super::{errors, judge, probe, receipt, schemas, trust};
 use crate::{app::App, edge::Caller, problem::Problem};
 
 /// What a tool says.
@@ -36,6 +36,7 @@ pub(super) fn all() -> &'static [Tool] {
             trust::check_trust(),
             trust::explain_score(),
             trust::search_agents(),
+            probe::probe_summary(),
             judge::verify_tool_result(),
             receipt::check_receipt(),
             judge::report_outcome(),
@@ -86,6 +87,7 @@ pub(super) async fn call(app: &Arc<App>, caller: Option<Caller>, name: &str, arg
         ("check_trust", Some(caller)) => trust::check(app, caller, arguments).await,
         ("explain_score", _) => trust::explain(app, arguments).await,
         ("search_agents", _) => trust::search(app, arguments).await,
+        ("probe_summary", _) => probe::summary(app, arguments).await,
         ("verify_tool_result", _) => judge::verify(app, caller.as_ref(), arguments).await,
         ("check_receipt", _) => receipt::check(app, arguments).await,
         ("report_outcome", _) => judge::report(app, caller.as_ref(), arguments).await,
@@ -128,7 +130,7 @@ mod tests {
     #[test]
     fn every_tool_says_what_a_client_needs() {
         let tools = all();
-        assert_eq!(tools.len(), 6);
+        assert_eq!(tools.len(), 7);
         for tool in tools {
             let schema = |schema: &Arc<JsonObject>| Value::Object((**schema).clone()).to_string();
             assert_eq!(tool.input_schema["type"], "object", "{}", tool.name);

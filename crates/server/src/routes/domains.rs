@@ -5,13 +5,13 @@ use std::sync::{Arc, PoisonError};
 use axum::{extract::State, response::Response};
 use credence_pipeline::query;
 use credence_protocol::EntityId;
+use credence_sandbox::domain::{self, ExpectedLine, HOLDS_SECONDS, PATH};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::created;
 use crate::{
     app::App,
-    domain::{self, DomainCheck, HOLDS_SECONDS, PATH},
     edge::refusal,
     extract::{Json, Part},
     problem::Problem,
@@ -43,8 +43,8 @@ pub(crate) struct Challenge {
 async fn agent_and_host(app: &Arc<App>, agent: String, address: String) -> Result<(EntityId, String), Problem> {
     app.read(move |_, view| {
         let id = query::resolve(view, &agent)?;
-        let host = domain::host_of(&query::agent(view, &id)?.aliases, &address)?;
-        Ok((id, host))
+        let host = domain::host_of(&query::agent(view, &id)?.aliases, &address);
+        Ok((id, host.map_err(|why| Problem::unprocessable("invalid_address", why))?))
     })
     .await
 }
@@ -89,8 +89,10 @@ pub(crate) async fn verify(
     let lookup = app.lookups.take(turns::payer().1, LOOKUPS_OF_ONE);
     let lookup = lookup.map_err(|why| refusal(&app, why, "the domains looked at at once").retry_after(5))?;
     let allow_loopback = app.settings.allow_loopback_domains;
-    let check = DomainCheck { key: &app.office.key, agent: &agent, host: &host, allow_loopback, now };
-    domain::check_domain(check, lookup).await?;
+    let key = app.office.key.public();
+    let expected = ExpectedLine { key: &key, agent: &agent, host: &host, now: Some(now) };
+    let checked = domain::check_domain(expected, allow_loopback, lookup).await;
+    checked.map_err(|why| Problem::unprocessable("domain_not_verified", why))?;
     let admitted = app
         .work(move |app| {
             let _one_at_a_time = app.domains.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,15 +1,19 @@
 //! The routes. Each is described where it is written, and the description that is served is made of the same list.
 
 pub(crate) mod agents;
+mod attestations;
 pub(crate) mod credentials;
 mod domains;
 pub(crate) mod events;
 mod guard_reviews;
 mod health;
 mod keys;
+mod links;
 mod log;
 pub(crate) mod outcomes;
+pub(crate) mod probes;
 pub(crate) mod receipts;
+mod reports;
 pub(crate) mod scores;
 mod signals;
 mod sources;
@@ -60,6 +64,7 @@ pub(crate) const MAX_PAGE: usize = 1_000;
         (name = "verification", description = "Did this tool call really give this result?"),
         (name = "reputation", description = "What agents say and claim, signed by themselves"),
         (name = "registry", description = "Sources and keys"),
+        (name = "reports", description = "Reports on agents: drafted by programs, released by people"),
         (name = "log", description = "Everything is an entry of one transparency log"),
         (name = "service", description = "The service itself")
     ),
@@ -73,7 +78,7 @@ impl Modify for Token {
     fn modify(&self, doc: &mut openapi::OpenApi) {
         let scheme = HttpBuilder::new()
             .scheme(HttpAuthScheme::Bearer)
-            .description(Some("`credence token create` makes one; scopes: admin, ingest, verify"))
+            .description(Some("`credence token create` makes one; scopes: admin, ingest, verify, review (which admin does not include)"))
             .build();
         doc.components.get_or_insert_default().add_security_scheme("token", SecurityScheme::Http(scheme));
     }
@@ -89,6 +94,13 @@ fn described() -> OpenApiRouter<Arc<App>> {
         .routes(routes!(agents::set_standing))
         .routes(routes!(domains::challenge))
         .routes(routes!(domains::verify))
+        .routes(routes!(probes::of_agent))
+        .routes(routes!(probes::schedule, probes::set_schedule, probes::end_schedule))
+        .routes(routes!(links::list, links::claim))
+        .routes(routes!(links::check))
+        .routes(routes!(links::remove))
+        .routes(routes!(links::disputes, links::dispute))
+        .routes(routes!(links::decide))
         .routes(routes!(scores::score))
         .routes(routes!(scores::explain))
         .routes(routes!(scores::history))
@@ -123,6 +135,18 @@ fn described() -> OpenApiRouter<Arc<App>> {
         .routes(routes!(credentials::of_agent))
         .routes(routes!(credentials::status_list))
         .routes(routes!(credentials::suspension_list))
+        .routes(routes!(attestations::of_agent))
+        .routes(routes!(attestations::show))
+        .routes(routes!(attestations::document))
+        .routes(routes!(reports::list, reports::draft))
+        .routes(routes!(reports::show))
+        .routes(routes!(reports::markdown))
+        .routes(routes!(reports::document))
+        .routes(routes!(reports::approve))
+        .routes(routes!(reports::reject))
+        .routes(routes!(reports::publish))
+        .routes(routes!(reports::correct))
+        .routes(routes!(reports::withdraw))
         .routes(routes!(log::checkpoint))
         .routes(routes!(log::tile))
         .routes(routes!(log::entry))
@@ -130,6 +154,7 @@ fn described() -> OpenApiRouter<Arc<App>> {
         .routes(routes!(log::response_proof))
         .routes(routes!(log::consistency, log::consistency_with))
         .routes(routes!(events::events))
+        .routes(routes!(probes::listener, probes::notified))
         .routes(routes!(well_known::jwks))
         .routes(routes!(well_known::did))
         .routes(routes!(well_known::tags))

@@ -129,6 +129,8 @@ pub(crate) async fn log(
 pub(crate) struct HeldReceipt {
     #[schema(value_type = Object)]
     receipt: credence_protocol::receipt::Receipt,
+    /// The agent's own program recorded or reported the call (`vantage` in the receipt): the receipt is its word.
+    self_reported: bool,
     provider: String,
     /// The guard's log.
     log: String,
@@ -184,8 +186,10 @@ pub(crate) async fn show(
             let held = find(store(app)?, &call, log.as_deref())?;
             let missing = || Problem::not_found("unknown_receipt", "no receipt of that call was handed in");
             let held = held.ok_or_else(missing)?;
+            let receipt = held.receipt()?;
             Ok(HeldReceipt {
-                receipt: held.receipt()?,
+                self_reported: receipt.vantage.is_some_and(|vantage| !vantage.is_independent()),
+                receipt,
                 proof: held.proof().map_err(|rejection| Problem::from(&rejection))?.to_text(),
                 provider: held.provider.to_string(),
                 log: held.log.clone(),

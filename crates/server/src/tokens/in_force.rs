@@ -108,6 +108,18 @@ impl Tokens {
         token.expires_at.is_none_or(|end| now < end).then(|| Arc::clone(token))
     }
 
+    /// A token as the store has it now, if it is still in force.
+    pub(crate) fn renewed(&self, token: &Bearer, now: Timestamp) -> Option<Arc<Bearer>> {
+        let read = self.read.load();
+        let (current, _) = read.by_id.get(&token.id)?;
+        current.expires_at.is_none_or(|end| now < end).then(|| Arc::clone(current))
+    }
+
+    /// Whether there is a token of this id, expired or not: one that was revoked is gone.
+    pub(crate) fn knows(&self, id: &str) -> bool {
+        self.read.load().by_id.contains_key(id)
+    }
+
     /// Whether a token is still in force.
     pub(crate) fn holds(&self, token: &Bearer, now: Timestamp) -> bool {
         // The operator's own process is in no store.

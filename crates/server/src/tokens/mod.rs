@@ -98,17 +98,19 @@ pub enum Error {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Scope {
-    /// Everything.
+    /// Everything but [`Review`](Self::Review).
     Admin,
-    /// Submit signals, statements and outcomes.
+    /// Submit signals, statements and outcomes, and draft reports.
     Ingest,
     /// Have tool results judged.
     Verify,
+    /// Read drafts of reports, and decide about those of others. For people: `admin` does not include it.
+    Review,
 }
 
 impl Scope {
     /// All of them.
-    pub const ALL: [Scope; 3] = [Scope::Admin, Scope::Ingest, Scope::Verify];
+    pub const ALL: [Scope; 4] = [Scope::Admin, Scope::Ingest, Scope::Verify, Scope::Review];
 
     /// As in JSON.
     pub fn key(self) -> &'static str {
@@ -116,6 +118,7 @@ impl Scope {
             Scope::Admin => "admin",
             Scope::Ingest => "ingest",
             Scope::Verify => "verify",
+            Scope::Review => "review",
         }
     }
 }
@@ -151,9 +154,10 @@ impl Token {
         Ok((Self { id, name, scopes, hash, created_at: now, expires_at }, text))
     }
 
-    /// Whether it may do what `scope` allows.
+    /// Whether it may do what `scope` allows. `admin` grants every permission but `review`: who runs an authority must not release
+    /// what a program wrote without a person who was asked to read it.
     pub fn may(&self, scope: Scope) -> bool {
-        self.scopes.contains(&scope) || self.scopes.contains(&Scope::Admin)
+        self.scopes.contains(&scope) || scope != Scope::Review && self.scopes.contains(&Scope::Admin)
     }
 }
 
@@ -166,6 +170,11 @@ pub struct NewToken {
     pub scopes: Vec<Scope>,
     /// When it ends, if it does.
     pub expires_at: Option<Timestamp>,
+}
+
+/// The token in force with this text, for a command that checks one by itself.
+pub fn find(store: std::sync::Arc<dyn TokenStore>, text: &str, now: Timestamp) -> Result<Option<Token>> {
+    Ok(Tokens::open(store)?.find(text, now).map(|bearer| Token::clone(&bearer)))
 }
 
 /// What [`TokenStore::add`] does to a list.

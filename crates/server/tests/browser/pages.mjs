@@ -52,6 +52,8 @@ export function list({ agents, tools, earlier, size }) {
     '/sources',
     '/outcomes',
     `/outcomes?agent=${agent.replace('/agents/', '')}`,
+    '/reports',
+    `/reports?agent=${agent.replace('/agents/', '')}`,
     '/status',
     '/sign-in',
     '/agents/nobody-of-this-name',

@@ -172,11 +172,43 @@ fn answers_are_as_described() {
     ] {
         doc.holds("post", path, &service.post_as(token, path, &body));
     }
+    reports_are_as_described(&service, &doc);
     let listed = service.get_with("/v1/guard-reviews", &[("authorization", &format!("Bearer {}", service.token))]);
     assert_eq!(listed.json()["guards"][0]["reviews"][0]["members"], json!(["items[].price"]));
     doc.holds("get", "/v1/guard-reviews", &listed);
     let profile = service.request("PUT", "/v1/tools/t/profile", &verify, "application/json", "{}");
     doc.holds("put", "/v1/tools/{tool}/profile", &profile);
+}
+
+fn reports_are_as_described(service: &Service, doc: &Doc) {
+    let (review, other) = (service.token("review"), service.token("review"));
+    let draft = service.post("/v1/reports", &json!({ "agent": "shop", "summary": "fine" }));
+    doc.holds("post", "/v1/reports", &draft);
+    let report = draft.json()["report"].as_str().unwrap().to_owned();
+    let path = |of: &str| (format!("/v1/reports/{{report}}{of}"), format!("/v1/reports/{report}{of}"));
+    for (of, body) in [
+        ("/approval", json!({})),
+        ("/publication", json!({})),
+        ("/correction", json!({ "reason": "x" })),
+        ("/correction", json!({ "reason": "x", "replaced_by": report })),
+        ("/withdrawal", json!({ "reason": "x" })),
+        ("/rejection", json!({ "reason": "x" })),
+    ] {
+        let (described, concrete) = path(of);
+        doc.holds("post", &described, &service.post_as(&review, &concrete, &body));
+    }
+    for of in ["", "/markdown", "/document"] {
+        let (described, concrete) = path(of);
+        let reply = service.get(&concrete);
+        assert_eq!(reply.status, 200, "{concrete}: {}", reply.text());
+        doc.holds("get", &described, &reply);
+    }
+    service.post("/v1/reports", &json!({ "agent": "shop" })).created();
+    let bearer = format!("Bearer {other}");
+    let listed = service.get_with("/v1/reports?agent=shop&limit=10", &[("authorization", &bearer)]);
+    assert_eq!(listed.json()["reports"].as_array().unwrap().len(), 2);
+    doc.holds("get", "/v1/reports", &listed);
+    doc.holds("get", "/v1/reports", &service.get("/v1/reports?limit=0"));
 }
 
 /// What a guard reports.

@@ -14,5 +14,7 @@ mod life;
 mod limits;
 mod mcp;
 mod pages;
+mod probes;
 mod receipts;
+mod reports;
 mod verification;

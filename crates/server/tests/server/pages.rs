@@ -49,7 +49,7 @@ fn the_front_is_a_page_for_browsers_and_json_for_programs() {
     assert!(policy.contains("default-src 'none'") && policy.contains("script-src 'self'"), "{policy}");
     assert!(!policy.contains("unsafe") && !policy.contains("http"), "{policy}");
     assert_eq!(page.header("access-control-allow-origin"), "", "pages are not for the scripts of other sites");
-    for path in ["/tools", "/log", "/sources", "/outcomes", "/status", "/sign-in", "/?q=x&page=9"] {
+    for path in ["/tools", "/log", "/sources", "/outcomes", "/reports", "/status", "/sign-in", "/?q=x&page=9"] {
         let page = service.page(path);
         assert_eq!((page.status, page.header("content-security-policy")), (200, policy), "{path}");
         let text = page.text();

@@ -1,5 +1,7 @@
 //! `credence check`: whether something signed is genuine, in force, and about what the caller demands.
 
+#[cfg(feature = "chain")]
+mod attestation;
 mod online;
 
 use std::path::{Path, PathBuf};
@@ -9,7 +11,7 @@ use credence_ledger::{
     LogVerifier,
     proof::{ConsistencyProof, InclusionProof},
 };
-use credence_output::{badge, credential, response, status_list::StatusList};
+use credence_output::{attestation as score_document, badge, credential, report, response, status_list::StatusList};
 use credence_pipeline::responses::ResponseProof;
 use credence_protocol::{EntityId, PublicKey, Signal, Statement, Timestamp};
 use online::{NotAsked, Online};
@@ -24,9 +26,11 @@ const MAX_FILE_BYTES: u64 = 1024 * 1024;
 
 #[derive(clap::Args)]
 pub struct Args {
-    /// A signed signal or statement, a trust-signals response, a credential, a badge, a proof of inclusion, of consistency or of a
+    /// A signed signal or statement, a trust-signals response, a report, a credential, a badge, a proof of inclusion, of consistency or of a
     /// response that left; - for standard input
-    file: String,
+    #[cfg_attr(feature = "chain", arg(required_unless_present = "attestation"))]
+    #[cfg_attr(not(feature = "chain"), arg(required = true))]
+    file: Option<String>,
     /// For a signal or statement its author's public key (did:key:…, base64url, a JWK or JWKS file); for a proof the log's key
     /// (name+hash+key, or a file with it)
     #[arg(long, allow_hyphen_values = true)]
@@ -46,6 +50,33 @@ pub struct Args {
     /// Where the authority is reached, such as https://trust.example, for --online
     #[arg(long, value_name = "URL", requires = "online")]
     authority: Option<Url>,
+    #[cfg(feature = "chain")]
+    #[command(flatten)]
+    attestation: AttestationArgs,
+}
+
+/// For a score that was written to a chain.
+#[cfg(feature = "chain")]
+#[derive(clap::Args)]
+struct AttestationArgs {
+    /// A score that was written to a chain, by its transaction's hash: value, document, signature and log proof must agree
+    #[arg(long, value_name = "TX", requires = "rpc", conflicts_with = "file")]
+    attestation: Option<String>,
+    /// A node of that chain, which need not be the authority's
+    #[arg(long, value_name = "URL", requires = "attestation")]
+    rpc: Option<Url>,
+    /// The reputation registry, where it is not at its well-known address
+    #[arg(long, value_name = "ADDRESS", requires = "attestation")]
+    registry: Option<String>,
+    /// The score document, where it is not to be fetched from the address on the chain
+    #[arg(long, value_name = "FILE", requires = "attestation")]
+    document: Option<PathBuf>,
+    /// The log's key (name+hash+key, or a file with it), for the proof in the document
+    #[arg(long, value_name = "KEY", requires = "attestation")]
+    log_key: Option<String>,
+    /// Node and document may be on this machine
+    #[arg(long, requires = "attestation")]
+    allow_loopback: bool,
 }
 
 /// What the caller demands of a document beside its signature.
@@ -88,7 +119,12 @@ impl Demands {
 
 /// Uses nothing but the file and the key, unless it is told to ask.
 pub fn run(out: &Output, args: Args) -> Done {
-    let bytes = match args.file.as_str() {
+    #[cfg(feature = "chain")]
+    if let (Some(transaction), Some(rpc)) = (&args.attestation.attestation, &args.attestation.rpc) {
+        return written(out, &args, transaction, rpc);
+    }
+    let file = args.file.unwrap_or_default();
+    let bytes = match file.as_str() {
         "-" => input::stdin(MAX_FILE_BYTES)?,
         path => input::file(Path::new(path), MAX_FILE_BYTES)?,
     };
@@ -104,6 +140,15 @@ pub fn run(out: &Output, args: Args) -> Done {
         ("badge", picture(&text, &keys()?, &demands, online))
     } else if is(response::recognises) {
         ("trust-signals response", trust_signals(&bytes, &keys()?, &demands, online))
+    } else if is(report::recognises) {
+        ensure!(
+            online.is_none(),
+            "--online is not for reports: their page says whether one was corrected or withdrawn"
+        );
+        ("report", published_report(&bytes, &keys()?, &demands))
+    } else if is(score_document::recognises) {
+        ensure!(online.is_none(), "--online is not for score documents: --attestation asks the chain");
+        ("score document", score_document(&bytes, &keys()?, &demands))
     } else if is(credential::recognises) {
         let keys = keys()?;
         // A list that cannot be read says nothing of the credential either.
@@ -128,7 +173,10 @@ pub fn run(out: &Output, args: Args) -> Done {
     } else if text.trim_start().starts_with('{') {
         ("signal", signal(&bytes, &keys()?, &demands))
     } else {
-        bail!("{} is neither a signed signal or statement, a proof, a response, a credential nor a badge", args.file);
+        bail!(
+            "{} is neither a signed signal or statement, a proof, a response, a report, a credential nor a badge",
+            file
+        );
     };
     let outcome = match outcome {
         Err(error) if error.is::<NotAsked>() => return Err(error),
@@ -144,6 +192,45 @@ pub fn run(out: &Output, args: Args) -> Done {
         Err(error) => format!("NOT valid {what}: {error:#}"),
     })?;
     Ok(answer(bad))
+}
+
+/// A score that was written to a chain.
+#[cfg(feature = "chain")]
+fn written(out: &Output, args: &Args, transaction: &str, rpc: &Url) -> Done {
+    let given = &args.attestation;
+    let log = given.log_key.as_deref().map(log_key).transpose()?;
+    let document = given.document.as_deref().map(|path| input::file(path, MAX_FILE_BYTES)).transpose()?;
+    let asked = attestation::Asked {
+        transaction,
+        rpc,
+        registry: given.registry.as_deref(),
+        document,
+        allow_loopback: given.allow_loopback,
+        keys: &keyfile::public_keys(&args.key)?,
+        log: log.as_ref(),
+    };
+    let outcome = attestation::check(&asked)?;
+    out.show(&outcome, || outcome.text())?;
+    Ok(answer(!outcome.is_valid()))
+}
+
+/// A score document by itself. What the chain says of it was not looked at.
+fn score_document(bytes: &[u8], keys: &[PublicKey], demands: &Demands) -> Checked {
+    let claim = score_document::verify(bytes, keys)?;
+    demands.entity(&[claim.agent.as_str()])?;
+    demands.url(None)?;
+    let (score, hash) = (claim.score().unwrap_or_default(), score_document::keccak(bytes));
+    let sentence = format!(
+        "score {score} of {} for {}, from entry {} of log {}\nIts Keccak-256, {hash}, must stand on {}: --attestation looks there.",
+        claim.agent,
+        claim.subject.as_str(),
+        claim.event,
+        claim.origin,
+        claim.chain
+    );
+    let details = json!({ "attestation": claim.attestation, "agent": claim.agent, "chain": claim.chain, "subject": claim.subject,
+        "score": score, "event": claim.event, "hash": hash });
+    Ok((sentence, details))
 }
 
 type Checked = anyhow::Result<(String, Value)>;
@@ -215,6 +302,22 @@ fn trust_signals(bytes: &[u8], keys: &[PublicKey], demands: &Demands, online: Op
     let mut details =
         json!({ "entity": entity, "url": url, "status": status, "action": action, "expires": expires, "hash": hash });
     confirmed(online, &mut sentence, &mut details);
+    Ok((sentence, details))
+}
+
+/// What was signed, and who released it. Whether it was corrected or withdrawn since is in the log.
+fn published_report(bytes: &[u8], keys: &[PublicKey], demands: &Demands) -> Checked {
+    let report::Checked { report, agent, drafted_by, approved_by, approval, digest, checkpoint, hash } =
+        report::verify(bytes, keys)?;
+    demands.entity(&[&agent])?;
+    demands.url(None)?;
+    let sentence = format!(
+        "report {report} on {agent}, drafted by {drafted_by}, approved by {approved_by} in entry {approval}\n\
+         Whether it was corrected or withdrawn since was not looked at: the authority's page of the report says so.\n\
+         It was made from the log at this checkpoint:\n{checkpoint}"
+    );
+    let details = json!({ "report": report, "agent": agent, "drafted_by": drafted_by, "approved_by": approved_by,
+        "approval": approval, "digest": digest, "checkpoint": checkpoint, "hash": hash });
     Ok((sentence, details))
 }
 

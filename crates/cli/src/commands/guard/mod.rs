@@ -16,7 +16,7 @@ use clap::{
 };
 use credence_guard::{
     Caller, Guard, GuardMode, Settings,
-    config::{GuardConfig, effective::Flags},
+    config::{GuardConfig, Reviews, effective::Flags, file},
     courier::CourierSettings,
     http::HttpSettings,
     identity::Launch,
@@ -141,6 +141,10 @@ pub struct RunArgs {
     /// Stand in front of a server that listens at this Unix socket, usually as another user
     #[arg(long, value_name = "SOCKET", requires = "name", conflicts_with_all = ["command", "upstream"])]
     connect: Option<PathBuf>,
+    /// Take reports of calls from other programs at this Unix socket (`credence_trust.Guard(remote="unix:SOCKET")`), which its
+    /// owner and group may open: their receipts say `reported`
+    #[arg(long, value_name = "SOCKET", requires = "name", conflicts_with_all = ["command", "upstream", "connect", "attached"])]
+    serve: Option<PathBuf>,
     /// Where the sockets of guards with users of their own are
     #[arg(long, value_name = "DIR", default_value = isolation::RUN_FOLDER)]
     run_folder: PathBuf,
@@ -166,12 +170,13 @@ pub struct RunArgs {
     #[arg(long, requires = "send_receipts")]
     send_salts: bool,
     /// Tell what waits for review too: calls, tools, verdicts and names of members, no arguments or results
+    /// (guard.toml: send in [reviews])
     #[arg(long, requires = "authority", conflicts_with = "no_quarantine")]
     send_reviews: bool,
-    /// Send arguments and results of what waits for review too, encrypted to --reviewer-key
+    /// Send arguments and results of what waits for review too, encrypted to --reviewer-key (guard.toml: report_content)
     #[arg(long, requires_all = ["send_reviews", "reviewer_key"])]
     report_content: bool,
-    /// To whom that is encrypted: the public key that `credence guard reviewer-key` printed
+    /// To whom that is encrypted: the public key that `credence guard reviewer-key` printed (guard.toml: reviewer_key)
     #[arg(long, value_name = "KEY", requires = "report_content")]
     reviewer_key: Option<ReviewerPublicKey>,
     /// Seconds between reports
@@ -266,11 +271,18 @@ pub fn run(out: &Output, args: Args) -> Done {
         // A thread still waits for the client.
         std::process::exit(0);
     }
+    if let Some(socket) = &run.serve {
+        let mut settings = Settings { vantage: Vantage::Reported, ..run.settings()? };
+        settings.rules.launch = None;
+        let courier = run.courier(&settings.rules.config.reviews)?;
+        service::run_reports(settings, run.keeping.secret(true)?, courier, socket)?;
+        return Ok(ExitCode::SUCCESS);
+    }
     let server = run.connect.as_deref().map(isolation::connect).transpose()?;
     let settings =
         Settings { vantage: isolation::vantage(std::io::stdin().as_fd(), server.as_ref()), ..run.settings()? };
     let key = run.keeping.secret(true)?;
-    let courier = run.courier()?;
+    let courier = run.courier(&settings.rules.config.reviews)?;
     if let (Some(upstream), Some(listen)) = (&run.upstream, &run.listen) {
         let http = HttpSettings { upstream: upstream.clone(), allowed_origins: run.allowed_origins.clone() };
         service::run_http(&Guard::start(settings, key)?, courier, http, listen)?;
@@ -303,7 +315,7 @@ fn key(out: &Output, args: &StateArgs) -> Done {
 }
 
 impl RunArgs {
-    fn courier(&self) -> anyhow::Result<Option<CourierSettings>> {
+    fn courier(&self, reviews: &Reviews) -> anyhow::Result<Option<CourierSettings>> {
         let Some(authority) = &self.authority else { return Ok(None) };
         let token = match &self.token_file {
             Some(path) => Some(String::from_utf8(input::file(path, 4096)?)?.trim().to_owned()),
@@ -315,10 +327,21 @@ impl RunArgs {
             every: Duration::from_secs(self.report_every),
             receipts: self.send_receipts,
             salts: self.send_salts,
-            reviews: self
-                .send_reviews
-                .then(|| ReviewReporting { content: self.reviewer_key.clone().filter(|_| self.report_content) }),
+            reviews: self.reviews(reviews)?,
         }))
+    }
+
+    /// What the authority is told of results that wait for an answer. The flags override guard.toml.
+    fn reviews(&self, file: &Reviews) -> anyhow::Result<Option<ReviewReporting>> {
+        if self.send_reviews {
+            return Ok(Some(ReviewReporting { content: self.reviewer_key.clone().filter(|_| self.report_content) }));
+        }
+        if !file.send || self.no_quarantine {
+            return Ok(None);
+        }
+        let key = file.reviewer_key.as_deref().filter(|_| file.report_content);
+        let content = key.map(str::parse).transpose().map_err(|why| anyhow::anyhow!("reviewer_key: {why}"))?;
+        Ok(Some(ReviewReporting { content }))
     }
 
     /// What guard.toml and the flags say, and which server it is.
@@ -337,7 +360,9 @@ impl RunArgs {
             (None, Some(socket)) => Launch::Socket(socket.clone()),
             (None, None) => Launch::Command(self.command.clone()),
         };
-        Ok(Rules { config: Arc::new(GuardConfig::load(self.config.as_deref())?), flags, launch: Some(launch) })
+        let config = Arc::new(GuardConfig::load(self.config.as_deref())?);
+        let watched = self.config.clone().or_else(file::default_path);
+        Ok(Rules { config, watched, flags, launch: Some(launch) })
     }
 
     fn settings(&self) -> anyhow::Result<Settings> {

@@ -32,6 +32,7 @@ const SHOWN_CONTENT: usize = 8 * 1024;
 #[derive(clap::Args)]
 pub struct ReviewArgs {
     /// Show this one call in full
+    #[arg(value_parser = call_id)]
     call: Option<Uuid>,
     #[command(flatten)]
     keeping: StateArgs,
@@ -57,6 +58,7 @@ pub struct ReviewArgs {
 #[derive(clap::Args)]
 pub struct AnswerArgs {
     /// The call's id, as the result's note and `credence guard review` show it
+    #[arg(value_parser = call_id)]
     call: Uuid,
     #[command(flatten)]
     keeping: StateArgs,
@@ -68,6 +70,7 @@ pub struct AnswerArgs {
 #[derive(clap::Args)]
 pub struct ReleaseArgs {
     /// The call's id
+    #[arg(value_parser = call_id)]
     call: Uuid,
     #[command(flatten)]
     keeping: StateArgs,
@@ -79,7 +82,7 @@ pub struct ReleaseArgs {
 #[derive(clap::Args)]
 pub struct ForgetArgs {
     /// The call's id
-    #[arg(required_unless_present = "all", conflicts_with_all = ["all", "server"])]
+    #[arg(required_unless_present = "all", conflicts_with_all = ["all", "server"], value_parser = call_id)]
     call: Option<Uuid>,
     #[command(flatten)]
     keeping: StateArgs,
@@ -91,8 +94,24 @@ pub struct ForgetArgs {
     server: Option<String>,
 }
 
+/// A call's id, as receipts and reviews show it.
+fn call_id(text: &str) -> Result<Uuid, String> {
+    text.parse().map_err(|_| {
+        "it is not a call's id, which looks like 01a1ecc0-3e84-71d0-8ca1-22f9d1cb9ab2; `credence guard review --list` shows those of \
+         results that wait, `credence receipts list` those of all calls"
+            .to_owned()
+    })
+}
+
 fn open(keeping: &StateArgs) -> anyhow::Result<Reviewer> {
     let state = keeping.folder()?;
+    if !state.try_exists().with_context(|| format!("cannot look into {}", state.display()))? {
+        bail!(
+            "no guard has run yet: there is no folder {}. `credence guard install --client NAME` puts the servers of a client under \
+             guards; --state names another folder",
+            state.display()
+        );
+    }
     // Before the key is asked for: that of another user cannot be read, and the reason would be lost.
     credence_guard::quarantine::reviewer::check_owner(&state)?;
     Ok(Reviewer::open(&state, &keeping.provider, &keeping.secret(false)?)?)
@@ -273,12 +292,13 @@ fn one_by_one(reviewer: &Reviewer, items: &[Reviewed], problems: &[String]) -> D
 fn answered(reviewed: &Reviewed) -> String {
     let genuine = reviewed.answer.as_ref().is_some_and(|answer| answer.action == OperationAction::Accept);
     let when = if reviewed.running { "within a few seconds" } else { "when its guard starts" };
-    let what = if genuine {
-        "accepted: results like it will be believed more"
-    } else {
-        "rejected: results like it will be doubted more"
+    let what = match (genuine, reviewed.item.is_doubted()) {
+        (true, true) => "accepted: results like it will be believed more; the engine",
+        (false, true) => "rejected: results like it will be doubted more; the engine",
+        (true, false) => "accepted: orders in this member of this tool are usual from now on; the guard",
+        (false, false) => "rejected: orders in this member stay unusual; the guard",
     };
-    format!("{what}; the engine learns it {when}\n")
+    format!("{what} learns it {when}\n")
 }
 
 /// Everything about one.
@@ -299,7 +319,7 @@ pub(super) fn full(reviewed: &Reviewed) -> String {
         text += &format!("why: {}\n", visible(explanation));
     }
     for found in findings {
-        let ratio = found.likelihood_ratio.map_or_else(String::new, |ratio| format!(" (counts {ratio:.1} times)"));
+        let ratio = found.likelihood_ratio.map_or_else(String::new, |ratio| format!(" ({})", strength(ratio)));
         let detail = found.detail.as_ref().map_or_else(String::new, |detail| format!(": {}", visible(detail)));
         text += &format!("  {}{detail}{ratio}\n", visible(&found.check));
     }
@@ -314,6 +334,16 @@ pub(super) fn full(reviewed: &Reviewed) -> String {
         text += &format!("{}ed at {} by {}\n", answer.action.name(), answer.at, visible(&name_of(&answer.by)));
     }
     text
+}
+
+/// A likelihood ratio, in words.
+fn strength(ratio: f64) -> &'static str {
+    match ratio {
+        ratio if ratio >= 100.0 => "strong evidence",
+        ratio if ratio >= 10.0 => "clear evidence",
+        ratio if ratio >= 2.0 => "weak evidence",
+        _ => "counts for next to nothing",
+    }
 }
 
 /// JSON of a server or client, for people: each line begins with a bar, and nothing in it is obeyed.

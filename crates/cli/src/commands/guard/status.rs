@@ -14,7 +14,7 @@ use credence_guard::{
     switch,
 };
 use credence_protocol::{
-    Decision, Timestamp,
+    Decision, SecretKey, Timestamp,
     receipt::{CallOutcome, Receipt},
 };
 use credence_receipts::archive::{Archive, Filter, Source};
@@ -151,7 +151,8 @@ fn look(args: &Args) -> anyhow::Result<Seen> {
         traces::write(path, tool.latency.chart(&title, "Latency", "ms").file().as_bytes())?;
     }
     let shown = |source: &&Source| args.server.as_ref().is_none_or(|server| *server == source.server);
-    let guards: Vec<_> = archive.sources.iter().filter(shown).map(|source| guard(&state, &archive, source)).collect();
+    let guards: Vec<_> =
+        archive.sources.iter().filter(shown).map(|source| guard(&state, &key, &archive, source)).collect();
     let offered = offered(&state, args.server.as_deref(), &guards, &mut problems);
     let shown = json!({
         "state": state, "guards": guards, "tools": tools.values().collect::<Vec<_>>(), "offered_schemas": offered, "problems": problems,
@@ -252,7 +253,7 @@ struct GuardLine {
     says: Option<GuardReport>,
 }
 
-fn guard(state: &Path, archive: &Archive, source: &Source) -> GuardLine {
+fn guard(state: &Path, key: &SecretKey, archive: &Archive, source: &Source) -> GuardLine {
     let canaries = archive.canaries(source).unwrap_or_default();
     let sum = canaries.values().fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
     GuardLine {
@@ -262,15 +263,15 @@ fn guard(state: &Path, archive: &Archive, source: &Source) -> GuardLine {
         canaries: sum,
         quarantine: reviewer::waiting(source.place_folder()).ok().flatten(),
         authority: courier::progress(source.place_folder()),
-        says: says(state, source),
+        says: says(state, key, source),
     }
 }
 
 /// What a guard says of itself; whether it is switched off is known better where it does not run.
-fn says(state: &Path, source: &Source) -> Option<GuardReport> {
+fn says(state: &Path, key: &SecretKey, source: &Source) -> Option<GuardReport> {
     let mut report = GuardReport::read(source.place_folder())?;
     if source.running.is_none() {
-        let off = switch::off_since(&state.join(&source.server));
+        let off = switch::off_since(&state.join(&source.server), key);
         report.off = off.map(|record| Off { since: record.at, by: record.by });
     }
     Some(report)
@@ -318,6 +319,12 @@ impl GuardLine {
             }
         };
         lines.push(mode);
+        if let Some(trouble) = &report.config_trouble {
+            lines.push(format!("the former configuration holds: {trouble}"));
+        }
+        if !report.restart_for.is_empty() {
+            lines.push(format!("restart it for what guard.toml says of {}", report.restart_for.join(", ")));
+        }
         if let Some(alerts) = &report.alerts {
             let mut text = format!("alerts: {} sent, {} failed", alerts.sent, alerts.failed);
             if alerts.dropped + alerts.suppressed > 0 {

@@ -48,10 +48,11 @@ pub fn run(out: &Output, args: &Args, off: bool) -> Done {
         let known = if servers.is_empty() { "none".to_owned() } else { servers.join(", ") };
         bail!("no guard of '{}' has run yet; known in {}: {known}", args.server, state.display());
     }
+    let key = args.keeping.secret(false)?;
     let word = if off { "off" } else { "on" };
     let (mut text, mut shown, mut late) = (String::new(), Vec::new(), 0);
     for server in meant {
-        let Some(record) = switch(&state.join(server), off, operator())? else {
+        let Some(record) = switch(&state.join(server), &key, off, operator())? else {
             text += &format!("{server} is {word} already\n");
             shown.push(json!({ "server": server, "changed": false }));
             continue;

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use credence_engine::{hcs25::output_verification::Window, tiers::Tier, universal::Outcome};
 use credence_ledger::View;
 use credence_pipeline::query::{self, Explanation, Stats};
-use credence_protocol::{EntityId, TagRegistry, Timestamp};
+use credence_protocol::{EntityId, TagRegistry, Timestamp, receipt::Vantage};
 use serde_json::Value;
 
 use crate::{
@@ -331,6 +331,9 @@ pub(super) struct Receipt {
     pub started: When,
     pub outcome: String,
     pub posterior: String,
+    /// Who recorded it, where that is known.
+    pub recorded_by: Option<&'static str>,
+    pub self_reported: bool,
 }
 
 /// Guards' logs that are known, and the newest receipts of the agent's calls.
@@ -364,6 +367,8 @@ pub(super) fn receipts(
                 started: When::new(receipt.started_at, now),
                 outcome: outcome.as_str().map_or_else(|| outcome.to_string(), str::to_owned),
                 posterior: receipt.posterior.map_or("–".to_owned(), percent),
+                recorded_by: receipt.vantage.map(Vantage::in_words),
+                self_reported: receipt.vantage.is_some_and(|vantage| !vantage.is_independent()),
             });
         }
     }

@@ -1,7 +1,10 @@
 //! *Agent*: how far it can be trusted, why, since when, and how to check all of it.
 
 mod assured;
+mod attested;
 mod evidence;
+mod linked;
+mod probe_runs;
 mod why;
 
 use std::sync::Arc;
@@ -19,6 +22,7 @@ use credence_protocol::{EntityId, ScoreStatus, Timestamp};
 use serde::Deserialize;
 use serde_json::Value;
 
+use self::probe_runs::ProbeSection;
 use super::{
     Frame, Viewer,
     format::{When, encoded, one, percent},
@@ -27,7 +31,9 @@ use super::{
 };
 use crate::{app::App, edge::Caller, origin, problem::Problem, routes::trust_signals, score_charts, tokens::Scope};
 use assured::AssuredView;
+use attested::AttestationView;
 use evidence::{Contributions, Credential, Probes, Receipts, Reputation, Verification};
+use linked::{DisputeView, LinkView};
 use why::Why;
 
 /// Scores in the chart.
@@ -96,11 +102,15 @@ struct AgentPage {
     answer: Answer,
     answer_url: String,
     probes: Probes,
+    probe_runs: ProbeSection,
     verification: Verification,
     reputation: Option<Reputation>,
     receipts: Receipts,
     credentials: Vec<Credential>,
     domains: Vec<String>,
+    links: Vec<LinkView>,
+    attestations: Vec<AttestationView>,
+    disputes: Vec<DisputeView>,
     why: Option<Why>,
     why_wrong: String,
     today: String,
@@ -251,11 +261,15 @@ fn read(
         answer: Answer::Refused(String::new()),
         answer_url: String::new(),
         probes: evidence::probes(&explained),
+        probe_runs: probe_runs::section(view, &id, now)?,
         verification: evidence::verification(view, &id, now)?,
         reputation: evidence::reputation(app, view, &id, now)?,
         receipts: evidence::receipts(app, view, &id, sees_calls, now)?,
         credentials: evidence::issued(view, &id, now)?,
         domains: proved(view, &id, now)?,
+        links: linked::links(view, &id, now)?,
+        attestations: attested::attestations(view, &id, now)?,
+        disputes: linked::disputes(view, &id, now)?,
         why,
         why_wrong,
         today: now.to_string().chars().take(10).collect(),

@@ -50,7 +50,7 @@ fn understood(name: &str, said: &Value) {
         assert!(said["instructions"].as_str().unwrap().contains("check_trust"), "{name}");
     }
     let tools = said["tools"].as_array().unwrap();
-    assert_eq!((tools.len(), &tools[0]), (6, &json!("check_trust")), "{name}");
+    assert_eq!((tools.len(), &tools[0]), (7, &json!("check_trust")), "{name}");
     assert!(said["text"].as_str().unwrap().contains("with 'shop': "), "{name}: {said}");
     assert_eq!(said["structured"]["response"]["meta"]["entityId"], "shop", "{name}: {said}");
     assert_eq!(said["score"]["sources"], 3, "{name}: {said}");

@@ -14,7 +14,7 @@ fn a_client_with_a_handshake_is_served_and_what_was_said_is_recorded() {
         assert_eq!(said["serverInfo"]["name"], "credence");
         assert!(said["instructions"].as_str().unwrap().contains("check_trust"));
         assert!(said["capabilities"]["tools"].is_object() && said["capabilities"]["resources"].is_object());
-        assert_eq!(spoken.ask("tools/list", json!({}))["tools"].as_array().unwrap().len(), 6);
+        assert_eq!(spoken.ask("tools/list", json!({}))["tools"].as_array().unwrap().len(), 7);
         assert_eq!(spoken.ask("ping", json!({})), json!({}));
         let unknown = spoken.answer("resources/read", json!({ "uri": "credence://agents/nobody/score" }));
         assert_eq!(unknown["error"]["code"], -32002, "{unknown}");
@@ -61,7 +61,15 @@ fn a_client_without_a_handshake_is_served() {
         list["tools"].as_array().unwrap().iter().map(|tool| tool["name"].as_str().unwrap()).collect();
     assert_eq!(
         names,
-        ["check_trust", "explain_score", "search_agents", "verify_tool_result", "check_receipt", "report_outcome"]
+        [
+            "check_trust",
+            "explain_score",
+            "search_agents",
+            "probe_summary",
+            "verify_tool_result",
+            "check_receipt",
+            "report_outcome"
+        ]
     );
     let checked = spoken.call("check_trust", json!({ "entity": "https://shop.example/de", "context": "Purchase" }));
     assert!(text(&checked).contains(" for purchase with 'shop': "), "{checked}");
