@@ -1,0 +1,80 @@
+"""LangChain and LangGraph: tools under guard.
+
+>>> node = ToolNode(guarded_all(guard, [get_rate]))          # doctest: +SKIP
+>>> guard.check(graph.invoke({"messages": [...]}))           # doctest: +SKIP
+
+Arguments are those of the model's tool call. The receipt stands for the content of the ``ToolMessage`` that the tool makes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, Literal
+
+from ..guard import Guard, Recording, ResultWithheld
+
+if TYPE_CHECKING:
+    from langchain_core.tools import BaseTool
+
+__all__ = ["guarded", "guarded_all"]
+
+CLIENT = "langchain"
+OnWithheld = Literal["tell", "raise"]
+
+
+def guarded(guard: Guard, tool: BaseTool, *, on_withheld: OnWithheld = "tell") -> BaseTool:
+    """The same tool, under guard. It keeps its class, name and schema."""
+    kind: Any = type(tool)
+
+    # Every way to call a tool ends in `run` or `arun`.
+    class Guarded(kind):  # type: ignore[misc]
+        def run(self, tool_input: Any, *args: Any, **kwargs: Any) -> Any:
+            with guard.record(self.name, _arguments(tool_input), client=CLIENT) as call:
+                try:
+                    output = super().run(tool_input, *args, **kwargs)
+                except BaseException as error:
+                    # As LangGraph tells it to the model.
+                    call.raised(error, shown=repr(error))
+                    raise
+                return _ended(call, output, on_withheld)
+
+        async def arun(self, tool_input: Any, *args: Any, **kwargs: Any) -> Any:
+            with guard.record(self.name, _arguments(tool_input), client=CLIENT) as call:
+                try:
+                    output = await super().arun(tool_input, *args, **kwargs)
+                except BaseException as error:
+                    call.raised(error, shown=repr(error))
+                    raise
+                return _ended(call, output, on_withheld)
+
+    Guarded.__name__ = Guarded.__qualname__ = kind.__name__
+    copy: Any = tool.model_copy()
+    object.__setattr__(copy, "__class__", Guarded)
+    return copy  # type: ignore[no-any-return]
+
+
+def guarded_all(guard: Guard, tools: Iterable[BaseTool], *, on_withheld: OnWithheld = "tell") -> list[BaseTool]:
+    """The same for several tools."""
+    return [guarded(guard, tool, on_withheld=on_withheld) for tool in tools]
+
+
+def _arguments(tool_input: Any) -> dict[str, Any]:
+    return tool_input if isinstance(tool_input, dict) else {"input": tool_input}
+
+
+def _ended(call: Recording, output: Any, on_withheld: OnWithheld) -> Any:
+    from langchain_core.messages import ToolMessage
+
+    message = output if isinstance(output, ToolMessage) else None
+    if message is not None and message.status == "error":
+        call.raised(RuntimeError("the tool reported an error"), shown=str(message.content))
+        return message
+    try:
+        call.returned(output if message is None else message.content)
+    except ResultWithheld as withheld:
+        if on_withheld == "raise":
+            raise
+        if message is None:
+            return str(withheld)
+        return message.model_copy(update={"content": str(withheld), "status": "error", "artifact": None})
+    return output
