@@ -292,11 +292,12 @@ impl Engine {
             changes.push(Change { stage: ChangeStage::Recurring, sightings, what });
         }
         // A lie may be hardly odd each time it is told.
-        let told = watched.iter().filter_map(|(fact, _)| oddities.watch(*fact)).last();
-        if let Some(Announced { sightings, .. }) = told
+        let told = watched.iter().filter_map(|new| oddities.watch(new.fact, new.cause)).last();
+        if let Some(Announced { sightings, alike }) = told
             && changes.is_empty()
         {
-            changes.push(Change { stage: ChangeStage::Recurring, sightings, what: what() });
+            let what = if alike { what() } else { format!("{}; it was something else before", what()) };
+            changes.push(Change { stage: ChangeStage::Recurring, sightings, what });
         }
         if oddities.count_run(decision == Decision::Block, accepted) {
             changes.push(Change { stage: ChangeStage::LockedOut, sightings: MAX_BLOCKED_RUN, what: what() });
@@ -306,7 +307,7 @@ impl Engine {
         let heard = counted.is_none_or(|key| oddities.is_announced(key));
         let unheard = plain >= HELD_BACK && known >= WELL_KNOWN && !heard;
         let is_held = |fact: FactKey| accepted && known >= WELL_KNOWN && !oddities.is_told(fact);
-        let held: Vec<u32> = watched.iter().filter(|(fact, _)| is_held(*fact)).map(|(_, place)| *place).collect();
+        let held: Vec<u32> = watched.iter().filter(|new| is_held(new.fact)).map(|new| new.place).collect();
         if accepted {
             let odd = if doubted { &*odd } else { &[] };
             if let Some(sightings) = oddities.believe(odd) {
@@ -484,16 +485,25 @@ fn weigh_table(checks: &mut [CheckResult], counts: bool, set_by_hand: impl Fn(Ch
     }
 }
 
-/// What is new in a result, by aspect: the fact, and its place.
-fn new_facts(surprises: &Surprises, facts: &[Fact]) -> Vec<(FactKey, u32)> {
+/// What is new in a result, by aspect.
+fn new_facts(surprises: &Surprises, facts: &[Fact]) -> Vec<NewFact> {
     let new = [Aspect::Structure, Aspect::Format, Aspect::Value, Aspect::Range].into_iter().filter_map(|aspect| {
         let surprise = surprises.get(aspect).filter(|surprise| surprise.rarity < NEW)?;
         let here = facts.iter().filter(|fact| fact.place == surprise.place && fact.aspect == aspect);
         let rarest = here.min_by(|a, b| a.rarity.total_cmp(&b.rarity));
         // Of a result with much that is odd not every fact is listed.
-        Some((rarest.map_or(surprise.key, |fact| fact.key), surprise.place))
+        let fact = rarest.map_or(surprise.key, |fact| fact.key);
+        Some(NewFact { fact, cause: surprise.key, place: surprise.place })
     });
     new.collect()
+}
+
+/// Something new at a place.
+struct NewFact {
+    fact: FactKey,
+    /// The place and the cause, whatever is found there: lies that fill a closed set with a new value each time share nothing else.
+    cause: OddityKey,
+    place: u32,
 }
 
 /// A check of the table, as an oddity.

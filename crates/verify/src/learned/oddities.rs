@@ -299,16 +299,22 @@ impl Oddities {
         announced
     }
 
-    /// A result has this as what weighs most, and is perhaps hardly doubted; says whether that is announced now, because it came again. Facts
-    /// are counted apart from oddities: how soon those are believed does not depend on it.
-    pub(crate) fn watch(&mut self, fact: FactKey) -> Option<Announced> {
-        let key = watched(fact);
+    /// A result shows something new, and is perhaps hardly doubted; says whether that is announced now, because the same fact came
+    /// again, or another of the same cause. Both are counted apart from oddities: how soon those are believed does not depend on it.
+    pub(crate) fn watch(&mut self, fact: FactKey, cause: OddityKey) -> Option<Announced> {
+        let again = self.watch_for(fact).map(|sightings| Announced { sightings, alike: true });
+        let alike = self.watch_for(cause ^ ANY_FACT).map(|sightings| Announced { sightings, alike: false });
+        again.or(alike)
+    }
+
+    fn watch_for(&mut self, what: FactKey) -> Option<u32> {
+        let key = watched(what);
         self.see((key, key), Sight { caller: 0, alone: false, doubted: false });
         let calls = self.calls;
         let again = |oddity: &&mut Oddity| oddity.key == key && oddity.announced.is_none() && oddity.has_come_again();
         let oddity = self.list.iter_mut().find(again)?;
         oddity.announced = Some(calls);
-        Some(Announced { sightings: oddity.count, alike: true })
+        Some(oddity.count)
     }
 
     /// A result with these oddities is believed; says how many results showed one that was not believed before.
@@ -461,6 +467,8 @@ fn watched(fact: FactKey) -> OddityKey {
 
 /// Tells facts that are watched for from oddities.
 const WATCHED: OddityKey = 0x0a7c_4ed0;
+/// Tells a cause that is watched for, whatever is found, from a fact.
+const ANY_FACT: OddityKey = 0x0a11_fac7;
 
 fn contains(keys: &[(OddityKey, FactKey)], key: OddityKey) -> bool {
     keys.iter().any(|(known, _)| *known == key)
