@@ -81,6 +81,8 @@ def test_a_crew_is_held_against_its_receipts(guard: Guard, state: Path, tmp_path
     assert checked_by_program(guard, state, told) == ["executed", "executed"]
     altered = json.loads(json.dumps(told).replace("1.25", "1.52"))
     assert checked_by_program(guard, state, altered) == ["altered", "executed"]
+    invented = [*told, *messages("get_rate", {"currency": "CHF"}, "{'rate': 0.9}", "c3")]
+    assert checked_by_program(guard, state, invented) == ["executed", "executed", "never_happened"]
     guard.close()
     assert [one["client"] for one in receipts(state)] == ["crewai", "crewai"]
 

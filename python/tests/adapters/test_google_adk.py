@@ -66,10 +66,12 @@ def test_a_run_is_held_against_its_receipts(guard: Guard, state: Path) -> None:
     response = next(part for event in altered for part in event.content.parts if part.function_response)
     response.function_response.response["rate"] = 1.52
     assert guard.check(altered).statuses() == ["altered", "executed"]
+    assert checked_by_program(guard, state, altered) == ["altered", "executed"]
 
     part = types.Part(function_response=types.FunctionResponse(id="c9", name="get_rate", response={"rate": 0.9}))
     invented = [types.Content(role="model", parts=[call("get_rate", "c9", currency="CHF")]), types.Content(role="user", parts=[part])]
-    assert guard.check([*events, *invented]).statuses()[-1] == "never_happened"
+    assert guard.check([*events, *invented]).statuses() == ["executed", "executed", "never_happened"]
+    assert checked_by_program(guard, state, [*events, *invented]) == ["executed", "executed", "never_happened"]
 
 
 def test_enforce_tells_the_model(make_guard: Callable[..., Guard]) -> None:

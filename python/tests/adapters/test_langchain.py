@@ -77,9 +77,11 @@ def test_a_run_is_held_against_its_receipts(guard: Guard, state: Path) -> None:
     (first, *_) = [one for one in altered if isinstance(one, ToolMessage)]
     first.content = str(first.content).replace("1.25", "1.52")
     assert guard.check(altered).statuses() == ["altered", "executed"]
+    assert checked_by_program(guard, state, altered) == ["altered", "executed"]
 
     invented = [*ended["messages"], call("get_rate", "c9", currency="CHF"), ToolMessage('{"rate": 0.9}', tool_call_id="c9", name="get_rate")]
     assert guard.check(invented).statuses() == ["executed", "executed", "never_happened"]
+    assert checked_by_program(guard, state, invented) == ["executed", "executed", "never_happened"]
 
 
 def test_without_a_loop(guard: Guard) -> None:

@@ -68,6 +68,7 @@ def test_a_run_is_held_against_its_receipts(guard: Guard, state: Path) -> None:
     output["output"] = output["output"].replace("1.25", "1.52")
     report = guard.check(altered)
     assert not report and report.statuses() == ["altered", "executed"]
+    assert checked_by_program(guard, state, altered) == ["altered", "executed"]
 
     invented = [
         *result.to_input_list(),
@@ -75,6 +76,7 @@ def test_a_run_is_held_against_its_receipts(guard: Guard, state: Path) -> None:
         {"type": "function_call_output", "call_id": "c9", "output": "{'currency': 'CHF', 'rate': 0.9}"},
     ]
     assert guard.check(invented).statuses() == ["executed", "executed", "never_happened"]
+    assert checked_by_program(guard, state, invented) == ["executed", "executed", "never_happened"]
 
 
 def test_a_failing_tool_is_what_the_model_was_told(guard: Guard) -> None:

@@ -160,7 +160,9 @@ async fn probe(home: &Home, out: &Output, args: &ProbeArgs) -> Done {
         traces::write(path, report.page().as_bytes())?;
     }
     let recorded = setup.record(home, args, &output)?;
-    show(out, args, &output, &Shown { suite: &suite, comparison, judged, judge_error, recorded, command: &command })?;
+    let shown =
+        Shown { suite: &suite, comparison, judged, judge_error, recorded, command: &command, journal: &setup.journal };
+    show(out, args, &output, &shown)?;
     Ok(outcome::exit_code(args, &output.result))
 }
 
@@ -172,6 +174,7 @@ struct Shown<'a> {
     judge_error: Option<String>,
     recorded: Option<u64>,
     command: &'a str,
+    journal: &'a std::path::Path,
 }
 
 fn show(out: &Output, args: &ProbeArgs, output: &RunOutput, shown: &Shown<'_>) -> anyhow::Result<()> {

@@ -20,9 +20,19 @@ pub fn exit_code(args: &ProbeArgs, result: &RunResult) -> ExitCode {
         return ExitCode::from(1);
     }
     let Some(least) = args.fail_below else { return ExitCode::SUCCESS };
-    let values: Vec<f64> = result.threats.iter().filter_map(|threat| threat.value).collect();
-    let failed = values.is_empty() || values.iter().any(|value| *value < f64::from(least));
-    super::super::answer(failed)
+    super::super::answer(failure(least, result).is_some())
+}
+
+/// Why the run does not pass `--fail-below`.
+fn failure(least: u8, result: &RunResult) -> Option<String> {
+    let measured: Vec<(&str, f64)> =
+        result.threats.iter().filter_map(|threat| Some((threat.tag.as_str(), threat.value?))).collect();
+    if measured.is_empty() {
+        return Some(format!("failed: --fail-below {least} needs a value, and no threat could be measured"));
+    }
+    let below = measured.iter().filter(|(_, value)| *value < f64::from(least));
+    let below: Vec<String> = below.map(|(tag, value)| format!("{tag} ({value:.1})")).collect();
+    (!below.is_empty()).then(|| format!("failed: below {least}: {}", below.join(", ")))
 }
 
 pub fn human(args: &ProbeArgs, output: &RunOutput, shown: &Shown<'_>) -> String {
@@ -48,8 +58,13 @@ pub fn human(args: &ProbeArgs, output: &RunOutput, shown: &Shown<'_>) -> String 
         let _ = write!(text, "\nleft out: {} ({})", dropped.tag, dropped.why);
     }
     if let Some(why) = &result.ended {
-        let _ =
-            write!(text, "\nThe run ended early: {why}. The same command with --journal and --resume continues it.");
+        let journal = shown.journal.display();
+        let _ = write!(
+            text,
+            "\nThe run ended early: {why}. The same command with --journal {journal} --resume continues it."
+        );
+    } else if let Some(why) = args.fail_below.and_then(|least| failure(least, result)) {
+        let _ = write!(text, "\n{why}");
     }
     if let Some(seq) = shown.recorded {
         let _ = write!(text, "\nrecorded as entry {seq}");
