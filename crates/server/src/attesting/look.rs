@@ -175,7 +175,7 @@ impl<A: HasAuthority> Attester<A> {
             Fate::Dead => match self.found(chain, seen, &attestation).await? {
                 Some(index) => seen.included(Step::Confirmed, found_at(index)),
                 None if nonces(&seen.row.transactions) >= MAX_NONCES => {
-                    seen.because(Step::GivenUp, "other transactions took the nonces of all that were sent")
+                    seen.because(Step::GivenUp, "nothing that was sent for it can be included any more")
                 }
                 None => match seen.withdrawn {
                     Some(why) => seen.because(Step::GivenUp, why),

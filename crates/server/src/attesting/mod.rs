@@ -26,6 +26,7 @@ use std::{
 use credence_chain::{
     attest::{Prepared, Writer},
     config::{ChainConfig, ConfigError, Environment},
+    solana::FINAL_CONFIRMATIONS,
 };
 use credence_ledger::{Claim, Clock, LogVerifier, Queue};
 use credence_pipeline::{
@@ -74,7 +75,10 @@ impl AttestingChain {
         let (Some(attest), Some(writer)) = (&config.attest, config.writer(environment)?) else { return Ok(None) };
         Ok(Some(Self {
             writer,
-            confirmations: config.evm(environment)?.confirmations,
+            confirmations: match config.is_solana() {
+                true => FINAL_CONFIRMATIONS,
+                false => config.evm(environment)?.confirmations,
+            },
             replace_after_seconds: attest.replace_after_seconds,
             daily_budget: config.daily_budget()?,
             by_rule: attest.by_rule,
