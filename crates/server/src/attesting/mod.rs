@@ -9,6 +9,7 @@
 //! keeps them from doing the same work, and the ledger takes a step from one of them only.
 //!
 //! - [`look`](Attester::look): what to do next, by what the node says;
+//! - [`answer_requests`](Attester::answer_requests): requests of a validation registry are answered with the newest attestation;
 //! - [`review`](Attester::review): by rule, which scores are to be written, and which attestations are to be taken back.
 
 mod convert;
@@ -16,6 +17,7 @@ mod error;
 mod fate;
 mod look;
 mod review;
+mod validation;
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -39,7 +41,7 @@ use credence_pipeline::{
 use credence_protocol::{EntityId, ExternalSubject, Timestamp, Uuid};
 use tokio::sync::watch;
 
-use crate::crawl::HasAuthority;
+use crate::{app::App, crawl::HasAuthority};
 pub use convert::call;
 pub use error::AttestError;
 pub use look::{Look, Next};
@@ -87,6 +89,9 @@ impl AttestingChain {
     }
 }
 
+/// Chains that scores are written to, by their ids.
+pub type AttestingChains = Arc<BTreeMap<String, AttestingChain>>;
+
 /// How often, and how patiently, nodes are asked.
 #[derive(Debug, Clone, Copy)]
 pub struct Pace {
@@ -110,12 +115,14 @@ pub struct Attester<A: HasAuthority> {
     office: Office,
     log: LogVerifier,
     clock: Clock,
-    chains: Arc<BTreeMap<String, AttestingChain>>,
+    chains: AttestingChains,
     pace: Pace,
     /// How often in a row something looked lost.
     lost: Arc<Mutex<HashMap<Uuid, u32>>>,
     /// When agents without a review were searched for last.
     planned: Arc<Mutex<Option<Instant>>>,
+    /// When validation requests were looked for last.
+    requested: Arc<Mutex<Option<Instant>>>,
 }
 
 impl<A: HasAuthority> Clone for Attester<A> {
@@ -129,6 +136,7 @@ impl<A: HasAuthority> Clone for Attester<A> {
             pace: self.pace,
             lost: Arc::clone(&self.lost),
             planned: Arc::clone(&self.planned),
+            requested: Arc::clone(&self.requested),
         }
     }
 }
@@ -144,15 +152,27 @@ impl<A: HasAuthority> Attester<A> {
         pace: Pace,
     ) -> Self {
         let chains = chains.into_iter().map(|chain| (chain.writer.chain().to_owned(), chain)).collect();
+        Self::sharing(owner, office, log, clock, Arc::new(chains), pace)
+    }
+
+    fn sharing(
+        owner: Arc<A>,
+        office: Office,
+        log: LogVerifier,
+        clock: Clock,
+        chains: AttestingChains,
+        pace: Pace,
+    ) -> Self {
         Self {
             owner,
             office,
             log,
             clock,
-            chains: Arc::new(chains),
+            chains,
             pace,
             lost: Arc::default(),
             planned: Arc::default(),
+            requested: Arc::default(),
         }
     }
 
@@ -318,6 +338,7 @@ impl<A: HasAuthority> Attester<A> {
             let again = left.await?.then(|| self.now().plus_seconds(self.pace.again_seconds));
             self.settle(claim, again, why).await?;
         }
+        self.answer_when_due().await;
         Ok(())
     }
 
@@ -360,5 +381,21 @@ impl<A: HasAuthority> Attester<A> {
         }
         lost.remove(&id);
         true
+    }
+}
+
+/// The service, whose operator may ask for an attestation.
+impl App {
+    /// From now on requests may ask for attestations on the chains of `attester`.
+    pub fn attest_with(&self, attester: &Attester<Self>) {
+        // A service has one attester.
+        let _ = self.attesting.set(Arc::clone(&attester.chains));
+    }
+
+    /// Records intents that the service's own attester goes on with; `None` where nothing is written.
+    pub(crate) fn attester(self: &Arc<Self>) -> Option<Attester<Self>> {
+        let chains = Arc::clone(self.attesting.get()?);
+        let (office, log) = (self.office().clone(), self.log.clone());
+        Some(Attester::sharing(Arc::clone(self), office, log, Arc::clone(&self.clock), chains, Pace::default()))
     }
 }

@@ -5,9 +5,11 @@
 mod crashes;
 mod hostile;
 mod house;
+mod load;
 mod node;
 mod rule;
 mod solana;
+mod validation;
 mod writing;
 
 #[allow(dead_code, reason = "shared with the tests of the chain library")]

@@ -206,5 +206,7 @@ pub fn beside_service(
         return Ok(None);
     }
     let log = LogVerifier::parse(&home.config()?.log_key)?;
-    Ok(Some(Attester::new(Arc::clone(app), app.office().clone(), log, clock(), chains, Pace::default())))
+    let attester = Attester::new(Arc::clone(app), app.office().clone(), log, clock(), chains, Pace::default());
+    app.attest_with(&attester);
+    Ok(Some(attester))
 }
