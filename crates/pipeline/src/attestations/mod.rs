@@ -28,6 +28,7 @@ mod amount;
 mod fold;
 mod outbox;
 mod rules;
+mod step;
 
 use credence_protocol::{EntityId, ExternalSubject, Timestamp, Uuid, strict::present};
 use serde::{Deserialize, Serialize};
@@ -36,80 +37,11 @@ use serde_json::Value;
 pub use amount::Amount;
 pub use outbox::{Draft, Recorded, document, fits_budget, has_attestation, of_agent, open, row, spent, totals};
 pub use rules::{MAX_ANSWERS, MAX_NONCES, MAX_STEPS};
+pub use step::AttestationStep;
 pub(crate) use {fold::apply, rules::wrong_with};
 
 /// The first tag of every attestation; feedback with it is never read as evidence.
 pub const TAG: &str = "credence";
-
-/// A step of an attestation.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum AttestationStep {
-    /// The score is to be written.
-    Intent,
-    /// A transaction is signed, and about to be sent.
-    Sent,
-    /// One with the same nonce and a higher fee takes its place.
-    Replaced,
-    /// It is in a block.
-    Confirmed,
-    /// Its block is no longer part of the chain.
-    Reorganised,
-    /// Its block is deep enough to stay.
-    Final,
-    /// The answer to a validation request is signed, and about to be sent.
-    ValidationSent,
-    /// That answer is in a block that stays.
-    Validated,
-    /// That request will not be answered by this attestation.
-    ValidationGivenUp,
-    /// It is in a block that stays, and failed.
-    Reverted,
-    /// It will not be written.
-    GivenUp,
-    /// A transaction that takes it back is signed, and about to be sent.
-    RevocationSent,
-    /// It is taken back.
-    Revoked,
-}
-
-impl AttestationStep {
-    /// All of them, in the order in which they come.
-    pub const ALL: [Self; 13] = [
-        Self::Intent,
-        Self::Sent,
-        Self::Replaced,
-        Self::Confirmed,
-        Self::Reorganised,
-        Self::Final,
-        Self::ValidationSent,
-        Self::Validated,
-        Self::ValidationGivenUp,
-        Self::Reverted,
-        Self::GivenUp,
-        Self::RevocationSent,
-        Self::Revoked,
-    ];
-
-    /// As in JSON.
-    pub fn key(self) -> &'static str {
-        match self {
-            Self::Intent => "intent",
-            Self::Sent => "sent",
-            Self::Replaced => "replaced",
-            Self::Confirmed => "confirmed",
-            Self::Reorganised => "reorganised",
-            Self::Final => "final",
-            Self::ValidationSent => "validation_sent",
-            Self::Validated => "validated",
-            Self::ValidationGivenUp => "validation_given_up",
-            Self::Reverted => "reverted",
-            Self::GivenUp => "given_up",
-            Self::RevocationSent => "revocation_sent",
-            Self::Revoked => "revoked",
-        }
-    }
-}
 
 /// A step of an attestation, as an entry records it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

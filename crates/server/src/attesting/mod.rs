@@ -16,6 +16,7 @@ mod convert;
 mod error;
 mod fate;
 mod look;
+mod on_request;
 mod review;
 mod validation;
 
@@ -41,7 +42,7 @@ use credence_pipeline::{
 use credence_protocol::{EntityId, ExternalSubject, Timestamp, Uuid};
 use tokio::sync::watch;
 
-use crate::{app::App, crawl::HasAuthority};
+use crate::crawl::HasAuthority;
 pub use convert::call;
 pub use error::AttestError;
 pub use look::{Look, Next};
@@ -381,21 +382,5 @@ impl<A: HasAuthority> Attester<A> {
         }
         lost.remove(&id);
         true
-    }
-}
-
-/// The service, whose operator may ask for an attestation.
-impl App {
-    /// From now on requests may ask for attestations on the chains of `attester`.
-    pub fn attest_with(&self, attester: &Attester<Self>) {
-        // A service has one attester.
-        let _ = self.attesting.set(Arc::clone(&attester.chains));
-    }
-
-    /// Records intents that the service's own attester goes on with; `None` where nothing is written.
-    pub(crate) fn attester(self: &Arc<Self>) -> Option<Attester<Self>> {
-        let chains = Arc::clone(self.attesting.get()?);
-        let (office, log) = (self.office().clone(), self.log.clone());
-        Some(Attester::sharing(Arc::clone(self), office, log, Arc::clone(&self.clock), chains, Pace::default()))
     }
 }
