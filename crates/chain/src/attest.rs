@@ -5,6 +5,8 @@
 //! [`TransactionState::Dead`] and [`Writer::find`] finds nothing. On Solana nothing is replaced: the same bytes are sent again until the
 //! transaction is included or dead.
 
+use std::collections::BTreeSet;
+
 use alloy_primitives::B256;
 use credence_protocol::ExternalSubject;
 use serde::{Deserialize, Serialize};
@@ -162,6 +164,35 @@ impl Writer {
         match self {
             Self::Evm(writer) => writer.prepare_revocation(subject, index, replaces).await,
             Self::Solana(writer) => writer.prepare_revocation(subject, index, replaces).await,
+        }
+    }
+
+    /// The registrations for which a validation registry holds requests that name our address. Empty where no such registry is configured.
+    pub async fn requested_validations(&self) -> Result<BTreeSet<ExternalSubject>, ChainError> {
+        match self {
+            Self::Evm(writer) => writer.requested_validations().await,
+            Self::Solana(_) => Ok(BTreeSet::new()),
+        }
+    }
+
+    /// Requests to validate the agent that name our address and are not answered with this document yet.
+    pub async fn validation_requests(&self, attestation: &Attestation) -> Result<Vec<String>, ChainError> {
+        match self {
+            Self::Evm(writer) => writer.validation_requests(attestation).await,
+            Self::Solana(_) => Ok(Vec::new()),
+        }
+    }
+
+    /// Signs the answer to such a request.
+    pub async fn prepare_validation(
+        &self,
+        request: &str,
+        attestation: &Attestation,
+        replaces: Option<&Prepared>,
+    ) -> Result<Prepared, ChainError> {
+        match self {
+            Self::Evm(writer) => writer.prepare_validation(request, attestation, replaces).await,
+            Self::Solana(_) => Err(ChainError::OtherRegistry("Solana has no validation registry".into())),
         }
     }
 

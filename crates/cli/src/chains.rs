@@ -6,7 +6,6 @@ use anyhow::{Context, bail};
 use credence_chain::{
     ChainConfig,
     config::{self, Environment},
-    evm::EvmKey,
 };
 use url::Url;
 
@@ -44,8 +43,15 @@ pub fn environment<T>(home: &Home, contact: Option<&Url>, with: impl FnOnce(&Env
     with(&Environment { folder: home.path(), contact, variable: &variable })
 }
 
-/// Fails if a key of the authority is the attesting key: what leaks of one would be the other.
-pub fn refuse_shared_key(home: &Home, chain: &str, key: &EvmKey) -> anyhow::Result<()> {
+/// Fails if a key of the authority is the chain's attesting key: what leaks of one would be the other.
+pub fn refuse_shared_key(home: &Home, chain: &ChainConfig, environment: &Environment<'_>) -> anyhow::Result<()> {
+    let (evm, solana) = match chain.is_solana() {
+        true => (None, chain.solana_key(environment)?),
+        false => (chain.evm_key(environment)?, None),
+    };
+    let is_made_of = |seed: &[u8; 32]| {
+        evm.as_ref().is_some_and(|key| key.is_made_of(seed)) || solana.as_ref().is_some_and(|key| key.is_made_of(seed))
+    };
     let folder = home.path().join("keys");
     let mut files = vec![home.log_key_file()];
     if folder.exists() {
@@ -53,7 +59,8 @@ pub fn refuse_shared_key(home: &Home, chain: &str, key: &EvmKey) -> anyhow::Resu
         files.extend(entries.filter_map(|entry| Some(entry.ok()?.path())));
     }
     for file in files.iter().filter(|file| file.extension().is_some_and(|ending| ending == "jwk") && file.exists()) {
-        if key.is_made_of(&keyfile::read(file)?.seed()) {
+        if is_made_of(&keyfile::read(file)?.seed()) {
+            let chain = &chain.id;
             bail!("[[chain]] {chain}: the attesting key is also in {}: make one of its own", file.display());
         }
     }

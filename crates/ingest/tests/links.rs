@@ -5,7 +5,7 @@ mod common;
 
 use common::World;
 use credence_ingest::links::{self, CheckFailure};
-use credence_protocol::{Audience, EntityId, ExternalSubject, LinkProof, LinkStatement, Timestamp, Uuid};
+use credence_protocol::{Audience, EntityId, ExternalSubject, LinkProof, LinkStatement, SecretKey, Timestamp, Uuid};
 use data_encoding::{BASE64, HEXLOWER};
 use serde_json::json;
 use sha2::{Digest, Sha256};
@@ -174,6 +174,63 @@ async fn registrations_on_a_chain_name_each_other() {
     assert!(check(&world, &wanted).await.unwrap_err().to_string().contains("does not hold the line"));
     world.put("mainnet.base.org/", 200, json!({"jsonrpc": "2.0", "id": 1, "error": {"code": 3}}).to_string());
     assert!(check(&world, &wanted).await.unwrap_err().to_string().contains("no such token"));
+}
+
+#[tokio::test]
+async fn a_registration_on_solana_is_proved_by_its_owner_or_by_its_file() {
+    const REGISTRY: &str = "8oo4dC4JvBLwy5tGgiH3WwK4B9PWxL9Z4XjA2jzkQMbQ";
+    let (owner, asset) = (SecretKey::from_seed(&[4; 32]), [17_u8; 32]);
+    let name = bs58::encode(asset).into_string();
+    let wanted = statement("bot", &format!("solana8004:{name}"));
+    let world = World::default();
+    let account = |of: [u8; 32], owner: &SecretKey, uri: &str| {
+        let mut data = vec![0xf1, 0x77, 0x45, 0x8c, 0xe9, 0x09, 0x70, 0x32];
+        [[1; 32], [2; 32], *owner.public().as_bytes(), of].iter().for_each(|key| data.extend(key));
+        // Bump, a flag, a wallet, three digests with counts, no parent, two flags.
+        data.extend([254, 1, 1]);
+        data.extend([9; 32 + 3 * 40]);
+        data.extend([0, 0, 1]);
+        data.extend(u32::try_from(uri.len()).unwrap().to_le_bytes());
+        data.extend(uri.as_bytes());
+        json!({"pubkey": name, "account": {"owner": REGISTRY, "data": [BASE64.encode(&data), "base64"]}})
+    };
+    let serve = |found: Vec<serde_json::Value>| {
+        let answer = json!({"jsonrpc": "2.0", "id": 1, "result": found});
+        world.put("api.mainnet-beta.solana.com/", 200, answer.to_string());
+    };
+    let signed = |key: &SecretKey, text: &str| bs58::encode(key.sign(text.as_bytes()).as_bytes()).into_string();
+    let by = async |signature: &str| links::check(&world.crawler().await, &wanted, Some(signature), now()).await;
+
+    serve(vec![account(asset, &owner, "")]);
+    let good = signed(&owner, &wanted.line());
+    let proof = by(&good).await.unwrap();
+    assert_eq!((proof.method.as_str(), proof.signature), ("signature", Some(good.clone())));
+    assert!(by(&signed(&owner, "another text")).await.unwrap_err().to_string().contains("did not sign"));
+    assert!(check(&world, &wanted).await.unwrap_err().to_string().contains("names no file"));
+    // It was sold: the former owner's signature proves nothing any more.
+    serve(vec![account(asset, &SecretKey::from_seed(&[5; 32]), "")]);
+    assert!(matches!(by(&good).await, Err(CheckFailure::NotProved(_))));
+
+    let file = |id: &str| {
+        let file = json!({"services": [{"name": "credence", "endpoint": wanted.line()}], "registrations":
+            [{"agentId": id, "agentRegistry": format!("solana:5eykt4UsFv8P8NJdTREpY1vzqKqZKvdp:{REGISTRY}")}]});
+        format!("data:application/json;base64,{}", BASE64.encode(file.to_string().as_bytes()))
+    };
+    serve(vec![account(asset, &owner, &file(&name))]);
+    assert_eq!(check(&world, &wanted).await.unwrap().method, "record");
+    serve(vec![account(asset, &owner, &file("another"))]);
+    assert!(check(&world, &wanted).await.unwrap_err().to_string().contains("does not name this registration"));
+
+    // A node that shows somebody else's account, two of them, none, or refuses, proves nothing.
+    serve(vec![account([18; 32], &owner, "")]);
+    assert!(matches!(by(&good).await, Err(CheckFailure::Unreachable(_))));
+    serve(vec![account(asset, &owner, ""), account(asset, &owner, "")]);
+    assert!(matches!(by(&good).await, Err(CheckFailure::Unreachable(_))));
+    serve(vec![]);
+    assert!(by(&good).await.unwrap_err().to_string().contains("no such asset"));
+    let refused = json!({"jsonrpc": "2.0", "id": 1, "error": {"code": -32010}});
+    world.put("api.mainnet-beta.solana.com/", 200, refused.to_string());
+    assert!(matches!(by(&good).await, Err(CheckFailure::Unreachable(_))));
 }
 
 #[tokio::test]

@@ -113,8 +113,11 @@ pub struct App {
     pub(crate) authority: Authority,
     pub(crate) log: LogVerifier,
     pub(crate) office: Office,
+    /// The chains that scores are written to, once the service attests.
+    #[cfg(feature = "chain")]
+    pub(crate) attesting: std::sync::OnceLock<crate::attesting::AttestingChains>,
     pub(crate) rules: Rules,
-    clock: Clock,
+    pub(crate) clock: Clock,
     steady: Option<Arc<SteadyClock>>,
     pub(crate) settings: Settings,
     pub(crate) tokens: Tokens,
@@ -230,6 +233,8 @@ impl App {
             authority,
             log,
             office,
+            #[cfg(feature = "chain")]
+            attesting: Default::default(),
             rules: Rules::standard()?,
             clock,
             steady,

@@ -6,7 +6,7 @@ use credence_egress::{Egress, Rate, Settings};
 use url::{Host, Url};
 
 use super::{ChainConfig, ConfigError};
-use crate::{Rpc, evm::EvmReader};
+use crate::{Rpc, evm::EvmReader, solana::SolanaReader};
 
 /// Requests a second to a node, where nothing else is configured.
 const DEFAULT_RATE: u32 = 10;
@@ -28,6 +28,11 @@ impl ChainConfig {
     /// Reads this chain's registries.
     pub fn evm_reader(&self, environment: &Environment<'_>) -> Result<EvmReader, ConfigError> {
         Ok(EvmReader::new(self.rpc(environment)?, self.evm(environment)?))
+    }
+
+    /// Reads this cluster's registry.
+    pub fn solana_reader(&self, environment: &Environment<'_>) -> Result<SolanaReader, ConfigError> {
+        Ok(SolanaReader::new(self.rpc(environment)?, self.solana()?))
     }
 
     /// The node. Asks it nothing.

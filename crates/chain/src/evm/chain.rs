@@ -77,6 +77,11 @@ impl EvmChain {
         format!("erc8004:{}", self.caip2())
     }
 
+    /// The registration with an id.
+    pub(super) fn subject(&self, agent: U256) -> Option<ExternalSubject> {
+        ExternalSubject::parse(&format!("erc8004:{}:{}/{agent}", self.caip2(), lower(self.identity))).ok()
+    }
+
     /// The agent's id, if the subject is a registration of this chain's registry.
     pub fn agent_id(&self, subject: &ExternalSubject) -> Result<U256, ChainError> {
         let other = |why: String| Err(ChainError::OtherRegistry(why));

@@ -3,6 +3,8 @@
 //! Nothing here remembers anything. The chain's id is checked before each signature; fees come from the node and stay below the cap;
 //! the nonce is the account's next one unless the caller names one or replaces a transaction.
 
+use std::collections::BTreeSet;
+
 use alloy_consensus::{SignableTransaction, Transaction, TxEip1559, TxEnvelope};
 use alloy_eips::{Decodable2718, Encodable2718};
 use alloy_primitives::{Address, B256, Bytes, TxKind, U64, U256, hex};
@@ -26,6 +28,10 @@ use crate::{
 
 /// The tip where the node suggests none: 0.001 gwei.
 const LEAST_TIP: u128 = 1_000_000;
+/// Validation requests that are looked at, newest: anyone with a registration can make them.
+const MAX_REQUESTS: usize = 256;
+
+use Validation::getValidationStatusReturn as Status;
 
 /// Writes to one chain with one key.
 #[derive(Debug)]
@@ -92,17 +98,29 @@ impl EvmWriter {
     pub async fn validation_requests(&self, attestation: &Attestation) -> Result<Vec<String>, ChainError> {
         let Some(registry) = self.chain.validation else { return Ok(Vec::new()) };
         let (agent, document) = (self.chain.agent_id(&attestation.subject)?, attestation.document_hash()?);
+        let made = self.requests(registry).await?.into_iter();
+        let open = made.filter(|(_, status)| status.agentId == agent && status.responseHash != document);
+        Ok(open.map(|(request, _)| hex::encode(request)).collect())
+    }
+
+    /// The registrations with requests that name our address. None without a validation registry.
+    pub async fn requested_validations(&self) -> Result<BTreeSet<ExternalSubject>, ChainError> {
+        let Some(registry) = self.chain.validation else { return Ok(BTreeSet::new()) };
+        let made = self.requests(registry).await?.into_iter();
+        Ok(made.filter_map(|(_, status)| self.chain.subject(status.agentId)).collect())
+    }
+
+    /// The newest requests that name our address, oldest first.
+    async fn requests(&self, registry: Address) -> Result<Vec<(B256, Status)>, ChainError> {
         self.check_chain().await?;
         let call = Validation::getValidatorRequestsCall { validatorAddress: self.key.address() };
-        let mut open = Vec::new();
-        for request in self.rpc.call(registry, &call, Block::Latest).await? {
-            let call = Validation::getValidationStatusCall { requestHash: request };
-            let status = self.rpc.call(registry, &call, Block::Latest).await?;
-            if status.agentId == agent && status.responseHash != document {
-                open.push(hex::encode(request));
-            }
+        let all = self.rpc.call(registry, &call, Block::Latest).await?;
+        let mut made = Vec::new();
+        for request in all.iter().skip(all.len().saturating_sub(MAX_REQUESTS)) {
+            let call = Validation::getValidationStatusCall { requestHash: *request };
+            made.push((*request, self.rpc.call(registry, &call, Block::Latest).await?));
         }
-        Ok(open)
+        Ok(made)
     }
 
     /// Signs the answer to a validation request: the score as a whole number, with the same document.

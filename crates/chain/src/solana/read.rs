@@ -1,6 +1,6 @@
 //! Reading one agent: its registration and what ATOM says of it, both from one final slot.
 //!
-//! `peer_reputation = quality / 100`, with `σ = 5 + 30 · (1 − confidence / 10,000)`: what ATOM is not sure of says little. An agent
+//! `user_feedback = quality / 100`, with `σ = 5 + 30 · (1 − confidence / 10,000)`: what ATOM is not sure of says little. An agent
 //! without scored feedback has no reputation, which is not zero. Feedback of ours carries no score, so that ATOM does not count it and we
 //! do not read ourselves.
 
@@ -128,5 +128,5 @@ fn reputation(stats: &AtomStats) -> Option<Measured> {
         ("schema".to_owned(), json!(stats.schema)),
     ]);
     let (value, stddev) = (f64::from(stats.quality) / 100.0, LEAST_STDDEV + DOUBT_STDDEV * (1.0 - confidence));
-    Tag::new("peer_reputation").ok().map(|tag| Measured { tag, value, stddev, numbers })
+    Tag::new("user_feedback").ok().map(|tag| Measured { tag, value, stddev, numbers })
 }

@@ -26,7 +26,7 @@ async fn reputation_and_registration_are_read_at_a_final_slot() {
     assert_eq!(reading.root, format!("solana8004:{}", world.chain.caip2()));
     assert_eq!((reading.block, reading.block_hash.as_str()), (1_968, blockhash(1_968).as_str()));
     let [signal] = reading.signals.as_slice() else { panic!("{:?}", reading.signals) };
-    assert_eq!((signal.tag.as_str(), signal.value), ("peer_reputation", 72.5));
+    assert_eq!((signal.tag.as_str(), signal.value), ("user_feedback", 72.5));
     assert!((signal.stddev - (5.0 + 30.0 * 0.35)).abs() < 1e-12, "{}", signal.stddev);
     let wanted = json!({"quality": 7_250, "confidence": 6_500, "risk": 17, "diversity": 201, "tier": 3, "feedbacks": 41,
         "schema": 1, "block": 1_968, "block_hash": blockhash(1_968), "context_slot": 1_968});
@@ -129,5 +129,5 @@ async fn registration_file_and_domain_name_each_other() {
     let head = reader.head(NOW).await.unwrap();
     let unproven = reader.read(&subject(), head, &|_: &str| false).await.unwrap();
     assert!(unproven.notes.contains(&Note::UriHostNotProven), "{:?}", unproven.notes);
-    assert!(unproven.signals.iter().all(|signal| signal.tag.as_str() == "peer_reputation"));
+    assert!(unproven.signals.iter().all(|signal| signal.tag.as_str() == "user_feedback"));
 }

@@ -22,6 +22,9 @@ pub const WALLET: Pubkey = Pubkey([12; 32]);
 pub const COLLECTION: Pubkey = Pubkey([13; 32]);
 const SEED: &str = "9d61b19deffd5a60ba844af492ec2cc44449c5697b326919703bac031cae7f60";
 
+/// From whichever crate's tests these are part of.
+const VECTORS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../chain/testdata/solana.json");
+
 pub struct World {
     pub cluster: Cluster,
     pub chain: SolanaChain,
@@ -30,8 +33,13 @@ pub struct World {
 
 /// What an agent's account holds.
 pub fn agent_account(uri: &str) -> Vec<u8> {
+    account_of(ASSET, uri)
+}
+
+/// The same for any asset.
+pub fn account_of(asset: Pubkey, uri: &str) -> Vec<u8> {
     let mut data = vec![0xf1, 0x77, 0x45, 0x8c, 0xe9, 0x09, 0x70, 0x32];
-    for key in [COLLECTION, Pubkey([14; 32]), OWNER, ASSET] {
+    for key in [COLLECTION, Pubkey([14; 32]), OWNER, asset] {
         data.extend(key.0);
     }
     data.extend([254, 1, 1]);
@@ -65,7 +73,7 @@ pub fn atom_stats(quality: u16, confidence: u16, feedbacks: u64) -> Vec<u8> {
 
 /// Assets and the addresses that belong to them, from the vectors of the registry's client.
 pub fn addresses() -> Vec<Value> {
-    let vectors: Value = serde_json::from_slice(&fs::read("testdata/solana.json").unwrap()).unwrap();
+    let vectors: Value = serde_json::from_slice(&fs::read(VECTORS).unwrap()).unwrap();
     let known = vectors["addresses"].as_array().unwrap().iter().cloned();
     known.filter(|one| one["registry"] == "8oo4J9tBB3Hna1jRQ3rWvJjojqM5DYTDJo5cejUuJy3C").collect()
 }

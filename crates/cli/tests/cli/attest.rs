@@ -118,6 +118,11 @@ fn a_score_is_attested_served_and_checked_by_anyone() {
     // The service attests the other one by rule, and leaves that of today alone.
     let service = Service::start(shell, &[]);
     let shell = &service.shell;
+    let place = "/v1/agents/bot1/attestations";
+    service.post_as(&service.token("ingest"), place, &json!({ "chain": CHAIN })).refused(403, "insufficient_scope");
+    service.post(place, &json!({ "chain": "eip155:1" })).refused(422, "chain_not_configured");
+    let dry = service.post(place, &json!({ "chain": CHAIN, "dry_run": true })).ok();
+    assert_eq!((dry["unit"].as_str(), dry.get("attestation")), (Some("wei"), None), "{dry}");
     credence_testing::until("bot0 is attested", || {
         service.get("/v1/agents/bot0/attestations").ok()["attestations"][0]["state"] == "final"
     });
@@ -153,6 +158,14 @@ fn a_score_is_attested_served_and_checked_by_anyone() {
         check.iter().map(|word| if *word == authority_key { other.as_str() } else { word }).collect();
     let (code, said) = run(shell, &with_other);
     assert!(code == 2 && said.contains("signature  DIFFERS"), "{code} {said}");
+
+    // Asked for by the operator, while the service runs.
+    let asked = service.post(place, &json!({ "chain": CHAIN })).created();
+    let asked_id = asked["attestation"].as_str().unwrap().to_owned();
+    credence_testing::until("the one that was asked for is final", || {
+        service.get(&format!("/v1/attestations/{asked_id}")).ok()["state"] == "final"
+    });
+    assert_eq!(chain.attested(1).len(), 2, "one by the command, one by the request");
 
     // Its standing is revoked: the service takes it back.
     service.post("/v1/agents/bot0/standing", &json!({ "revoked": true })).created();

@@ -2,14 +2,14 @@
 //!
 //! The chain is read with one `eth_call` at the finalized block. Files at https addresses and in `data:` URIs are read.
 
-use credence_egress::{HeaderValue, Redirects, Request};
+use credence_egress::{HeaderValue, Request};
 use credence_protocol::{LinkProof, LinkStatement};
-use data_encoding::{BASE64, HEXLOWER};
+use data_encoding::HEXLOWER;
 use serde_json::{Value, json};
 use url::Url;
 
-use super::{CheckFailure, fetch, record};
-use crate::{Crawler, source::digest};
+use super::{CheckFailure, registration_file};
+use crate::Crawler;
 
 /// `tokenURI(uint256)`
 const TOKEN_URI: &str = "c87b56dd";
@@ -53,32 +53,7 @@ pub(super) async fn check(
     }
     let uri = answer.get("result").and_then(Value::as_str).and_then(abi_string);
     let uri = uri.ok_or_else(|| CheckFailure::not("the registration names no file"))?;
-    let (bytes, shown) = match uri.strip_prefix("data:application/json;base64,") {
-        Some(data) => {
-            let bytes = BASE64.decode(data.as_bytes()).ok().filter(|bytes| bytes.len() <= MAX_BYTES);
-            (bytes.ok_or_else(|| CheckFailure::not("the registration's data: URI is not base64"))?, "data:".to_owned())
-        }
-        None if uri.starts_with("https://") => {
-            (fetch(crawler, &uri, Redirects::SameOrigin(3)).await?, "its file".into())
-        }
-        None => {
-            return Err(CheckFailure::not("the registration's file is neither at an https address nor a data: URI"));
-        }
-    };
-    let file: Value =
-        serde_json::from_slice(&bytes).map_err(|_| CheckFailure::not("the registration file is not JSON"))?;
-    let registry = format!("eip155:{chain}:{contract}");
-    let names_it = |one: &Value| {
-        let id = one.get("agentId").map(|id| id.as_str().map_or_else(|| id.to_string(), str::to_owned));
-        let at = one.get("agentRegistry").and_then(Value::as_str);
-        id.as_deref() == Some(token) && at.is_some_and(|at| at.eq_ignore_ascii_case(&registry))
-    };
-    let named = file.get("registrations").and_then(Value::as_array).is_some_and(|list| list.iter().any(names_it));
-    if !named {
-        return Err(CheckFailure::not("the registration file does not name this registration back"));
-    }
-    record::found(&[&file], "the registration file", statement)?;
-    Ok(LinkProof { method: "record".into(), url: Some(shown), digest: Some(digest(&bytes)), signature: None })
+    registration_file::check(crawler, statement, &uri, &format!("eip155:{chain}:{contract}"), token).await
 }
 
 /// A decimal number as a 32-byte word.

@@ -11,6 +11,7 @@
 //! | a2a | record | any text of the agent card |
 //! | mcp | record | any text of `server`, or of its publisher's `_meta` |
 //! | erc8004 | record | any text of the registration file that the chain names, which must name the registration |
+//! | solana8004 | signature, or record | Ed25519 by the wallet that owns the registration; or as for erc8004 |
 //! | uaid, mnemom | record | any text of the registration itself |
 //!
 //! A file may hold lines for several agents. A proof that is gone, or that is of another agent, breaks the link; a host that does not
@@ -19,6 +20,8 @@
 mod container;
 mod erc8004;
 mod record;
+mod registration_file;
+mod solana8004;
 mod wallet;
 
 use credence_egress::{Redirects, Request};
@@ -76,16 +79,18 @@ pub fn instructions(subject: &ExternalSubject) -> String {
         SubjectKind::Mcp => "Publish the server with the line in _meta[\"io.modelcontextprotocol.registry/publisher-provided\"]".into(),
         SubjectKind::Erc8004 => "Add a service {\"name\": \"credence\", \"endpoint\": \"LINE\"} to the registration file, and this registration to its registrations".into(),
         SubjectKind::Uaid | SubjectKind::Mnemom => "Put the line into the description of the registration".into(),
-        SubjectKind::Solana8004 => "Solana registrations cannot be proved yet: link the wallet that owns it".into(),
+        SubjectKind::Solana8004 => {
+            "Sign exactly the line with the wallet that owns the registration (signMessage) and give the signature, in base58, with --signature; or add a service {\"name\": \"credence\", \"endpoint\": \"LINE\"} to the registration file, and this registration to its registrations, and give --check".into()
+        }
     }
 }
 
-/// Whether a wallet has to sign.
+/// Whether a wallet signs: the subject, or the one that owns it.
 pub fn needs_signature(subject: &ExternalSubject) -> bool {
-    subject.kind() == SubjectKind::Wallet
+    matches!(subject.kind(), SubjectKind::Wallet | SubjectKind::Solana8004)
 }
 
-/// Checks the proof of a link at `now`. `signature` is the wallet's, where the subject is one.
+/// Checks the proof of a link at `now`. `signature` is the wallet's, where the subject is one or is owned by one.
 pub async fn check(
     crawler: &Crawler,
     statement: &LinkStatement,
@@ -125,7 +130,7 @@ pub async fn check(
         SubjectKind::Erc8004 => {
             erc8004::check(crawler, statement, part("chain"), part("contract"), part("token")).await
         }
-        SubjectKind::Solana8004 => Err(CheckFailure::not("registrations on Solana cannot be proved yet")),
+        SubjectKind::Solana8004 => solana8004::check(crawler, statement, part("asset"), signature).await,
         SubjectKind::Package | SubjectKind::A2a | SubjectKind::Mcp | SubjectKind::Uaid | SubjectKind::Mnemom => {
             record::check(crawler, statement).await
         }

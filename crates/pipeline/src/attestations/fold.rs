@@ -4,7 +4,7 @@ use credence_ledger::{Appended, NewJob, Transaction};
 use credence_protocol::Timestamp;
 
 use super::{
-    Amount, AttestationRecord, AttestationRow, AttestationState, AttestationStep as Step, RecordedStep,
+    Amount, Answer, AttestationRecord, AttestationRow, AttestationState, AttestationStep as Step, RecordedStep,
     SentTransaction, Total,
 };
 use crate::{Result, due, tables};
@@ -32,15 +32,26 @@ pub(crate) fn apply(tx: &mut dyn Transaction, at: Appended, record: &Attestation
     }
     if let Some(transaction) = record.transaction.clone() {
         let sent = SentTransaction { seq: at.seq, at: at.recorded_at, transaction };
-        if step == Step::RevocationSent { row.revocations.push(sent) } else { row.transactions.push(sent) }
+        match step {
+            Step::RevocationSent => row.revocations.push(sent),
+            Step::ValidationSent => row.validations.push(sent),
+            _ => row.transactions.push(sent),
+        }
     }
     match step {
         Step::Revoked => row.revocation.clone_from(&record.inclusion),
+        Step::ValidationSent => row.request.clone_from(&record.request),
+        Step::Validated | Step::ValidationGivenUp => {
+            row.validations.clear();
+            let answered = step == Step::Validated;
+            row.answers.extend(row.request.take().map(|request| Answer { request, answered }));
+        }
         Step::Reorganised => row.inclusion = None,
         Step::Confirmed | Step::Final | Step::Reverted => row.inclusion.clone_from(&record.inclusion),
         _ => {}
     }
-    let settled = matches!(step, Step::Final | Step::Reverted | Step::Revoked);
+    let settled =
+        matches!(step, Step::Final | Step::Reverted | Step::Revoked | Step::Validated | Step::ValidationGivenUp);
     let fee = record.inclusion.as_ref().and_then(|inclusion| inclusion.fee).filter(|_| settled);
     if let Some(fee) = fee {
         tables::put(tx, tables::ATTESTATION_FEES, &fee_place(&row.chain, at.recorded_at, at.seq), &fee)?;
@@ -87,6 +98,9 @@ pub(super) fn first(record: &AttestationRecord) -> Option<AttestationRow> {
         hash: intent.hash,
         transactions: Vec::new(),
         revocations: Vec::new(),
+        request: None,
+        validations: Vec::new(),
+        answers: Vec::new(),
         inclusion: None,
         revocation: None,
         reason: None,
@@ -99,7 +113,8 @@ fn state_after(step: Step) -> AttestationState {
         Step::Intent => AttestationState::Intent,
         Step::Sent | Step::Replaced | Step::Reorganised => AttestationState::Sent,
         Step::Confirmed => AttestationState::Confirmed,
-        Step::Final => AttestationState::Final,
+        Step::Final | Step::Validated | Step::ValidationGivenUp => AttestationState::Final,
+        Step::ValidationSent => AttestationState::ValidationSent,
         Step::Reverted => AttestationState::Reverted,
         Step::GivenUp => AttestationState::GivenUp,
         Step::RevocationSent => AttestationState::RevocationSent,

@@ -7,7 +7,11 @@
 //!   │        │   └─ replaced: same nonce, higher fee. sent again: another nonce, because the old one is lost
 //!   │        └─► reverted: in a block for good, and failed
 //!   └────────└─► given_up: never sent, or nothing of it can be included any more
+//!
+//! final ──► validation_sent ──► validated, or validation_given_up: final again
 //! ```
+//!
+//! A final attestation also answers requests of a validation registry, one at a time and [`MAX_ANSWERS`] at most.
 //!
 //! Every step is an `attestation` entry. The intent holds the signed score document ([`credence_output::attestation`]). `sent`, `replaced`
 //! and `revocation_sent` hold the signed transaction, and are durable before a byte of it leaves: after a crash the same bytes are
@@ -24,6 +28,7 @@ mod amount;
 mod fold;
 mod outbox;
 mod rules;
+mod step;
 
 use credence_protocol::{EntityId, ExternalSubject, Timestamp, Uuid, strict::present};
 use serde::{Deserialize, Serialize};
@@ -31,69 +36,12 @@ use serde_json::Value;
 
 pub use amount::Amount;
 pub use outbox::{Draft, Recorded, document, fits_budget, has_attestation, of_agent, open, row, spent, totals};
-pub use rules::{MAX_NONCES, MAX_STEPS};
+pub use rules::{MAX_ANSWERS, MAX_NONCES, MAX_STEPS};
+pub use step::AttestationStep;
 pub(crate) use {fold::apply, rules::wrong_with};
 
 /// The first tag of every attestation; feedback with it is never read as evidence.
 pub const TAG: &str = "credence";
-
-/// A step of an attestation.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum AttestationStep {
-    /// The score is to be written.
-    Intent,
-    /// A transaction is signed, and about to be sent.
-    Sent,
-    /// One with the same nonce and a higher fee takes its place.
-    Replaced,
-    /// It is in a block.
-    Confirmed,
-    /// Its block is no longer part of the chain.
-    Reorganised,
-    /// Its block is deep enough to stay.
-    Final,
-    /// It is in a block that stays, and failed.
-    Reverted,
-    /// It will not be written.
-    GivenUp,
-    /// A transaction that takes it back is signed, and about to be sent.
-    RevocationSent,
-    /// It is taken back.
-    Revoked,
-}
-
-impl AttestationStep {
-    /// All of them, in the order in which they come.
-    pub const ALL: [Self; 10] = [
-        Self::Intent,
-        Self::Sent,
-        Self::Replaced,
-        Self::Confirmed,
-        Self::Reorganised,
-        Self::Final,
-        Self::Reverted,
-        Self::GivenUp,
-        Self::RevocationSent,
-        Self::Revoked,
-    ];
-
-    /// As in JSON.
-    pub fn key(self) -> &'static str {
-        match self {
-            Self::Intent => "intent",
-            Self::Sent => "sent",
-            Self::Replaced => "replaced",
-            Self::Confirmed => "confirmed",
-            Self::Reorganised => "reorganised",
-            Self::Final => "final",
-            Self::Reverted => "reverted",
-            Self::GivenUp => "given_up",
-            Self::RevocationSent => "revocation_sent",
-            Self::Revoked => "revoked",
-        }
-    }
-}
 
 /// A step of an attestation, as an entry records it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -112,13 +60,16 @@ pub struct AttestationRecord {
     /// Of an intent: what is to be written.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "present")]
     pub intent: Option<Intent>,
-    /// Of `sent`, `replaced` and `revocation_sent`: the transaction.
+    /// Of `sent`, `replaced`, `validation_sent` and `revocation_sent`: the transaction.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "present")]
     pub transaction: Option<SignedTransaction>,
-    /// Of `confirmed`, `final`, `reverted` and `revoked`: where it stands.
+    /// Of `confirmed`, `final`, `validated`, `reverted` and `revoked`: where it stands; of `validation_given_up`, where it failed.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "present")]
     pub inclusion: Option<Inclusion>,
-    /// Of `reorganised`, `given_up` and `revocation_sent`: why.
+    /// Of `validation_sent`: the request, 32 bytes in hex.
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "present")]
+    pub request: Option<String>,
+    /// Of `reorganised`, `given_up`, `validation_given_up` and `revocation_sent`: why.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "present")]
     pub reason: Option<String>,
 }
@@ -201,6 +152,8 @@ pub enum AttestationState {
     Confirmed,
     /// In a block that stays.
     Final,
+    /// In a block that stays, and a validation request is being answered.
+    ValidationSent,
     /// It failed on the chain.
     Reverted,
     /// It will not be written.
@@ -219,6 +172,7 @@ impl AttestationState {
             Self::Sent => "sent",
             Self::Confirmed => "confirmed",
             Self::Final => "final",
+            Self::ValidationSent => "validation_sent",
             Self::Reverted => "reverted",
             Self::GivenUp => "given_up",
             Self::RevocationSent => "revocation_sent",
@@ -228,12 +182,12 @@ impl AttestationState {
 
     /// Whether there is something left to do.
     pub fn is_open(self) -> bool {
-        matches!(self, Self::Intent | Self::Sent | Self::Confirmed | Self::RevocationSent)
+        matches!(self, Self::Intent | Self::Confirmed) || self.waits_for_inclusion()
     }
 
     /// Whether a transaction waits to be included.
     pub fn waits_for_inclusion(self) -> bool {
-        matches!(self, Self::Sent | Self::RevocationSent)
+        matches!(self, Self::Sent | Self::ValidationSent | Self::RevocationSent)
     }
 }
 
@@ -269,6 +223,15 @@ pub struct AttestationRow {
     /// Transactions that take it back, oldest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub revocations: Vec<SentTransaction>,
+    /// The validation request that is being answered.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub request: Option<String>,
+    /// Transactions that answer it, oldest first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub validations: Vec<SentTransaction>,
+    /// Requests that were answered or given up, oldest first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub answers: Vec<Answer>,
     /// Where it stands on the chain.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub inclusion: Option<Inclusion>,
@@ -280,6 +243,15 @@ pub struct AttestationRow {
     pub reason: Option<String>,
     /// Every step, oldest first.
     pub steps: Vec<RecordedStep>,
+}
+
+/// A validation request that is over.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Answer {
+    /// The request.
+    pub request: String,
+    /// Whether it was answered.
+    pub answered: bool,
 }
 
 /// A transaction with the entry that recorded it.
@@ -338,6 +310,7 @@ impl AttestationRow {
     pub fn pending_fee(&self) -> u128 {
         let sent = match self.state {
             AttestationState::Sent | AttestationState::Confirmed => &self.transactions,
+            AttestationState::ValidationSent => &self.validations,
             AttestationState::RevocationSent => &self.revocations,
             _ => return 0,
         };
@@ -355,6 +328,7 @@ impl AttestationRow {
             intent: None,
             transaction: None,
             inclusion: None,
+            request: None,
             reason: None,
         }
     }

@@ -109,6 +109,7 @@ impl Authority {
             intent: Some(intent),
             transaction: None,
             inclusion: None,
+            request: None,
             reason: None,
         })
     }

@@ -20,6 +20,8 @@ use crate::{
 
 /// Nonces that one attestation may use up: a node that denies what it included cannot make us write more than so often.
 pub const MAX_NONCES: usize = 3;
+/// Validation requests that one attestation answers: whoever makes more of them waits for the next attestation.
+pub const MAX_ANSWERS: usize = 3;
 /// Steps of one attestation: a node that changes its mind cannot fill the ledger.
 pub const MAX_STEPS: usize = 96;
 /// Characters of a transaction's bytes in text: of the order of a kilobyte, and never near an entry's limit.
@@ -52,16 +54,19 @@ pub(crate) fn wrong_with(
 
 /// What is wrong with a record by itself.
 fn malformed(record: &AttestationRecord) -> Option<String> {
-    let AttestationRecord { step, intent, transaction, inclusion, reason, .. } = record;
+    let AttestationRecord { step, intent, transaction, inclusion, request, reason, .. } = record;
     let has = [intent.is_some(), transaction.is_some(), inclusion.is_some(), reason.is_some()];
     let wanted = match step {
         Step::Intent => [true, false, false, false],
         Step::Sent | Step::Replaced => [false, true, false, false],
-        Step::Confirmed | Step::Final | Step::Reverted | Step::Revoked => [false, false, true, false],
+        Step::Confirmed | Step::Final | Step::Reverted | Step::Revoked | Step::Validated => [false, false, true, false],
+        Step::ValidationSent => [false, true, false, false],
+        // With the place where it failed, if it did.
+        Step::ValidationGivenUp => [false, false, inclusion.is_some(), true],
         Step::Reorganised | Step::GivenUp => [false, false, false, true],
         Step::RevocationSent => [false, true, false, true],
     };
-    if has != wanted {
+    if has != wanted || request.is_some() != (*step == Step::ValidationSent) {
         return Some("the step has other members".to_owned());
     }
     if !is_of_chain(&record.subject, &record.chain) {
@@ -69,6 +74,10 @@ fn malformed(record: &AttestationRecord) -> Option<String> {
     }
     let short =
         |text: &str, limit: usize| text.len() <= limit && text.bytes().all(|byte| (b' '..=b'~').contains(&byte));
+    let is_hash = |text: &str| text.len() == 64 && text.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'));
+    if request.as_deref().is_some_and(|request| !is_hash(request)) {
+        return Some("a request is 32 bytes in hexadecimal".to_owned());
+    }
     if reason.as_deref().is_some_and(|reason| reason.trim().is_empty() || !short(reason, MAX_REASON)) {
         return Some(format!("a reason is 1 to {MAX_REASON} printable ASCII characters"));
     }
@@ -92,8 +101,7 @@ fn malformed(record: &AttestationRecord) -> Option<String> {
         }
     }
     let Intent { by, value, decimals, endpoint, uri, hash, .. } = intent.as_ref()?;
-    let is_hash = hash.len() == 64 && hash.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b));
-    if by.is_empty() || !short(by, MAX_TEXT) || !short(endpoint, MAX_URI) || !short(uri, MAX_URI) || !is_hash {
+    if by.is_empty() || !short(by, MAX_TEXT) || !short(endpoint, MAX_URI) || !short(uri, MAX_URI) || !is_hash(hash) {
         return Some("an address, endpoint, URI or hash is too long or not of its form".to_owned());
     }
     (*decimals != 0 || !(0..=100).contains(value))
@@ -212,6 +220,15 @@ fn wrong_step(view: &(impl View + ?Sized), row: &AttestationRow, record: &Attest
             (!same).then(|| "it was confirmed elsewhere".to_owned())
         }
         (Step::Reorganised, State::Confirmed) | (Step::GivenUp, State::Intent | State::Sent) => None,
+        (Step::ValidationSent, State::Final) => wrong_request(row, record),
+        (Step::ValidationSent, State::ValidationSent) if row.request != record.request => {
+            Some("another request is being answered".to_owned())
+        }
+        (Step::ValidationSent, State::ValidationSent) => match wrong_replacement(&row.validations, record) {
+            None => None,
+            Some(_) => wrong_new_nonce(&row.validations, record),
+        },
+        (Step::Validated | Step::ValidationGivenUp, State::ValidationSent) => included_by(&row.validations),
         (Step::RevocationSent, State::Final) => wrong_new_nonce(&row.revocations, record),
         (Step::RevocationSent, State::RevocationSent) => match wrong_replacement(&row.revocations, record) {
             None => None,
@@ -225,6 +242,18 @@ fn wrong_step(view: &(impl View + ?Sized), row: &AttestationRow, record: &Attest
         return Ok(wrong);
     }
     wrong_turn(view, record)
+}
+
+/// A request that this attestation may answer.
+fn wrong_request(row: &AttestationRow, record: &AttestationRecord) -> Option<String> {
+    if row.subject.kind() != SubjectKind::Erc8004 {
+        return Some("only ERC-8004 has a validation registry".to_owned());
+    }
+    if row.answers.len() >= MAX_ANSWERS {
+        return Some(format!("it answered {MAX_ANSWERS} requests"));
+    }
+    let again = row.answers.iter().any(|answer| Some(&answer.request) == record.request.as_ref());
+    again.then(|| "it answered this request before".to_owned())
 }
 
 /// One transaction of a chain waits for inclusion at a time.

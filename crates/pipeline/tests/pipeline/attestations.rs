@@ -194,6 +194,48 @@ fn steps_that_could_write_twice_are_refused() {
 }
 
 #[test]
+fn a_final_attestation_answers_a_few_requests_each_once() {
+    let house = house();
+    let id = intended(&house, "bot");
+    let answer = |request: &str, transaction| {
+        let request = Some(request.repeat(32));
+        AttestationRecord { request, ..sent(&house, id, Step::ValidationSent, transaction) }
+    };
+    took(&house, sent(&house, id, Step::Sent, transaction("one", 4, 10)));
+    assert!(refused(&house, answer("aa", transaction("two", 5, 10))).contains("it is sent"));
+    took(&house, included(&house, id, Step::Confirmed, inclusion("one", 5)));
+    took(&house, included(&house, id, Step::Final, inclusion("one", 5)));
+    assert!(refused(&house, answer("zz", transaction("two", 5, 10))).contains("hexadecimal"));
+    assert!(refused(&house, sent(&house, id, Step::ValidationSent, transaction("two", 5, 10))).contains("members"));
+    let done = |transaction: &str| Inclusion { index: None, ..inclusion(transaction, 3) };
+    for (n, request) in ["aa", "bb", "cc"].into_iter().enumerate() {
+        let (nonce, names) = (5 + n as u64, [format!("{request}1"), format!("{request}2")]);
+        took(&house, answer(request, transaction(&names[0], nonce, 10)));
+        assert!(refused(&house, answer("dd", transaction("x", nonce, 12))).contains("another request"));
+        assert!(refused(&house, answer(request, transaction(&names[1], nonce, 9))).contains("could only replace"));
+        took(&house, answer(request, transaction(&names[1], nonce, 12)));
+        assert!(refused(&house, included(&house, id, Step::Validated, done("other"))).contains("no such transaction"));
+        match n {
+            2 => {
+                let reason = Some("it failed".to_owned());
+                let failed = included(&house, id, Step::ValidationGivenUp, done(&names[1]));
+                took(&house, AttestationRecord { reason, ..failed });
+            }
+            _ => took(&house, included(&house, id, Step::Validated, done(&names[1]))),
+        }
+        let again = refused(&house, answer(request, transaction("again", 90, 10)));
+        assert!(again.contains("this request before") || again.contains("3 requests"), "{again}");
+    }
+    assert!(refused(&house, answer("dd", transaction("more", 9, 10))).contains("3 requests"));
+    let view = house.authority.ledger().view().unwrap();
+    let row = row(&*view, id).unwrap().unwrap();
+    assert_eq!(row.answers.iter().map(|answer| answer.answered).collect::<Vec<_>>(), [true, true, false]);
+    assert_eq!(spent(&*view, CHAIN, house.now(), None).unwrap(), 5 + 3 * 3);
+    drop(view);
+    house.assert_sound();
+}
+
+#[test]
 fn a_node_that_changes_its_mind_does_not_fill_the_ledger() {
     let house = house();
     let id = intended(&house, "bot");

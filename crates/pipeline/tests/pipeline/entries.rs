@@ -261,6 +261,7 @@ fn records() -> Vec<(&'static str, Record)> {
                     raw: "02f8".into(),
                 }),
                 inclusion: None,
+                request: None,
                 reason: None,
             })),
         ),

@@ -54,35 +54,38 @@ pub struct Look {
 }
 
 /// What was read of one attestation.
-struct Seen {
-    id: Uuid,
-    row: AttestationRow,
+pub(super) struct Seen {
+    pub(super) id: Uuid,
+    pub(super) row: AttestationRow,
     /// Why it is to be taken back, if it is.
-    withdrawn: Option<&'static str>,
+    pub(super) withdrawn: Option<&'static str>,
     /// Places on the chain that other attestations of the same registration have.
     taken: BTreeSet<u64>,
 }
 
 impl Seen {
-    fn record(&self, step: Step) -> Box<AttestationRecord> {
+    pub(super) fn record(&self, step: Step) -> Box<AttestationRecord> {
         Box::new(self.row.next(self.id, step))
     }
 
-    fn included(&self, step: Step, inclusion: Inclusion) -> Next {
+    pub(super) fn included(&self, step: Step, inclusion: Inclusion) -> Next {
         let mut record = self.record(step);
         record.inclusion = Some(inclusion);
         Next::Record(record, None)
     }
 
-    fn because(&self, step: Step, why: &str) -> Next {
+    pub(super) fn because(&self, step: Step, why: &str) -> Next {
         let mut record = self.record(step);
         record.reason = Some(convert::reason(why));
         Next::Record(record, None)
     }
 
-    fn signed(&self, step: Step, transaction: Prepared) -> Next {
+    pub(super) fn signed(&self, step: Step, transaction: Prepared) -> Next {
         let mut record = self.record(step);
         record.transaction = Some(convert::recorded(&transaction));
+        if step == Step::ValidationSent {
+            record.request.clone_from(&self.row.request);
+        }
         if step == Step::RevocationSent {
             let why = self.row.reason.as_deref().or(self.withdrawn).unwrap_or("it is no longer stood by");
             record.reason = Some(convert::reason(why));
@@ -97,8 +100,7 @@ impl<A: HasAuthority> Attester<A> {
         let seen = self.seen(id).await?;
         let chain = self.chain(&seen.row.chain)?;
         let look = |next| Look { chain: seen.row.chain.clone(), after: seen.row.newest_seq(), next, sent_before: None };
-        let takes_back = seen.row.state == AttestationState::Final && seen.withdrawn.is_some();
-        if !seen.row.state.is_open() && !takes_back {
+        if !seen.row.state.is_open() && seen.row.state != AttestationState::Final {
             return Ok(look(Next::Over));
         }
         // A node of another chain knows none of our transactions, which must not look as if they were lost.
@@ -107,7 +109,9 @@ impl<A: HasAuthority> Attester<A> {
             AttestationState::Intent => Ok(look(self.intended(chain, &seen).await?)),
             AttestationState::Sent => self.sent(chain, &seen, look(Next::Wait)).await,
             AttestationState::Confirmed => Ok(look(self.confirmed(chain, &seen).await?)),
-            AttestationState::Final => Ok(look(self.take_back(chain, &seen).await?)),
+            AttestationState::Final if seen.withdrawn.is_some() => Ok(look(self.take_back(chain, &seen).await?)),
+            AttestationState::Final => Ok(look(self.request(chain, &seen).await?)),
+            AttestationState::ValidationSent => self.answering(chain, &seen, look(Next::Wait)).await,
             _ => self.revoking(chain, &seen, look(Next::Wait)).await,
         }
     }
@@ -175,7 +179,7 @@ impl<A: HasAuthority> Attester<A> {
             Fate::Dead => match self.found(chain, seen, &attestation).await? {
                 Some(index) => seen.included(Step::Confirmed, found_at(index)),
                 None if nonces(&seen.row.transactions) >= MAX_NONCES => {
-                    seen.because(Step::GivenUp, "other transactions took the nonces of all that were sent")
+                    seen.because(Step::GivenUp, "nothing that was sent for it can be included any more")
                 }
                 None => match seen.withdrawn {
                     Some(why) => seen.because(Step::GivenUp, why),
@@ -272,7 +276,7 @@ impl<A: HasAuthority> Attester<A> {
         Ok(chain.writer.find(attestation).await?.filter(|index| !seen.taken.contains(index)))
     }
 
-    fn is_stuck(&self, chain: &AttestingChain, sent: &[SentTransaction]) -> bool {
+    pub(super) fn is_stuck(&self, chain: &AttestingChain, sent: &[SentTransaction]) -> bool {
         let patience = i64::try_from(chain.replace_after_seconds).unwrap_or(i64::MAX / 4);
         // Without nonces there is nothing to replace: what is not included in time is dead.
         let newest = sent.last().filter(|newest| newest.transaction.nonce.is_some());
@@ -281,7 +285,14 @@ impl<A: HasAuthority> Attester<A> {
 }
 
 /// A transaction waits for inclusion: a dearer one takes its place, or a node that does not hold it gets it again.
-fn waiting(seen: &Seen, step: Step, look: Look, newest: Prepared, pending: bool, dearer: Option<Prepared>) -> Look {
+pub(super) fn waiting(
+    seen: &Seen,
+    step: Step,
+    look: Look,
+    newest: Prepared,
+    pending: bool,
+    dearer: Option<Prepared>,
+) -> Look {
     let next = match dearer {
         Some(dearer) => seen.signed(step, dearer),
         None if pending => Next::Wait,
@@ -291,7 +302,7 @@ fn waiting(seen: &Seen, step: Step, look: Look, newest: Prepared, pending: bool,
 }
 
 /// A replacement that would cost too much, or that the contract refuses at the moment, is none: the old transaction stays.
-fn affordable(replacement: Result<Prepared, ChainError>) -> Result<Option<Prepared>, AttestError> {
+pub(super) fn affordable(replacement: Result<Prepared, ChainError>) -> Result<Option<Prepared>, AttestError> {
     match replacement {
         Ok(replacement) => Ok(Some(replacement)),
         Err(ChainError::FeeAboveCap { .. } | ChainError::InsufficientFunds { .. } | ChainError::Reverted { .. }) => {
@@ -307,7 +318,7 @@ fn found_at(index: u64) -> Inclusion {
 }
 
 /// Different nonces that were used up.
-fn nonces(sent: &[SentTransaction]) -> usize {
+pub(super) fn nonces(sent: &[SentTransaction]) -> usize {
     let slots = sent.iter().map(|sent| prepared(&sent.transaction)).map(|one| (one.nonce, one.valid_until));
     slots.collect::<BTreeSet<_>>().len()
 }

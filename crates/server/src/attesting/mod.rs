@@ -9,13 +9,16 @@
 //! keeps them from doing the same work, and the ledger takes a step from one of them only.
 //!
 //! - [`look`](Attester::look): what to do next, by what the node says;
+//! - [`answer_requests`](Attester::answer_requests): requests of a validation registry are answered with the newest attestation;
 //! - [`review`](Attester::review): by rule, which scores are to be written, and which attestations are to be taken back.
 
 mod convert;
 mod error;
 mod fate;
 mod look;
+mod on_request;
 mod review;
+mod validation;
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -26,6 +29,7 @@ use std::{
 use credence_chain::{
     attest::{Prepared, Writer},
     config::{ChainConfig, ConfigError, Environment},
+    solana::FINAL_CONFIRMATIONS,
 };
 use credence_ledger::{Claim, Clock, LogVerifier, Queue};
 use credence_pipeline::{
@@ -74,7 +78,10 @@ impl AttestingChain {
         let (Some(attest), Some(writer)) = (&config.attest, config.writer(environment)?) else { return Ok(None) };
         Ok(Some(Self {
             writer,
-            confirmations: config.evm(environment)?.confirmations,
+            confirmations: match config.is_solana() {
+                true => FINAL_CONFIRMATIONS,
+                false => config.evm(environment)?.confirmations,
+            },
             replace_after_seconds: attest.replace_after_seconds,
             daily_budget: config.daily_budget()?,
             by_rule: attest.by_rule,
@@ -82,6 +89,9 @@ impl AttestingChain {
         }))
     }
 }
+
+/// Chains that scores are written to, by their ids.
+pub type AttestingChains = Arc<BTreeMap<String, AttestingChain>>;
 
 /// How often, and how patiently, nodes are asked.
 #[derive(Debug, Clone, Copy)]
@@ -106,12 +116,14 @@ pub struct Attester<A: HasAuthority> {
     office: Office,
     log: LogVerifier,
     clock: Clock,
-    chains: Arc<BTreeMap<String, AttestingChain>>,
+    chains: AttestingChains,
     pace: Pace,
     /// How often in a row something looked lost.
     lost: Arc<Mutex<HashMap<Uuid, u32>>>,
     /// When agents without a review were searched for last.
     planned: Arc<Mutex<Option<Instant>>>,
+    /// When validation requests were looked for last.
+    requested: Arc<Mutex<Option<Instant>>>,
 }
 
 impl<A: HasAuthority> Clone for Attester<A> {
@@ -125,6 +137,7 @@ impl<A: HasAuthority> Clone for Attester<A> {
             pace: self.pace,
             lost: Arc::clone(&self.lost),
             planned: Arc::clone(&self.planned),
+            requested: Arc::clone(&self.requested),
         }
     }
 }
@@ -140,15 +153,27 @@ impl<A: HasAuthority> Attester<A> {
         pace: Pace,
     ) -> Self {
         let chains = chains.into_iter().map(|chain| (chain.writer.chain().to_owned(), chain)).collect();
+        Self::sharing(owner, office, log, clock, Arc::new(chains), pace)
+    }
+
+    fn sharing(
+        owner: Arc<A>,
+        office: Office,
+        log: LogVerifier,
+        clock: Clock,
+        chains: AttestingChains,
+        pace: Pace,
+    ) -> Self {
         Self {
             owner,
             office,
             log,
             clock,
-            chains: Arc::new(chains),
+            chains,
             pace,
             lost: Arc::default(),
             planned: Arc::default(),
+            requested: Arc::default(),
         }
     }
 
@@ -314,6 +339,7 @@ impl<A: HasAuthority> Attester<A> {
             let again = left.await?.then(|| self.now().plus_seconds(self.pace.again_seconds));
             self.settle(claim, again, why).await?;
         }
+        self.answer_when_due().await;
         Ok(())
     }
 

@@ -2,7 +2,8 @@
 //! signals.
 //!
 //! The block is taken anew once it is [`HEAD_SECONDS`] old. The first question that finds it old reads the logs on up to the new one,
-//! and the others wait for it. A node that refuses to search logs is read without them.
+//! and the others wait for it. A node that refuses to search logs is read without them. A cluster of Solana has no logs to read: its
+//! accounts hold what is read.
 //!
 //! Evidence of a signal is `{"crawl": {"link", "reader", "block", "block_hash", "numbers", "notes"}}`, and in the first signal of a
 //! reading the `registration`: digests, origins and accounts, never text of a registry.
@@ -13,6 +14,7 @@ use credence_chain::{
     ChainError,
     evm::{EvmReader, Head, LogBook},
     reading::{Reading as ChainReading, Registration},
+    solana::{SolanaHead, SolanaReader},
 };
 use credence_ingest::{Measured, Reading, Reason};
 use credence_pipeline::{links::feeding::EVIDENCE, registrations};
@@ -20,7 +22,7 @@ use credence_protocol::{Canonical, EntityId, ExternalSubject, Root, Timestamp};
 use data_encoding::HEXLOWER;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
-use tokio::sync::{RwLock, RwLockReadGuard};
+use tokio::sync::{Mutex, RwLock, RwLockReadGuard};
 
 use super::outcome::Found;
 
@@ -33,14 +35,29 @@ const MAX_REGISTRATION_BYTES: usize = 2_048;
 pub struct ChainSource {
     id: EntityId,
     root: Root,
-    reader: EvmReader,
-    shared: RwLock<Shared>,
+    chain: String,
+    reader: Reader,
+}
+
+/// By the kind of chain, with what all agents of a round share.
+enum Reader {
+    Evm(Box<EvmReader>, RwLock<Shared>),
+    Solana(Box<SolanaReader>, Mutex<Option<(SolanaHead, Timestamp)>>),
 }
 
 #[derive(Default)]
 struct Shared {
     head: Option<(Head, Timestamp)>,
     book: LogBook,
+}
+
+/// Whether a block that was taken at `at` is still read at.
+fn is_fresh(at: Timestamp, now: Timestamp) -> bool {
+    now <= at.plus_seconds(HEAD_SECONDS)
+}
+
+fn unix_seconds(now: Timestamp) -> u64 {
+    u64::try_from(now.micros() / 1_000_000).unwrap_or_default()
 }
 
 impl ChainSource {
@@ -50,14 +67,39 @@ impl ChainSource {
     pub(super) const VERSION: u32 = 1;
     /// The weight it is registered with where the operator names none: anyone can write to a registry.
     pub const WEIGHT: f64 = 0.3;
-    /// The party that it reads.
-    pub const OWNER: &'static str = "erc8004";
 
-    /// The source that reads with `reader`.
-    pub fn new(reader: EvmReader) -> Result<Self, credence_protocol::Error> {
-        let id = EntityId::new(&registrations::reader_of(&reader.chain().caip2()))?;
-        let root = Root::new(&reader.chain().root())?;
-        Ok(Self { id, root, reader, shared: RwLock::default() })
+    /// The source that reads ERC-8004 registries with `reader`.
+    pub fn evm(reader: EvmReader) -> Result<Self, credence_protocol::Error> {
+        let (chain, root) = (reader.chain().caip2(), reader.chain().root());
+        Self::new(chain, &root, Reader::Evm(Box::new(reader), RwLock::default()))
+    }
+
+    /// The source that reads the 8004 registry of a Solana cluster with `reader`.
+    pub fn solana(reader: SolanaReader) -> Result<Self, credence_protocol::Error> {
+        let (chain, root) = (reader.chain().caip2().to_owned(), reader.chain().root());
+        Self::new(chain, &root, Reader::Solana(Box::new(reader), Mutex::default()))
+    }
+
+    fn new(chain: String, root: &str, reader: Reader) -> Result<Self, credence_protocol::Error> {
+        Ok(Self { id: EntityId::new(&registrations::reader_of(&chain))?, root: Root::new(root)?, chain, reader })
+    }
+
+    /// The party that it reads, which is also the kind of its links.
+    pub fn owner(&self) -> &'static str {
+        match &self.reader {
+            Reader::Evm(..) => "erc8004",
+            Reader::Solana(..) => "solana8004",
+        }
+    }
+
+    /// What it measures.
+    pub fn tags(&self) -> &'static [&'static str] {
+        match &self.reader {
+            Reader::Evm(..) => {
+                &["identity_onchain", "identity_key_continuity", "user_feedback", "rel_uptime", "rel_error_rate"]
+            }
+            Reader::Solana(..) => &["identity_onchain", "user_feedback"],
+        }
     }
 
     /// `chain-eip155-8453`.
@@ -71,12 +113,15 @@ impl ChainSource {
     }
 
     /// The chain, as a CAIP-2 id.
-    pub fn chain(&self) -> String {
-        self.reader.chain().caip2()
+    pub fn chain(&self) -> &str {
+        &self.chain
     }
 
     pub(super) fn speaks_of(&self, link: &ExternalSubject) -> bool {
-        self.reader.chain().agent_id(link).is_ok()
+        match &self.reader {
+            Reader::Evm(reader, _) => reader.chain().agent_id(link).is_ok(),
+            Reader::Solana(reader, _) => reader.chain().asset(link).is_ok(),
+        }
     }
 
     /// Reads one registration. `hosts` have a proven link with the agent; `own` are all its links, to be found in the registration.
@@ -87,28 +132,49 @@ impl ChainSource {
         own: &BTreeSet<String>,
         now: Timestamp,
     ) -> Result<Found, Failure> {
-        let shared = self.fresh(now).await?;
-        let Some((head, _)) = shared.head else { return Err(ChainError::Reorganised.into()) };
         let is_proven = |host: &str| hosts.contains(host);
-        let reading = self.reader.read(link, head, Some(&shared.book), &is_proven).await?;
+        let reading = match &self.reader {
+            Reader::Evm(reader, shared) => {
+                let shared = self.fresh(reader, shared, now).await?;
+                let Some((head, _)) = shared.head else { return Err(ChainError::Reorganised.into()) };
+                reader.read(link, head, Some(&shared.book), &is_proven).await?
+            }
+            Reader::Solana(reader, head) => {
+                let mut shared = head.lock().await;
+                let head = match *shared {
+                    Some((head, at)) if is_fresh(at, now) => head,
+                    _ => {
+                        let head = reader.head(unix_seconds(now)).await?;
+                        *shared = Some((head, now));
+                        head
+                    }
+                };
+                drop(shared);
+                reader.read(link, head, &is_proven).await?
+            }
+        };
         self.found(reading, own)
     }
 
     /// The shared block and logs, not older than [`HEAD_SECONDS`].
-    async fn fresh(&self, now: Timestamp) -> Result<RwLockReadGuard<'_, Shared>, ChainError> {
-        let is_fresh = |shared: &Shared| shared.head.is_some_and(|(_, at)| now <= at.plus_seconds(HEAD_SECONDS));
-        let shared = self.shared.read().await;
+    async fn fresh<'a>(
+        &self,
+        reader: &EvmReader,
+        lock: &'a RwLock<Shared>,
+        now: Timestamp,
+    ) -> Result<RwLockReadGuard<'a, Shared>, ChainError> {
+        let is_fresh = |shared: &Shared| shared.head.is_some_and(|(_, at)| is_fresh(at, now));
+        let shared = lock.read().await;
         if is_fresh(&shared) {
             return Ok(shared);
         }
         drop(shared);
-        let mut shared = self.shared.write().await;
+        let mut shared = lock.write().await;
         if !is_fresh(&shared) {
             // Until it is read to the end, nobody reads at a block whose logs are missing.
             shared.head = None;
-            let seconds = u64::try_from(now.micros() / 1_000_000).unwrap_or_default();
-            let head = self.reader.head(seconds).await?;
-            match self.reader.read_logs(&mut shared.book, head).await {
+            let head = reader.head(unix_seconds(now)).await?;
+            match reader.read_logs(&mut shared.book, head).await {
                 Ok(()) => {}
                 Err(error @ (ChainError::RangeRefused | ChainError::Limit { .. })) => {
                     tracing::warn!(source = %self.id, %error, "registries are read without their logs");

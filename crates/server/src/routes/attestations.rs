@@ -60,7 +60,8 @@ pub(crate) struct StepShown {
     seq: u64,
     #[schema(format = DateTime)]
     at: String,
-    /// `intent`, `sent`, `replaced`, `confirmed`, `reorganised`, `final`, `reverted`, `given_up`, `revocation_sent` or `revoked`.
+    /// `intent`, `sent`, `replaced`, `confirmed`, `reorganised`, `final`, `validation_sent`, `validated`, `validation_given_up`,
+    /// `reverted`, `given_up`, `revocation_sent` or `revoked`.
     step: &'static str,
 }
 
@@ -75,7 +76,7 @@ pub(crate) struct AttestationShown {
     chain: String,
     /// The agent's registration there.
     subject: String,
-    /// `intent`, `sent`, `confirmed`, `final`, `reverted`, `given_up`, `revocation_sent` or `revoked`.
+    /// `intent`, `sent`, `confirmed`, `final`, `validation_sent`, `reverted`, `given_up`, `revocation_sent` or `revoked`.
     state: &'static str,
     /// The score.
     value: i64,

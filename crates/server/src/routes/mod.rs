@@ -1,6 +1,7 @@
 //! The routes. Each is described where it is written, and the description that is served is made of the same list.
 
 pub(crate) mod agents;
+mod attest;
 mod attestations;
 pub(crate) mod credentials;
 mod domains;
@@ -135,7 +136,7 @@ fn described() -> OpenApiRouter<Arc<App>> {
         .routes(routes!(credentials::of_agent))
         .routes(routes!(credentials::status_list))
         .routes(routes!(credentials::suspension_list))
-        .routes(routes!(attestations::of_agent))
+        .routes(routes!(attestations::of_agent, attest::attest))
         .routes(routes!(attestations::show))
         .routes(routes!(attestations::document))
         .routes(routes!(reports::list, reports::draft))

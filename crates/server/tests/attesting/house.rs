@@ -18,19 +18,25 @@ use credence_pipeline::{
     credentials::Office,
     query,
 };
-use credence_protocol::{Audience, EntityId, LinkProof, SecretKey, SignalDraft, Tag, TagRegistry, Timestamp, Uuid};
+use credence_protocol::{
+    Audience, EntityId, ExternalSubject, LinkProof, SecretKey, SignalDraft, Tag, TagRegistry, Timestamp, Uuid,
+};
 use credence_server::attesting::{AttestError, Attester, AttestingChain, Pace};
 use tempfile::TempDir;
 
-use crate::world::{CONFIRMATIONS, World, now};
+use crate::{
+    node::Node,
+    world::{CONFIRMATIONS, World, now},
+};
 
 const ORIGIN: &str = "example.org/log";
 const SOURCES: [(&str, &str); 3] = [("a", "rel_uptime"), ("b", "identity_domain"), ("c", "asi01_goal_hijack")];
 /// After so long a transaction is replaced.
 pub const REPLACE_AFTER: u64 = 180;
 
-pub struct House {
-    pub world: World,
+/// On an EVM node, unless a test names another.
+pub struct House<N = World> {
+    pub world: N,
     pub folder: TempDir,
     clock: Arc<AtomicI64>,
     authority: Option<Arc<Authority>>,
@@ -67,8 +73,10 @@ impl House {
     pub fn with_agents(agents: u64) -> Option<Self> {
         Self::on(World::start()?, agents)
     }
+}
 
-    pub fn on(world: World, agents: u64) -> Option<Self> {
+impl<N: Node> House<N> {
+    pub fn on(world: N, agents: u64) -> Option<Self> {
         let folder = tempfile::tempdir().unwrap();
         let clock = Arc::new(AtomicI64::new(i64::try_from(now()).unwrap() * 1_000_000));
         let mut house = Self { world, folder, clock, authority: None };
@@ -82,19 +90,24 @@ impl House {
             authority.add_key(&key(source).public(), id(source)).unwrap();
         }
         for n in 0..agents {
-            house.world.register(0, "");
+            house.world.register_agent(n);
             house.add_agent(n);
         }
         Some(house)
     }
 
     fn add_agent(&self, n: u64) {
-        let (authority, agent) = (self.authority(), id(&format!("bot{n}")));
-        authority.add_agent(NewAgent::new(agent.clone())).unwrap();
-        let line = authority.claim_link(&agent, &self.world.subject(n), 30).unwrap();
+        self.add_agent_with(&format!("bot{n}"), &self.world.subject_of(n));
+    }
+
+    /// A rated agent with a proven registration.
+    pub fn add_agent_with(&self, agent: &str, subject: &ExternalSubject) {
+        let authority = self.authority();
+        authority.add_agent(NewAgent::new(id(agent))).unwrap();
+        let line = authority.claim_link(&id(agent), subject, 30).unwrap();
         let proof = LinkProof { method: "file".into(), url: None, digest: None, signature: None };
         authority.prove_link(&line, proof).unwrap();
-        self.measure(&format!("bot{n}"), 90.0);
+        self.measure(agent, 90.0);
     }
 
     /// Every source says so of an agent, and it is scored.
@@ -148,7 +161,8 @@ impl House {
     }
 
     pub fn attester(&self) -> Attester<Authority> {
-        self.attester_of(self.authority(), chain(Writer::Evm(self.world.writer())))
+        let confirmations = self.world.confirmations();
+        self.attester_of(self.authority(), AttestingChain { confirmations, ..chain(self.world.any_writer()) })
     }
 
     /// What looks lost is believed at once: in these tests nodes are in step with themselves.
@@ -164,7 +178,7 @@ impl House {
     }
 
     pub async fn intend_by(&self, attester: &Attester<Authority>, n: u64) -> Result<Uuid, AttestError> {
-        let draft = attester.draft(&id(&format!("bot{n}")), "eip155:31337", None, true).await?;
+        let draft = attester.draft(&id(&format!("bot{n}")), &self.world.chain_id(), None, true).await?;
         let attestation = draft.attestation;
         attester.intend(draft).await?;
         Ok(attestation)
@@ -202,14 +216,14 @@ impl House {
             if !self.state(id).is_open() {
                 return;
             }
-            self.world.anvil.mine(1);
+            self.world.pass();
         }
         panic!("{:?}", self.row(id));
     }
 
     /// Exactly one attestation of `bot{n}` is on the chain, not revoked, and the ledger is sound.
     pub fn assert_one(&self, n: u64, attestation: Uuid) {
-        assert_eq!(self.world.attested(n), [(self.score(n), false)], "{:?}", self.steps(attestation));
+        assert_eq!(self.world.written(n), [(self.score(n), false)], "{:?}", self.steps(attestation));
         assert_eq!(self.state(attestation), AttestationState::Final, "{:?}", self.steps(attestation));
         self.assert_sound();
     }
@@ -227,7 +241,8 @@ impl House {
         assert_eq!(audited.findings.count, 0, "{:?}", audited.findings);
         for file in fs::read_dir(self.folder.path()).unwrap() {
             let bytes = fs::read(file.unwrap().path()).unwrap();
-            assert!(!bytes.windows(16).any(|part| part == b"365820b3376c77da"), "the attesting key is in a file");
+            let secret = self.world.secret();
+            assert!(!bytes.windows(16).any(|part| part == secret), "the attesting key is in a file");
         }
     }
 

@@ -27,7 +27,7 @@ pub struct Args {
     /// An agent's id or alias
     #[arg(required = true)]
     agent: Option<String>,
-    /// The chain, as configured in credence.toml, such as eip155:8453
+    /// The chain, as configured in credence.toml, such as eip155:8453 or solana:5eykt4UsFv8P8NJdTREpY1vzqKqZKvdp
     #[arg(long, value_name = "ID", required = true)]
     chain: Option<String>,
     /// The agent's registration, where it has several on that chain
@@ -65,13 +65,10 @@ pub fn attesting(home: &Home, only: Option<&str>) -> anyhow::Result<Vec<Attestin
     };
     let mut attesting = Vec::new();
     for config in configured {
-        let (made, key) = chains::environment(home, None, |environment| {
-            let key = config.evm_key(environment)?;
-            AttestingChain::new(&config, environment).map(|made| (made, key))
+        let made = chains::environment(home, None, |environment| {
+            chains::refuse_shared_key(home, &config, environment)?;
+            anyhow::Ok(AttestingChain::new(&config, environment)?)
         })?;
-        if let Some(key) = key {
-            chains::refuse_shared_key(home, &config.id, &key)?;
-        }
         attesting.extend(made);
     }
     Ok(attesting)
@@ -209,5 +206,7 @@ pub fn beside_service(
         return Ok(None);
     }
     let log = LogVerifier::parse(&home.config()?.log_key)?;
-    Ok(Some(Attester::new(Arc::clone(app), app.office().clone(), log, clock(), chains, Pace::default())))
+    let attester = Attester::new(Arc::clone(app), app.office().clone(), log, clock(), chains, Pace::default());
+    app.attest_with(&attester);
+    Ok(Some(attester))
 }

@@ -31,7 +31,7 @@ pub(super) fn attestations(view: &dyn View, agent: &EntityId, now: Timestamp) ->
             AttestationState::Intent => ("to be written", false),
             AttestationState::Sent => ("sent", false),
             AttestationState::Confirmed => ("in a block", true),
-            AttestationState::Final => ("final", true),
+            AttestationState::Final | AttestationState::ValidationSent => ("final", true),
             AttestationState::Reverted => ("failed on the chain", false),
             AttestationState::GivenUp => ("given up", false),
             AttestationState::RevocationSent => ("being taken back", false),
