@@ -83,6 +83,8 @@ pub struct Failure {
     pub why: String,
     /// How long the source asks to be left alone.
     pub retry_after: Option<Duration>,
+    /// Whether nothing was sent, because the host asked for a pause before. Such a question is asked when the pause is over.
+    pub unsent: bool,
 }
 
 /// Why nothing was measured, for counting.
@@ -183,7 +185,7 @@ impl Reason {
 
 impl Failure {
     pub(crate) fn new(reason: Reason, why: impl Into<String>) -> Self {
-        Self { reason, why: why.into(), retry_after: None }
+        Self { reason, why: why.into(), retry_after: None, unsent: false }
     }
 
     pub(crate) fn of(error: &EgressError) -> Self {
@@ -204,7 +206,7 @@ impl Failure {
             EgressError::Encoded { host, .. } => format!("the answer of {host} is compressed"),
             other => other.to_string(),
         };
-        Self { reason, why, retry_after }
+        Self { reason, why, retry_after, unsent: matches!(error, EgressError::Paused { .. }) }
     }
 
     /// Why an answer of `url` is none. The host is the one that was meant, also where a mirror answered.
@@ -219,7 +221,7 @@ impl Failure {
             _ => Reason::ServerError,
         };
         let retry_after = answer.retry_after();
-        Some(Self { reason, why: format!("{host} answered {status}"), retry_after })
+        Some(Self { reason, why: format!("{host} answered {status}"), retry_after, unsent: false })
     }
 }
 
@@ -242,6 +244,15 @@ impl Crawler {
             Ok(asked) => asked,
             Err(failure) => Asked::Failed(failure),
         }
+    }
+
+    /// How long the host of `source` is still left alone, after it asked for that. Unknown where each subject has a host of its own.
+    pub fn pause_left(&self, source: &Source) -> Option<Duration> {
+        let url = match &self.mirror {
+            Some(mirror) => mirror.clone(),
+            None => Url::parse(&format!("https://{}", source.host()?)).ok()?,
+        };
+        self.egress.pause_left(&url)
     }
 
     async fn try_ask(
@@ -267,7 +278,11 @@ impl Crawler {
         if first.is_unchanged() {
             return Ok(Asked::Unchanged);
         }
-        if let Some(failure) = Failure::of_status(&first, &url) {
+        if let Some(mut failure) = Failure::of_status(&first, &url) {
+            // A 429 need not say for how long: then it is the pause that this client makes.
+            if failure.reason == Reason::RateLimited {
+                failure.retry_after = failure.retry_after.or_else(|| self.egress.pause_left(&first.url));
+            }
             return Err(failure);
         }
         let (validators, quota) = (Validators::of(&first), quota(&first));

@@ -2,6 +2,7 @@
 
 #[cfg(feature = "chain")]
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use credence_egress::{HeaderValue, Validators};
 use credence_ingest::{Asked, NoReading, Reading, Reason, Source};
@@ -29,6 +30,13 @@ pub struct Target {
     pub(super) link_seq: u64,
     /// What is remembered of the last time.
     pub(super) memory: String,
+}
+
+/// A question that was not sent, because its host asked for a pause.
+pub(super) struct Unsent {
+    pub target: Target,
+    /// How long the pause still is.
+    pub left: Duration,
 }
 
 /// What is remembered of a question until it is asked again.
@@ -89,11 +97,11 @@ pub struct TriedSource {
 }
 
 impl<A: HasAuthority> Runner<A> {
-    /// Asks, and gives what is to be recorded.
-    pub(super) async fn ask(&self, target: Target) -> CrawlOutcome {
+    /// Asks, and gives what is to be recorded; or the question, where it could not be sent: its host asked for a pause.
+    pub(super) async fn ask(&self, target: Target) -> Result<CrawlOutcome, Unsent> {
         let mut memory = Memory::parse(&target.memory);
         let Some(installed) = self.installed.get(&target.source) else {
-            return outcome::let_go(&target, self.now());
+            return Ok(outcome::let_go(&target, self.now()));
         };
         // An answer that was read by another version of the file says nothing about what this one reads, and what was recorded over a
         // link that broke since was withdrawn.
@@ -108,10 +116,10 @@ impl<A: HasAuthority> Runner<A> {
             Asks::Chain(source) => {
                 let found = self.read_chain(&target, source).await;
                 let made = self.made(&target, installed);
-                match found {
+                Ok(match found {
                     Ok(found) => made.measured(memory, found, None),
                     Err(failure) => made.failed(memory, failure.reason, failure.why, failure.retry_after),
-                }
+                })
             }
         }
     }
@@ -120,12 +128,18 @@ impl<A: HasAuthority> Runner<A> {
         Made { target, installed, now: self.now(), origin: self.owner.authority().origin().ok() }
     }
 
-    async fn ask_file(&self, target: &Target, installed: &Installed, source: &Source, memory: Memory) -> CrawlOutcome {
+    async fn ask_file(
+        &self,
+        target: &Target,
+        installed: &Installed,
+        source: &Source,
+        memory: Memory,
+    ) -> Result<CrawlOutcome, Unsent> {
         let can_age = memory.recorded.as_ref().is_some_and(|(reading, _)| reading.can_age(source));
         let since = memory.validators().filter(|_| can_age);
         let asked = self.crawler.ask(source, &target.link, since.as_ref(), self.now()).await;
         let made = self.made(target, installed);
-        match asked {
+        Ok(match asked {
             Asked::Unchanged => match memory.recorded.clone() {
                 // The answer stays the same, and is a day older.
                 Some((reading, _)) => match reading.later(source, made.now) {
@@ -146,8 +160,11 @@ impl<A: HasAuthority> Runner<A> {
                     }
                 }
             }
+            Asked::Failed(credence_ingest::Failure { unsent: true, retry_after, .. }) => {
+                return Err(Unsent { target: target.clone(), left: retry_after.unwrap_or_default() });
+            }
             Asked::Failed(failure) => made.failed(memory, failure.reason, failure.why, failure.retry_after),
-        }
+        })
     }
 
     /// Reads a registration, with what is proven to be the agent's.

@@ -24,7 +24,7 @@ use std::{
 };
 
 use credence_egress::{Egress, EgressError};
-use credence_ingest::{Crawler, Secrets};
+use credence_ingest::{Crawler, Reason, Secrets};
 use credence_ledger::{Clock, NewJob};
 use credence_pipeline::{
     Authority, due,
@@ -36,6 +36,7 @@ use tokio::{sync::watch, task::JoinSet};
 use url::Url;
 
 use crate::app::App;
+use ask::Unsent;
 pub use ask::{Target, TriedSource};
 #[cfg(feature = "chain")]
 pub use chain::ChainSource;
@@ -56,6 +57,11 @@ const LEASE: Duration = Duration::from_secs(300);
 const LOOK_EVERY: Duration = Duration::from_secs(10);
 /// The same, while questions of slow sources are put off.
 const PUT_OFF_WAIT: Duration = Duration::from_secs(1);
+
+/// The longest that a run waits for a host that asked for a pause. After a longer pause its questions are a later run's.
+const PAUSE_WAIT: Duration = Duration::from_secs(120);
+/// How often it is looked whether a short pause is over.
+const PAUSE_LOOK: Duration = Duration::from_millis(50);
 
 /// What the crawler writes to.
 pub trait HasAuthority: Send + Sync + 'static {
@@ -208,7 +214,11 @@ impl<A: HasAuthority> Runner<A> {
         let mut failing = false;
         loop {
             let mut totals = Totals::default();
-            let done = self.round(&Selection::default(), &stop, &mut |_| {}, &mut totals).await;
+            let planned = self.plan().await;
+            let done = match planned {
+                Ok(_) => self.round(&Selection::default(), &stop, &mut |_| {}, &mut totals).await,
+                Err(error) => Err(error),
+            };
             match (&done, failing) {
                 (Err(error), false) => tracing::error!(%error, "crawling failed: it will be tried again"),
                 (Ok(_), true) => tracing::info!("crawling works again"),
@@ -234,6 +244,7 @@ impl<A: HasAuthority> Runner<A> {
         progress: &mut (dyn FnMut(&Totals) + Send),
     ) -> Result<Totals, CrawlError> {
         let (mut totals, mut until) = (Totals::default(), None);
+        self.plan().await?;
         loop {
             let started = self.now();
             until = until.max(self.round(selection, stop, progress, &mut totals).await?);
@@ -260,23 +271,29 @@ impl<A: HasAuthority> Runner<A> {
         if self.installed.is_empty() {
             return Ok(None);
         }
-        self.plan().await?;
+        let source = |id: &EntityId| self.installed.get(id).and_then(Installed::source);
         let (mut waiting, mut more, mut put_off) = (Waiting::default(), true, None);
         if !selection.is_everything() {
             more = false;
             self.targets(selection.clone()).await?.into_iter().for_each(|target| waiting.push(target));
         }
-        let source = |id: &EntityId| self.installed.get(id).and_then(Installed::source);
-        let mut asking: JoinSet<CrawlOutcome> = JoinSet::new();
+        let pause = |id: &EntityId| source(id).and_then(|source| self.crawler.pause_left(source));
+        let mut unsent: Vec<Unsent> = Vec::new();
+        let mut asking: JoinSet<Result<CrawlOutcome, Unsent>> = JoinSet::new();
         let mut recording: JoinSet<Result<Vec<Recorded>, CrawlError>> = JoinSet::new();
         let mut ready: Vec<CrawlOutcome> = Vec::new();
         let mut being_recorded = 0;
         let mut since = Instant::now();
         loop {
             let stopping = *stop.borrow();
+            unsent.append(&mut waiting.take_paused(pause));
+            if !unsent.is_empty() {
+                let later = self.put_off_unsent(std::mem::take(&mut unsent)).await?;
+                put_off = put_off.max(later.filter(|_| selection.is_everything()));
+            }
             while asking.len() < AT_ONCE
                 && !stopping
-                && let Some(target) = waiting.next(source)
+                && let Some(target) = waiting.next(source, |id| pause(id).is_some())
             {
                 let this = self.clone();
                 asking.spawn(async move { this.ask(target).await });
@@ -310,14 +327,24 @@ impl<A: HasAuthority> Runner<A> {
             }
             tokio::select! {
                 Some(asked) = asking.join_next(), if !asking.is_empty() => {
-                    if ready.is_empty() {
-                        since = Instant::now();
+                    match asked.map_err(|e| CrawlError::Thread(e.to_string()))? {
+                        Ok(asked) => {
+                            if ready.is_empty() {
+                                since = Instant::now();
+                            }
+                            waiting.done(&asked.source);
+                            if selection.is_everything() {
+                                put_off = put_off.max(self.soon_again(&asked));
+                            }
+                            ready.push(asked);
+                            totals.asked += 1;
+                            progress(totals);
+                        }
+                        Err(one) => {
+                            waiting.done(&one.target.source);
+                            unsent.push(one);
+                        }
                     }
-                    let asked = asked.map_err(|e| CrawlError::Thread(e.to_string()))?;
-                    waiting.done(&asked.source);
-                    ready.push(asked);
-                    totals.asked += 1;
-                    progress(totals);
                 }
                 Some(recorded) = recording.join_next(), if !recording.is_empty() => {
                     being_recorded = 0;
@@ -333,8 +360,25 @@ impl<A: HasAuthority> Runner<A> {
                     }
                 }
                 () = tokio::time::sleep(BATCH_WAIT), if !ready.is_empty() && recording.is_empty() => {}
+                () = tokio::time::sleep(PAUSE_LOOK), if waiting.len() > 0 => {}
             }
         }
+    }
+
+    /// When a question that met a 429 is asked again, where a run waits for that.
+    fn soon_again(&self, asked: &CrawlOutcome) -> Option<Timestamp> {
+        let limited = asked.failure.as_ref().is_some_and(|(reason, _)| *reason == Reason::RateLimited.key());
+        Some(asked.again).filter(|again| limited && *again <= self.now().plus(PAUSE_WAIT))
+    }
+
+    /// Has questions that could not be sent be due again when their hosts may be asked. Gives when the last of them is, of those that a
+    /// run waits for.
+    async fn put_off_unsent(&self, unsent: Vec<Unsent>) -> Result<Option<Timestamp>, CrawlError> {
+        let spread = |one: Unsent| (one.target, outcome::later(one.left).as_secs_f64());
+        let (soon, late): (Vec<_>, Vec<_>) =
+            unsent.into_iter().map(spread).partition(|(_, seconds)| *seconds <= PAUSE_WAIT.as_secs_f64());
+        self.put_off(late).await?;
+        self.put_off(soon).await
     }
 
     /// Has questions of slow sources be due again later. Gives when the last of them is.

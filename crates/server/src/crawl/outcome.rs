@@ -2,7 +2,8 @@
 //!
 //! - measured, or absent: after the time to live, ± 10 % so that questions spread;
 //! - another form than required, a signature that does not hold: after the time to live, six hours at most;
-//! - no answer: after a minute, two, four, … up to the time to live, and never before the source allows it.
+//! - 429: when the source allows it, the first [`QUICK_RETRIES`] times;
+//! - no answer, or still 429: after a minute, two, four, … up to the time to live, and never before the source allows it.
 
 use std::time::Duration;
 
@@ -18,6 +19,8 @@ use super::{
 
 /// The first wait after a failure.
 const FIRST_WAIT: Duration = Duration::from_secs(60);
+/// How often in a row a source that says 429 is asked again as soon as it allows it.
+const QUICK_RETRIES: u32 = 3;
 /// The longest wait after an answer of another form.
 const LOOK_AGAIN: Duration = Duration::from_secs(6 * 3600);
 /// An unchanged measurement is recorded again after this.
@@ -83,10 +86,13 @@ impl Made<'_> {
     pub fn failed(&self, memory: Memory, reason: Reason, why: String, retry_after: Option<Duration>) -> CrawlOutcome {
         let ttl = self.installed.ttl();
         let memory = Memory { failures: memory.failures.saturating_add(1), ..memory };
+        let limited = reason == Reason::RateLimited;
         let wait = if reason.is_answer() {
             spread(ttl)
         } else if reason.is_alarming() {
             spread(ttl.min(LOOK_AGAIN))
+        } else if let Some(pause) = retry_after.filter(|_| limited && memory.failures <= QUICK_RETRIES) {
+            later(pause)
         } else {
             let doubled = FIRST_WAIT.saturating_mul(1 << memory.failures.saturating_sub(1).min(16));
             spread(doubled.min(ttl)).max(retry_after.unwrap_or_default())
@@ -143,6 +149,11 @@ fn differs(last: &[Measured], new: &[Measured]) -> bool {
         a.tags == b.tags && (a.value - b.value).abs() < MIN_MOVE && (a.stddev - b.stddev).abs() < MIN_MOVE
     };
     last.len() != new.len() || !last.iter().zip(new).all(|(a, b)| same(a, b))
+}
+
+/// Up to twenty percent more: questions that wait for the same moment spread.
+pub(super) fn later(wait: Duration) -> Duration {
+    wait.mul_f64(1.0 + 0.2 * fastrand::f64())
 }
 
 /// Ten percent more or less.

@@ -2,12 +2,15 @@
 //! of others: [`places`] is what it can use in [`SECONDS`], and no more than [`HELD`] times that is claimed for it. The rest is due again
 //! when the source can be expected to get to it.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::{
+    collections::{BTreeMap, VecDeque},
+    time::Duration,
+};
 
 use credence_ingest::Source;
 use credence_protocol::EntityId;
 
-use super::{AT_ONCE, Target};
+use super::{AT_ONCE, Target, ask::Unsent};
 
 /// How long requests of a source may queue for its rate.
 const SECONDS: usize = 8;
@@ -17,6 +20,9 @@ const FEWEST: usize = 4;
 const HELD: usize = 4;
 /// When a question to the agents' own hosts is due again, in seconds: each host has a rate of its own.
 const OWN_HOST_SECONDS: f64 = 5.0;
+
+/// Questions of a host that is left alone for longer than this are due again after the pause; for a shorter one they are kept.
+const LONG_PAUSE: Duration = Duration::from_secs(5);
 
 /// How many questions a source is asked at once.
 fn places(source: &Source) -> usize {
@@ -56,10 +62,14 @@ impl Waiting {
         Err((target, if source.host().is_some() { (held + f64::from(queue.put_off)) / rate } else { OWN_HOST_SECONDS }))
     }
 
-    /// The next question of the source that is asked least, among those with a place left.
-    pub fn next<'a>(&mut self, source: impl Fn(&EntityId) -> Option<&'a Source>) -> Option<Target> {
+    /// The next question of the source that is asked least, among those with a place left whose host may be asked.
+    pub fn next<'a>(
+        &mut self,
+        source: impl Fn(&EntityId) -> Option<&'a Source>,
+        paused: impl Fn(&EntityId) -> bool,
+    ) -> Option<Target> {
         let free = |(id, queue): &(&EntityId, &mut Queue)| {
-            !queue.waiting.is_empty() && queue.asking < source(id).map_or(AT_ONCE, places)
+            !queue.waiting.is_empty() && queue.asking < source(id).map_or(AT_ONCE, places) && !paused(id)
         };
         let (_, queue) = self.0.iter_mut().filter(free).min_by_key(|(_, queue)| queue.asking)?;
         queue.asking += 1;
@@ -71,6 +81,14 @@ impl Waiting {
         if let Some(queue) = self.0.get_mut(source) {
             queue.asking = queue.asking.saturating_sub(1);
         }
+    }
+
+    /// Takes out what waits for sources whose hosts are left alone for so long that nobody waits for them here: with that time.
+    pub fn take_paused(&mut self, pause: impl Fn(&EntityId) -> Option<Duration>) -> Vec<Unsent> {
+        let long = |id: &EntityId| pause(id).filter(|left| *left > LONG_PAUSE);
+        let with = self.0.iter_mut().filter(|(_, queue)| !queue.waiting.is_empty());
+        let paused = with.filter_map(|(id, queue)| Some((queue, long(id)?)));
+        paused.flat_map(|(queue, left)| queue.waiting.drain(..).map(move |target| Unsent { target, left })).collect()
     }
 
     /// How many wait.
