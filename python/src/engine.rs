@@ -1,7 +1,8 @@
 //! `credence_trust.verification`: the engine under the names of seed 2.
 //!
 //! [`Engine`] is the base of the Python class `VerificationEngine`: what is called for every result is here, what is called once is in
-//! `credence_trust/verification.py`. The interpreter's lock is held while a result is walked and released while it is judged.
+//! `credence_trust/verification.py`. The interpreter's lock is held while a result is walked and released while it is judged, unless it is so small that
+//! taking the lock again would take as long as judging.
 
 use std::{
     collections::BTreeMap,
@@ -18,6 +19,9 @@ use pyo3::{
 use serde_json::Value;
 
 use crate::value::walk;
+
+/// Below as many parts a result is judged before another thread could have begun to use the interpreter.
+const FEW_PARTS: usize = 32;
 
 /// The wrong values a caller can pass are all `ValueError`, with the engine's own words.
 pub(crate) fn refused(error: impl std::fmt::Display) -> PyErr {
@@ -181,8 +185,8 @@ impl Engine {
         from_tool: bool,
     ) -> PyResult<VerificationResult> {
         let _ = user_query;
-        let result = result.or(response).map_or(crate::value::Node::Null, |value| walk(value).node);
-        let args = args.map(|value| walk(value).node);
+        let (result, args) = (result.or(response).map(walk), args.map(walk));
+        let parts = [&result, &args].into_iter().flatten().map(|walked| walked.parts).sum::<usize>();
         let circumstances = Circumstances {
             execution_time_ms: execution_time_ms.filter(|_| !call_stack_verified),
             session_id,
@@ -190,14 +194,16 @@ impl Engine {
             is_error,
             upstream: from_tool,
         };
-        let verdict = py.detach(|| {
-            let (result, args) = (result.into_value(), args.map(crate::value::Node::into_value));
+        let judge = || {
+            let result = result.map_or(Value::Null, |walked| walked.node.into_value());
+            let args = args.map(|walked| walked.node.into_value());
             let mut call = circumstances.apply(Call::new(tool_name, &result));
             if let Some(args) = &args {
                 call = call.args(args);
             }
             self.engine.verify(&call)
-        });
+        };
+        let verdict = if parts < FEW_PARTS { judge() } else { py.detach(judge) };
         Ok(VerificationResult { verdict: verdict.map_err(refused)?, signals: PyOnceLock::new() })
     }
 
@@ -365,14 +371,14 @@ impl VerificationResult {
 
     /// One plain sentence.
     #[getter]
-    fn explanation(&self) -> &str {
-        &self.verdict.explanation
+    fn explanation(&self) -> String {
+        self.verdict.explanation()
     }
 
     /// The same as `explanation`.
     #[getter]
-    fn reason(&self) -> &str {
-        &self.verdict.explanation
+    fn reason(&self) -> String {
+        self.verdict.explanation()
     }
 
     /// Whether the verdict is "block".

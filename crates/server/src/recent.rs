@@ -186,7 +186,7 @@ fn tally_bytes(name: &str) -> usize {
 fn verdict_bytes(recent: &RecentVerdict) -> usize {
     let verdict = &recent.verdict;
     let details: usize = verdict.checks.iter().map(|check| check.detail.as_ref().map_or(0, String::len)).sum();
-    let texts = verdict.tool.len() + verdict.agent.as_ref().map_or(0, String::len) + verdict.explanation.len();
+    let texts = verdict.tool.len() + verdict.agent.as_ref().map_or(0, String::len);
     size_of::<RecentVerdict>() + size_of_val(verdict.checks.as_slice()) + details + texts
 }
 

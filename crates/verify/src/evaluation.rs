@@ -265,11 +265,22 @@ impl<'a> Evaluation<'a> {
                 let name = match what {
                     Observed::Latency => "the latency".to_owned(),
                     Observed::Size => "the response's size".to_owned(),
-                    Observed::Field(path) => format!("'{}'", fields::name(result, path, seed)),
+                    Observed::Field(path) => ["'", &fields::name(result, path, seed), "'"].concat(),
                 };
                 let (is, mean, spread) = (readable(value), readable(usual.mean), readable(usual.stddev));
-                let rule = rule.describe();
-                format!("{name} is {is} and has drifted: it was {mean} ± {spread} so far ({rule})")
+                [
+                    &name,
+                    " is ",
+                    &is,
+                    " and has drifted: it was ",
+                    &mean,
+                    " ± ",
+                    &spread,
+                    " so far (",
+                    rule.describe(),
+                    ")",
+                ]
+                .concat()
             });
         }
     }

@@ -16,15 +16,30 @@ pub(crate) fn readable(number: f64) -> String {
     }
     // Bounds are kept as logarithms: a whole one is not exactly whole any more.
     let whole = (number - libm::round(number)).abs() <= 1e-9 * magnitude;
-    if whole || magnitude >= 1e4 {
-        return format!("{number:.0}");
-    }
     let decimals = match magnitude {
+        _ if whole => 0,
+        1e4.. => 0,
         10.0.. => 1,
         0.1.. => 3,
-        _ => 2 + (-libm::floor(libm::log10(magnitude))) as usize,
+        _ => 2 + (-libm::floor(libm::log10(magnitude))) as u32,
     };
-    without_zeros(&format!("{number:.decimals$}")).to_owned()
+    with_decimals(number, decimals)
+}
+
+/// A number rounded to this many decimals, without zeros at the end. Whole numbers are written several times faster than fractions.
+fn with_decimals(number: f64, mut decimals: u32) -> String {
+    let scale = 10_u64.pow(decimals);
+    let scaled = libm::rint(number.abs() * scale as f64) as u64;
+    let (whole, mut part) = (scaled / scale, scaled % scale);
+    let sign = if number.is_sign_negative() { "-" } else { "" };
+    if part == 0 {
+        return format!("{sign}{whole}");
+    }
+    while part.is_multiple_of(10) {
+        part /= 10;
+        decimals -= 1;
+    }
+    format!("{sign}{whole}.{part:0width$}", width = decimals as usize)
 }
 
 fn without_zeros(digits: &str) -> &str {
@@ -43,6 +58,9 @@ mod tests {
             (12.0, "12"),
             (11.999_999_999_9, "12"),
             (12.345, "12.3"),
+            (9_999.96, "10000"),
+            (9.999_96, "10"),
+            (1e4 + 0.5, "10000"),
             (1_234_567.8, "1234568"),
             (0.5, "0.5"),
             (2.345_67, "2.346"),

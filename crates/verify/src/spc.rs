@@ -59,20 +59,24 @@ pub(crate) fn fired(stats: &RunningStats, value: f64) -> Option<impl Iterator<It
 
 /// The rules that the first of `points`, newest first, breaks.
 fn rules_of(spread: Spread, points: impl Iterator<Item = f64>) -> impl Iterator<Item = Rule> {
-    // The last eight points in units of σ.
-    let mut z = [0.0; 8];
-    for (slot, point) in z.iter_mut().zip(points) {
-        *slot = (point - spread.mean) / spread.stddev;
+    let Spread { mean, stddev } = spread;
+    // How far the last eight points are off the mean.
+    let mut off = [0.0; 8];
+    for (slot, point) in off.iter_mut().zip(points) {
+        *slot = point - mean;
     }
+    // A cheap look first: the quotient decides, where it can.
+    let is_beyond = |off: f64, sigmas: f64| off > sigmas * stddev * 0.999 && off / stddev > sigmas;
     let beyond = |last: usize, sigmas: f64, needed: usize| {
-        let count = |side: f64| z[..last].iter().filter(|z| **z * side > sigmas).count();
+        let count = |side: f64| off[..last].iter().filter(|off| is_beyond(**off * side, sigmas)).count();
         count(1.0) >= needed || count(-1.0) >= needed
     };
+    let on_one_side = |side: f64| off.iter().all(|off| is_beyond(*off * side, 0.0));
     let rules = [
-        (Rule::One, z[0].abs() > 3.0),
+        (Rule::One, is_beyond(off[0].abs(), 3.0)),
         (Rule::Two, beyond(3, 2.0, 2)),
         (Rule::Three, beyond(5, 1.0, 4)),
-        (Rule::Four, beyond(8, 0.0, 8)),
+        (Rule::Four, on_one_side(1.0) || on_one_side(-1.0)),
     ];
     rules.into_iter().filter(|(_, fired)| *fired).map(|(rule, _)| rule)
 }

@@ -9,7 +9,6 @@ use crate::{
     Change, Check,
     calibration::{DEFAULT_BLOCK, DEFAULT_FLAG},
     combiner::Evidence,
-    engine::Judged,
 };
 
 /// The decision on a posterior under the default thresholds. A result on which nothing fired is never blocked.
@@ -71,41 +70,77 @@ impl CheckResult {
     }
 }
 
-/// The engine's answer on one call.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+/// The engine's answer on one call. As JSON it has its [sentence](Self::explanation) beside what is here.
+#[derive(Debug, Clone, PartialEq)]
 pub struct Verdict {
     /// The tool.
     pub tool: String,
     /// What to do.
-    #[serde(rename = "verdict")]
     pub decision: Decision,
     /// P(fabricated).
     pub posterior: f64,
     /// P(fabricated) before looking.
     pub prior: f64,
     /// How far the engine went.
-    #[serde(rename = "tier")]
     pub stage: Stage,
     /// What each evaluated check said.
-    #[serde(rename = "signals", serialize_with = "by_name")]
     pub checks: Vec<CheckResult>,
-    /// One plain sentence.
-    pub explanation: String,
     /// What the engine has learned to be a change of the tool, or is about to.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub changes: Vec<Change>,
     /// The agent that called, as given.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub agent: Option<String>,
     /// What was at stake, as given.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub stake: Option<Stake>,
+    /// The posterior it would take to block, where only the budget of false blocks kept it from that.
+    pub(crate) withheld: Option<f64>,
+}
+
+/// A verdict as it is written.
+#[derive(Serialize)]
+struct Written<'a> {
+    tool: &'a str,
+    verdict: Decision,
+    posterior: f64,
+    prior: f64,
+    tier: Stage,
+    #[serde(serialize_with = "by_name")]
+    signals: &'a [CheckResult],
+    explanation: String,
+    #[serde(skip_serializing_if = "<[Change]>::is_empty")]
+    changes: &'a [Change],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    agent: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    stake: Option<Stake>,
+}
+
+impl Serialize for Verdict {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let written = Written {
+            tool: &self.tool,
+            verdict: self.decision,
+            posterior: self.posterior,
+            prior: self.prior,
+            tier: self.stage,
+            signals: &self.checks,
+            explanation: self.explanation(),
+            changes: &self.changes,
+            agent: self.agent.as_deref(),
+            stake: self.stake,
+        };
+        written.serialize(serializer)
+    }
 }
 
 impl Verdict {
     /// Whether the result is taken for fabricated: the verdict is block.
     pub fn is_hallucinated(&self) -> bool {
         self.decision == Decision::Block
+    }
+
+    /// One plain sentence. It is made when somebody asks: most verdicts are never read.
+    pub fn explanation(&self) -> String {
+        explain(self)
     }
 
     /// What `check` said, when it could be evaluated.
@@ -138,8 +173,8 @@ impl fmt::Display for Percent {
 }
 
 /// The sentence for a verdict.
-pub(crate) fn explain(judged: &Judged) -> String {
-    let Judged { decision, posterior, checks, withheld, .. } = judged;
+fn explain(verdict: &Verdict) -> String {
+    let Verdict { decision, posterior, checks, withheld, .. } = verdict;
     let percent = Percent(*posterior);
     let mut fired = checks.iter().filter(|result| result.fired);
     let strength = |result: &CheckResult| result.evidence().log_ratio();

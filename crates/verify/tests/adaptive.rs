@@ -122,19 +122,19 @@ fn genuine_results_pass_and_each_kind_of_break_is_named() {
     ];
     for (what, change) in structural {
         let verdict = judge(&engine, &order, change);
-        assert_ne!(verdict.decision, Decision::Accept, "{what}: {}", verdict.explanation);
-        assert!(verdict.fired(Check::StructureDrift), "{what}: {}", verdict.explanation);
+        assert_ne!(verdict.decision, Decision::Accept, "{what}: {}", verdict.explanation());
+        assert!(verdict.fired(Check::StructureDrift), "{what}: {}", verdict.explanation());
     }
     let value = judge(&engine, &order, |r| r["status"] = json!("lost"));
-    assert!(value.fired(Check::ValuePlausibility) && value.decision != Decision::Accept, "{}", value.explanation);
+    assert!(value.fired(Check::ValuePlausibility) && value.decision != Decision::Accept, "{}", value.explanation());
     let scaled = judge(&engine, &order, |r| r["items"][0]["price"] = json!(1.5e6));
-    assert!(scaled.fired(Check::ValuePlausibility) && scaled.decision != Decision::Accept, "{}", scaled.explanation);
+    assert!(scaled.fired(Check::ValuePlausibility) && scaled.decision != Decision::Accept, "{}", scaled.explanation());
     let echo = judge(&engine, &order, |r| r["order_id"] = json!("O-55555"));
-    assert!(echo.fired(Check::EchoMismatch) && echo.decision != Decision::Accept, "{}", echo.explanation);
+    assert!(echo.fired(Check::EchoMismatch) && echo.decision != Decision::Accept, "{}", echo.explanation());
     let fast = engine.verify(&call(&order).execution_time_ms(0.4).learn(false)).unwrap();
-    assert!(fast.fired(Check::LatencyAnomaly) && fast.decision != Decision::Accept, "{}", fast.explanation);
+    assert!(fast.fired(Check::LatencyAnomaly) && fast.decision != Decision::Accept, "{}", fast.explanation());
     let prose = judge(&engine, &order, |r| *r = json!("The order was shipped."));
-    assert_eq!(prose.decision, Decision::Block, "{}", prose.explanation);
+    assert_eq!(prose.decision, Decision::Block, "{}", prose.explanation());
 }
 
 #[test]
@@ -149,11 +149,11 @@ fn equal_arguments_used_to_give_equal_results() {
     }
     let same = ask(3, 3, false);
     assert_eq!(same.decision, Decision::Accept);
-    assert!(same.posterior < 0.01, "{}", same.explanation);
+    assert!(same.posterior < 0.01, "{}", same.explanation());
     let other = ask(3, 7, false);
-    assert!(other.fired(Check::Determinism) && other.decision != Decision::Accept, "{}", other.explanation);
+    assert!(other.fired(Check::Determinism) && other.decision != Decision::Accept, "{}", other.explanation());
     let borrowed = ask(77, 3, false);
-    assert!(borrowed.fired(Check::Determinism), "{}", borrowed.explanation);
+    assert!(borrowed.fired(Check::Determinism), "{}", borrowed.explanation());
 }
 
 #[test]
@@ -164,10 +164,10 @@ fn without_a_profile_latency_is_judged_by_the_tools_own() {
     for n in 0..100 {
         let call = Call::new("local", &result);
         let verdict = engine.verify(&call.execution_time_ms(0.4 + f64::from(n % 10) / 50.0)).unwrap();
-        assert_eq!(verdict.decision, Decision::Accept, "{}", verdict.explanation);
+        assert_eq!(verdict.decision, Decision::Accept, "{}", verdict.explanation());
     }
     let slow = engine.verify(&Call::new("local", &result).execution_time_ms(5_000.0)).unwrap();
-    assert_ne!(slow.decision, Decision::Block, "slow is not made up: {}", slow.explanation);
+    assert_ne!(slow.decision, Decision::Block, "slow is not made up: {}", slow.explanation());
 }
 
 fn shuffled(value: &Value, random: &mut Rng) -> String {
@@ -202,11 +202,14 @@ fn neither_the_order_of_keys_nor_learning_changes_a_verdict() {
             let given = Call::from_bytes("get_order", result.as_bytes()).args_from_bytes(args.as_bytes());
             let given = given.execution_time_ms(order.ms).session(&order.session);
             let dry = mixed.verify(&given.learn(false)).unwrap();
-            let wet = mixed.verify(&given).unwrap();
             // Only what the engine says of changes comes with learning.
-            let wet = Verdict { changes: Vec::new(), ..wet };
+            let without_changes = |mut verdict: Verdict| {
+                verdict.changes.clear();
+                verdict
+            };
+            let wet = without_changes(mixed.verify(&given).unwrap());
             assert_eq!(dry, wet, "learning must not show");
-            let straight = Verdict { changes: Vec::new(), ..straight.verify(&call(&order)).unwrap() };
+            let straight = without_changes(straight.verify(&call(&order)).unwrap());
             assert_eq!(straight, wet, "order must not show");
         }
     }
@@ -236,7 +239,7 @@ fn a_flood_of_fabrications_does_not_loosen_the_budget() {
         let announced = |change: &Change| change.stage == ChangeStage::Recurring;
         if !alarmed {
             // Nothing but lies for thousands of calls is what a changed tool looks like: in the end it is believed, not in silence.
-            assert_ne!(verdict.decision, Decision::Accept, "{n} before: {}", verdict.explanation);
+            assert_ne!(verdict.decision, Decision::Accept, "{n} before: {}", verdict.explanation());
         }
         alarmed |= verdict.changes.iter().any(announced);
     }
@@ -256,8 +259,8 @@ fn the_budget_is_the_users() {
     let order = shop.order();
     let made = |r: &mut Value| drop(r["customer"].as_object_mut().unwrap().remove("vip"));
     let strict = judge(&engine, &order, made);
-    assert_eq!(strict.decision, Decision::Flag, "too little is known to be so sure: {}", strict.explanation);
-    assert!(strict.explanation.contains("budget"), "{}", strict.explanation);
+    assert_eq!(strict.decision, Decision::Flag, "too little is known to be so sure: {}", strict.explanation());
+    assert!(strict.explanation().contains("budget"), "{}", strict.explanation());
     engine.calibrate(None, Calibration { max_false_block_rate: Some(0.2), ..Calibration::default() }).unwrap();
     assert_eq!(judge(&engine, &order, made).decision, Decision::Block);
     for rate in [0.0, -1.0, 1.5, f64::NAN] {
@@ -308,7 +311,7 @@ fn a_rejected_oddity_takes_far_longer() {
     engine.reject(&call(&first)).unwrap();
     for n in 0..30 {
         let verdict = engine.verify(&call(&changed())).unwrap();
-        assert_ne!(verdict.decision, Decision::Accept, "after {n}: {}", verdict.explanation);
+        assert_ne!(verdict.decision, Decision::Accept, "after {n}: {}", verdict.explanation());
     }
     // But no word locks a tool out for good.
     let late = (0..60).map(|_| engine.verify(&call(&changed())).unwrap().decision).last();
@@ -328,7 +331,7 @@ fn a_confirmed_result_is_learned_at_once() {
     engine.confirm(&call(&first)).unwrap();
     for _ in 0..5 {
         let verdict = engine.verify(&call(&changed())).unwrap();
-        assert_eq!(verdict.decision, Decision::Accept, "{}", verdict.explanation);
+        assert_eq!(verdict.decision, Decision::Accept, "{}", verdict.explanation());
     }
 }
 
@@ -340,13 +343,13 @@ fn declared_errors_are_no_results() {
         let order = shop.order();
         let error = json!(format!("Error: order {n} is locked by another process"));
         let verdict = engine.verify(&call(&order).result(&error).is_error(true)).unwrap();
-        assert_ne!(verdict.decision, Decision::Block, "{}", verdict.explanation);
+        assert_ne!(verdict.decision, Decision::Block, "{}", verdict.explanation());
         flagged += u32::from(verdict.decision == Decision::Flag);
     }
     assert!(flagged <= 3, "{flagged} of 60 errors were flagged");
     // They do not make prose a result.
     let verdict = judge(&engine, &shop.order(), |r| *r = json!("Error: order 7 is locked by another process"));
-    assert_eq!(verdict.decision, Decision::Block, "{}", verdict.explanation);
+    assert_eq!(verdict.decision, Decision::Block, "{}", verdict.explanation());
 }
 
 #[test]
@@ -374,7 +377,7 @@ fn a_tool_that_changed_is_believed_again_and_says_so() {
             engine.verify(&call(&order)).unwrap()
         })
         .collect();
-    assert_ne!(verdicts[0].decision, Decision::Accept, "{}", verdicts[0].explanation);
+    assert_ne!(verdicts[0].decision, Decision::Accept, "{}", verdicts[0].explanation());
     let doubted = verdicts.iter().filter(|verdict| verdict.decision != Decision::Accept).count();
     assert!(doubted <= 20, "{doubted} of 120 were doubted");
     assert!(verdicts.iter().flat_map(|verdict| &verdict.changes).any(|change| change.stage == ChangeStage::Believed));
@@ -409,12 +412,12 @@ fn sessions_that_agree_are_believed() {
     }
     // The account is upgraded: everyone sees it.
     let first = ask("a", "enterprise (annual)", 5000);
-    assert_ne!(first.decision, Decision::Accept, "{}", first.explanation);
+    assert_ne!(first.decision, Decision::Accept, "{}", first.explanation());
     for n in 0..60 {
         ask(&format!("b{n}"), "enterprise (annual)", 5000);
     }
     let late = ask("c", "enterprise (annual)", 5000);
-    assert_eq!(late.decision, Decision::Accept, "{}", late.explanation);
+    assert_eq!(late.decision, Decision::Accept, "{}", late.explanation());
 }
 
 #[test]
@@ -457,7 +460,7 @@ fn ratios_set_by_hand_take_effect() {
     engine.calibrate(Some("get_order"), Calibration { likelihood_ratios, ..Calibration::default() }).unwrap();
     let after = judge(&engine, &order, made);
     assert_eq!(after.check(Check::StructureDrift).unwrap().likelihood_ratio, 1.0);
-    assert!(after.posterior < before.posterior, "{} {}", before.explanation, after.explanation);
+    assert!(after.posterior < before.posterior, "{} {}", before.explanation(), after.explanation());
 }
 
 #[test]
@@ -525,8 +528,8 @@ fn a_lie_told_twice_is_still_a_lie() {
     let mut announced = false;
     for n in 0..20 {
         let verdict = engine.verify(&call(&lie)).unwrap();
-        assert!(announced || verdict.decision != Decision::Accept, "told {n} times before: {}", verdict.explanation);
-        assert!(n >= 3 || verdict.decision != Decision::Accept, "told {n} times before: {}", verdict.explanation);
+        assert!(announced || verdict.decision != Decision::Accept, "told {n} times before: {}", verdict.explanation());
+        assert!(n >= 3 || verdict.decision != Decision::Accept, "told {n} times before: {}", verdict.explanation());
         announced |= verdict.changes.iter().any(|change| change.stage == ChangeStage::Recurring);
     }
 }
@@ -543,7 +546,7 @@ fn two_changes_in_a_row_do_not_turn_it_against_genuine_results() {
     }
     let genuine: Vec<Verdict> = (0..40).map(|_| engine.verify(&call(&shop.order()).learn(false)).unwrap()).collect();
     let blocked = genuine.iter().filter(|verdict| verdict.decision == Decision::Block).count();
-    assert_eq!(blocked, 0, "{}", genuine[0].explanation);
+    assert_eq!(blocked, 0, "{}", genuine[0].explanation());
 }
 
 #[test]
@@ -557,7 +560,7 @@ fn values_that_change_places_are_another_result() {
     }
     assert!(ask(&accounts(10, 99_000), false).posterior < 0.01);
     let swapped = ask(&accounts(99_000, 10), false);
-    assert!(swapped.fired(Check::Determinism), "{}", swapped.explanation);
+    assert!(swapped.fired(Check::Determinism), "{}", swapped.explanation());
     let long = |middle: u32| Value::Array((0..100).map(|n| json!(if n == 40 { middle } else { 7 })).collect());
     let ask = |result: &Value, learn: bool| engine.verify(&Call::new("u", result).args(&args).learn(learn)).unwrap();
     for _ in 0..40 {
@@ -574,7 +577,7 @@ fn there_is_one_zero() {
         engine.verify(&Call::new("t", &json!({"v": 0})).args(&args)).unwrap();
     }
     let verdict = engine.verify(&Call::new("t", &json!({"v": -0.0})).args(&args)).unwrap();
-    assert_eq!(verdict.decision, Decision::Accept, "{}", verdict.explanation);
+    assert_eq!(verdict.decision, Decision::Accept, "{}", verdict.explanation());
 }
 
 #[test]
@@ -600,12 +603,12 @@ fn time_is_no_evidence_unless_physically_far_faster() {
     // Calls took 80 to 140 ms: slow ones, and those a little faster, say what the usual ones say.
     for ms in [30.0, 60.0, 79.0, 141.0, 400.0, 5_000.0, 3_600_000.0] {
         let verdict = at(ms);
-        assert!(!verdict.fired(Check::LatencyAnomaly), "{ms} ms: {}", verdict.explanation);
-        assert_eq!(verdict.posterior, usual.posterior, "{ms} ms: {}", verdict.explanation);
+        assert!(!verdict.fired(Check::LatencyAnomaly), "{ms} ms: {}", verdict.explanation());
+        assert_eq!(verdict.posterior, usual.posterior, "{ms} ms: {}", verdict.explanation());
     }
     let fast = at(0.8);
-    assert!(fast.fired(Check::LatencyAnomaly) && fast.posterior > usual.posterior, "{}", fast.explanation);
-    assert!(fast.explanation.contains("0.8 ms is far less than the fastest answer so far"), "{}", fast.explanation);
+    assert!(fast.fired(Check::LatencyAnomaly) && fast.posterior > usual.posterior, "{}", fast.explanation());
+    assert!(fast.explanation().contains("0.8 ms is far less than the fastest answer so far"), "{}", fast.explanation());
 
     // A local tool: many times faster, but not by a millisecond.
     let (engine, result) = (Engine::builder().build(), json!({"ok": true}));
@@ -614,7 +617,7 @@ fn time_is_no_evidence_unless_physically_far_faster() {
         local(0.8 + f64::from(n % 10) / 50.0);
     }
     let cached = local(0.01);
-    assert!(!cached.fired(Check::LatencyAnomaly) && cached.decision == Decision::Accept, "{}", cached.explanation);
+    assert!(!cached.fired(Check::LatencyAnomaly) && cached.decision == Decision::Accept, "{}", cached.explanation());
 }
 
 #[test]
@@ -636,7 +639,7 @@ fn explanations_begin_with_what_weighs_most_and_name_member_value_and_usual() {
     for (change, named) in changes {
         let verdict = judge(&engine, &order, change);
         for words in named {
-            assert!(verdict.explanation.contains(words), "{words} is not in {}", verdict.explanation);
+            assert!(verdict.explanation().contains(words), "{words} is not in {}", verdict.explanation());
         }
     }
     // Several things at once: those that fired come first, by what they weigh, and the sentence begins with the first.
@@ -653,5 +656,5 @@ fn explanations_begin_with_what_weighs_most_and_name_member_value_and_usual() {
     assert!(weights.clone().is_sorted_by(|a, b| a >= b), "{:?}", weights.collect::<Vec<_>>());
     let first = &verdict.checks[0];
     let begins = format!("{}: {}: {}", verdict.decision, first.check, first.detail.as_deref().unwrap());
-    assert!(verdict.explanation.starts_with(&begins), "{} does not begin with {begins}", verdict.explanation);
+    assert!(verdict.explanation().starts_with(&begins), "{} does not begin with {begins}", verdict.explanation());
 }

@@ -51,7 +51,7 @@ impl World {
         for _ in 0..count {
             let verdict = self.tell(&change);
             let accepted = verdict.decision == Decision::Accept;
-            assert!(announced || !accepted, "believed in silence: {}", verdict.explanation);
+            assert!(announced || !accepted, "believed in silence: {}", verdict.explanation());
             doubted += usize::from(!accepted);
             announced |= !verdict.changes.is_empty();
         }
@@ -101,18 +101,18 @@ fn a_rejected_lie_is_not_learned_again_however_young_the_tool() {
             let mut world = World::of(known);
             // On a young tool the first of them may have been learned on credit.
             let first = world.answer(false, lie);
-            assert_ne!(first.decision, Decision::Accept, "{name}, {known} known: {}", first.explanation);
+            assert_ne!(first.decision, Decision::Accept, "{name}, {known} known: {}", first.explanation());
             for n in 0..30 {
                 let verdict = world.tell(lie);
                 assert_ne!(
                     verdict.decision,
                     Decision::Accept,
                     "{name}, {known} known, {n} later: {}",
-                    verdict.explanation
+                    verdict.explanation()
                 );
                 let taught = |stage| matches!(stage, ChangeStage::Learned | ChangeStage::Believed);
                 assert!(!verdict.changes.iter().any(|change| taught(change.stage)), "{name}: {:?}", verdict.changes);
-                assert!(verdict.explanation.contains("rejected"), "{}", verdict.explanation);
+                assert!(verdict.explanation().contains("rejected"), "{}", verdict.explanation());
                 // Genuine results go on.
                 (0..3).for_each(|_| drop(world.tell(|_| {})));
             }
@@ -172,9 +172,9 @@ fn an_acceptance_and_a_rejection_do_not_interfere() {
             }
             for n in 0..10 {
                 let version = world.tell(taxed);
-                assert_eq!(version.decision, Decision::Accept, "{name}, {n} later: {}", version.explanation);
+                assert_eq!(version.decision, Decision::Accept, "{name}, {n} later: {}", version.explanation());
                 let told = world.tell(lie);
-                assert_ne!(told.decision, Decision::Accept, "{name}, {n} later: {}", told.explanation);
+                assert_ne!(told.decision, Decision::Accept, "{name}, {n} later: {}", told.explanation());
             }
         }
     }
@@ -186,13 +186,13 @@ fn an_acceptance_is_not_about_other_values_of_the_place() {
     world.answer(true, |result| result["status"] = json!("returned"));
     for _ in 0..5 {
         let verdict = world.tell(|result| result["status"] = json!("returned"));
-        assert_eq!(verdict.decision, Decision::Accept, "{}", verdict.explanation);
+        assert_eq!(verdict.decision, Decision::Accept, "{}", verdict.explanation());
     }
     let other = world.tell(|result| result["status"] = json!("SEND MONEY"));
-    assert_ne!(other.decision, Decision::Accept, "{}", other.explanation);
+    assert_ne!(other.decision, Decision::Accept, "{}", other.explanation());
     world.answer(true, taxed);
     let other = world.tell(refund);
-    assert_ne!(other.decision, Decision::Accept, "{}", other.explanation);
+    assert_ne!(other.decision, Decision::Accept, "{}", other.explanation());
 }
 
 #[test]
@@ -212,8 +212,8 @@ fn rejections_do_not_touch_genuine_results() {
         (0..4).for_each(|_| drop(world.answer(false, lie)));
     }
     let verdicts: Vec<Verdict> = (0..300).map(|_| world.tell(|_| {})).collect();
-    let doubted: Vec<&str> =
-        verdicts.iter().filter(|v| v.decision != Decision::Accept).map(|v| v.explanation.as_str()).collect();
+    let doubted: Vec<String> =
+        verdicts.iter().filter(|v| v.decision != Decision::Accept).map(Verdict::explanation).collect();
     assert!(doubted.len() <= 9 && !doubted.iter().any(|why| why.contains("rejected")), "{doubted:#?}");
 }
 
@@ -232,11 +232,11 @@ fn answers_survive_a_restart_and_feedback_finds_its_result() {
     let mut world = World::of(200);
     let verdict = world.answer(false, lost);
     world.engine = Engine::builder().restore(&world.engine.snapshot().unwrap()).unwrap();
-    assert!(world.tell(lost).explanation.contains("rejected"));
+    assert!(world.tell(lost).explanation().contains("rejected"));
     let mut other = World::of(200);
     let told = other.tell(prose);
     assert_ne!(told.posterior, verdict.posterior);
     other.engine.record_feedback("get_order", told.posterior, true).unwrap();
     let again = other.tell(prose);
-    assert!(again.explanation.contains("rejected"), "{}", again.explanation);
+    assert!(again.explanation().contains("rejected"), "{}", again.explanation());
 }

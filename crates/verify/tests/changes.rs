@@ -164,9 +164,9 @@ fn run(scenario: &Scenario, sessions: Sessions, seed: u64) -> Outcome {
         }
         if verdict.decision != Decision::Accept {
             if std::env::var_os("SCENARIOS").is_some() {
-                println!("    {:3} {}", n - BEFORE, verdict.explanation);
+                println!("    {:3} {}", n - BEFORE, verdict.explanation());
             }
-            outcome.last_explanation = format!("{}: {}", n - BEFORE, verdict.explanation);
+            outcome.last_explanation = format!("{}: {}", n - BEFORE, verdict.explanation());
         }
     }
     for (kind, posteriors) in after {

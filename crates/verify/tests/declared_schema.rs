@@ -85,7 +85,7 @@ fn stays_usable(mut world: World, what: &str) {
     assert!(blocked <= MAX_BLOCKED && blocked + flagged <= MAX_DOUBTED, "{what}: {blocked} blocked, {flagged} flagged");
     assert!(announced < accepted && accepted < ACCEPTED_WITHIN, "{what}: {announced}, {accepted}");
     assert!(verdicts.iter().any(believed), "{what}: that it is believed is said");
-    assert!(verdicts[0].decision != Decision::Accept, "{what}: {}", verdicts[0].explanation);
+    assert!(verdicts[0].decision != Decision::Accept, "{what}: {}", verdicts[0].explanation());
 }
 
 #[test]
@@ -119,7 +119,7 @@ fn a_lie_that_breaks_the_schema_is_announced_before_it_is_believed() {
         for n in 0..40 * 20 {
             let verdict = world.verify(n % 20 == 0);
             if n % 20 == 0 {
-                assert!(announced || verdict.decision != Decision::Accept, "{n}: {}", verdict.explanation);
+                assert!(announced || verdict.decision != Decision::Accept, "{n}: {}", verdict.explanation());
                 announced |= !verdict.changes.is_empty();
             }
         }
@@ -141,7 +141,7 @@ fn an_answer_about_a_broken_schema_counts() {
         let accepted = after.iter().filter(|verdict| verdict.decision == Decision::Accept).count();
         if genuine {
             assert!(after.iter().all(|verdict| verdict.decision != Decision::Block));
-            assert!(after[0].decision == Decision::Accept && accepted >= 28, "{accepted}: {}", after[0].explanation);
+            assert!(after[0].decision == Decision::Accept && accepted >= 28, "{accepted}: {}", after[0].explanation());
         } else {
             assert_eq!(accepted, 0);
             assert!(

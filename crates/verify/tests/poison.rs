@@ -134,7 +134,9 @@ fn tell(
             if std::env::var_os("LIES").is_some() {
                 println!(
                     "    {tellings:2} {} changes {:?}; without the lies: {}",
-                    verdict.explanation, verdict.changes, plain.explanation
+                    verdict.explanation(),
+                    verdict.changes,
+                    plain.explanation()
                 );
             }
             // What is doubted without the lie in it, too, is not doubted for the lie.

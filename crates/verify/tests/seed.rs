@@ -304,9 +304,9 @@ fn verdicts_carry_agent_and_stake_and_explain_themselves() {
     );
     assert!(json["signals"]["latency_anomaly"]["fired"].as_bool().unwrap());
     assert!(
-        verdict.explanation.contains("impossibly fast") && verdict.explanation.contains("one other check"),
+        verdict.explanation().contains("impossibly fast") && verdict.explanation().contains("one other check"),
         "{}",
-        verdict.explanation
+        verdict.explanation()
     );
 }
 

@@ -111,7 +111,7 @@ impl Explained {
     /// Adds what fired in a verdict; `prefix` tells the text beside a structure from the structure.
     pub fn add(&mut self, prefix: &str, verdict: Verdict) {
         if self.explanation.is_empty() {
-            self.explanation = verdict.explanation;
+            self.explanation = verdict.explanation();
         }
         let fired = verdict.checks.into_iter().filter(|one| one.fired);
         self.findings.extend(fired.map(|one| Finding::of(prefix, one)));

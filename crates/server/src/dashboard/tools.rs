@@ -335,7 +335,7 @@ fn path(known: &KnownPath) -> PathRow {
 }
 
 fn verdict_row(recent: &RecentVerdict, now: Timestamp) -> VerdictRow {
-    let Verdict { tool, decision, posterior, explanation, agent, checks, .. } = &recent.verdict;
+    let Verdict { tool, decision, posterior, agent, checks, .. } = &recent.verdict;
     let fired = checks.iter().filter(|result| result.fired).map(|result| FiredCheck {
         name: result.check.name(),
         score: short(result.score),
@@ -352,7 +352,7 @@ fn verdict_row(recent: &RecentVerdict, now: Timestamp) -> VerdictRow {
         decision: decision.name(),
         posterior: percent(*posterior),
         answered: recent.answered,
-        explanation: explanation.clone(),
+        explanation: recent.verdict.explanation(),
         took: recent.execution_time_ms.map_or(String::new(), |ms| format!("{} ms", short(ms))),
         checks: fired.collect(),
     }

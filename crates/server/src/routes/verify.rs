@@ -221,7 +221,7 @@ fn judge(app: &App, engine: &Engine, namespace: &str, trace: &Trace<'_>) -> Resu
     if app.verdicts.receiver_count() > 0 {
         let data = json!({
             "tool": verdict.tool, "verdict": verdict.decision, "posterior": verdict.posterior, "agent": verdict.agent,
-            "explanation": verdict.explanation, "at": app.now(),
+            "explanation": verdict.explanation(), "at": app.now(),
         });
         let event = Event { seq: None, name: "verdict", namespace: Some(namespace.to_owned()), data };
         // Nobody listens any more: nothing lost.

@@ -52,7 +52,7 @@ impl Engine {
     /// let call = Call::new("get_weather", &result);
     /// (0..50).for_each(|_| drop(engine.verify(&call)));
     /// let canary = engine.canary(&call)?.expect("an object can be made up");
-    /// println!("{}: {}", canary.fabrication, canary.verdict.explanation);
+    /// println!("{}: {}", canary.fabrication, canary.verdict.explanation());
     /// assert_eq!(engine.recall().values().map(|recall| recall.made).sum::<u64>(), 1);
     /// # Ok::<(), credence_verify::Error>(())
     /// ```

@@ -100,9 +100,9 @@ impl Engine {
         evaluation.latency(&locked);
         evaluation.length(case.size);
         let (prior, block) = thresholds(&locked, &resolved.calibration);
-        let mut posterior = evaluation.posterior(prior);
         let mut stage = Stage::Zero;
-        if !(evaluation.any_fired() && posterior >= block) {
+        let mut posterior = if evaluation.any_fired() { evaluation.posterior(prior) } else { f64::NEG_INFINITY };
+        if posterior < block {
             stage = Stage::One;
             evaluation.history(&locked, &case.fields, seed);
             evaluation.session(&locked, &case.fields, seed);

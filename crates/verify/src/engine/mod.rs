@@ -21,7 +21,7 @@ use serde_json::Value;
 pub use self::canary::{Canary, Recall};
 use self::{canary::Canaries, settings::Settings};
 pub(crate) use self::{
-    judge::{Case, Judged},
+    judge::Case,
     settings::{Resolved, thresholds, within_budget},
 };
 use crate::{
@@ -33,7 +33,6 @@ use crate::{
     snapshot,
     state::{MAX_TOOL_NAME, State, ToolState},
     text,
-    verdict::explain,
 };
 
 /// The EMA's α of feedback.
@@ -231,11 +230,11 @@ impl Engine {
             posterior: judged.posterior,
             prior: judged.prior,
             stage: judged.stage,
-            explanation: explain(&judged),
             checks: judged.checks,
             changes: judged.changes,
             agent: call.agent.map(str::to_owned),
             stake: call.stake,
+            withheld: judged.withheld,
         })
     }
 
