@@ -1,6 +1,8 @@
 //! An answer of the server, and what is in it: its views for the receipt, the value for the engine, its texts, and the parts whose
 //! digests are kept.
 
+use std::borrow::Cow;
+
 use credence_protocol::receipt::{CallOutcome, Exact, Form, View, forms_of_error, forms_of_result};
 use credence_receipts::parts::{judged_part, leaves};
 use serde_json::{Value, value::RawValue};
@@ -47,8 +49,29 @@ pub(crate) struct AnswerParts {
     pub structured: bool,
     /// What its content says, where that is not what its structure says.
     pub differing: Option<DifferingText>,
-    /// Parts with their forms.
-    pub leaves: Vec<(String, String)>,
+    pub leaves: Leaves,
+}
+
+/// The parts of a value with their forms, by which one can tell where a claim differs.
+pub(crate) enum Leaves {
+    /// None are looked at.
+    None,
+    /// Told apart.
+    Apart(Vec<(String, String)>),
+    /// The canonical form of the value: told apart when somebody asks, so that no call waits for it.
+    Whole(String),
+}
+
+impl Leaves {
+    /// Told apart.
+    pub fn apart(&self) -> Cow<'_, [(String, String)]> {
+        match self {
+            Leaves::None => Cow::Borrowed(&[]),
+            Leaves::Apart(parts) => Cow::Borrowed(parts),
+            // A canonical form is always read.
+            Leaves::Whole(form) => Exact::parse(form).map_or(Cow::Borrowed(&[]), |value| leaves(&value).into()),
+        }
+    }
 }
 
 /// Content that says something else than the structure beside it.
@@ -81,7 +104,7 @@ impl AnswerParts {
             foreign: false,
             structured: false,
             differing: None,
-            leaves: Vec::new(),
+            leaves: Leaves::None,
         };
         match answer {
             Answer::Nothing => {}
@@ -136,7 +159,7 @@ impl AnswerParts {
                 }
                 let judged = judged_part(&exact);
                 if raw.get().len() <= MAX_PARTS_BYTES {
-                    parts.leaves = leaves(&judged);
+                    parts.leaves = Leaves::Apart(leaves(&judged));
                 }
                 if let Agreement::Differs { content, odd_numbers } = compare(&exact, arguments) {
                     parts.differing = Some(DifferingText { value: content, odd_numbers });

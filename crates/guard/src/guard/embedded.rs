@@ -16,7 +16,7 @@ use credence_receipts::{
 };
 use credence_verify::ToolProfile;
 use serde::{Deserialize, Serialize};
-use serde_json::value::RawValue;
+use serde_json::{Value, value::RawValue};
 
 use super::{
     Guard,
@@ -25,7 +25,7 @@ use super::{
 };
 use crate::{
     Error,
-    answer::{Answer, AnswerParts},
+    answer::{Answer, AnswerParts, Leaves},
     content,
     pending::{PreparedArguments, StartedCall},
     settings::{Caller, GuardMode},
@@ -63,6 +63,8 @@ pub struct NewCall<'a> {
 #[derive(Debug)]
 pub struct BegunCall {
     started: StartedCall,
+    /// The arguments as the engine judges them.
+    arguments: Option<Value>,
     prepared: PreparedArguments,
     uid: Option<u32>,
     at_least: Option<GuardMode>,
@@ -155,7 +157,8 @@ impl Guard {
         let intent = self.intent_of(&started, prepared.arguments, new.uid);
         self.begin(&[&(intent, private)])?;
         let mode = self.mode_of(new.tool).max(new.at_least.unwrap_or(GuardMode::Observe));
-        Ok(BegunCall { started, prepared, uid: new.uid, at_least: new.at_least, mode })
+        let arguments = content::value(new.arguments).ok();
+        Ok(BegunCall { started, arguments, prepared, uid: new.uid, at_least: new.at_least, mode })
     }
 
     fn intent_of(&self, started: &StartedCall, arguments: Commitment, uid: Option<u32>) -> Intent {
@@ -210,7 +213,7 @@ impl Guard {
         returned: &ReturnedValue<'_>,
         execution_ms: f64,
     ) -> (JudgedCall, CallVerdict) {
-        let BegunCall { started, prepared, uid, at_least, .. } = call;
+        let BegunCall { started, arguments, prepared, uid, at_least, .. } = call;
         let policy = self.oversight.policy(&started.tool);
         let off = self.oversight.is_off();
         let mode = self.oversight.mode_of(&policy).max(at_least.unwrap_or(GuardMode::Observe));
@@ -219,7 +222,6 @@ impl Guard {
         let mut assessment = None;
         if parts.outcome == CallOutcome::Result && unjudged.is_none() {
             self.calibrate(&started.tool, &policy);
-            let arguments = started.arguments.as_deref().and_then(|raw| Exact::of(raw).ok());
             match self.assess(&started, &parts, arguments.as_ref(), execution_ms) {
                 Ok(assessed) => assessment = Some(assessed),
                 Err(error) => unjudged = Some(cut(&error.to_string(), MAX_REASON)),
@@ -304,6 +306,7 @@ fn parts_of(returned: &ReturnedValue<'_>, texts: bool, unjudged: &mut Option<Str
     let said_so = returned.is_mcp_result && matches!(value.get("isError"), Some(Exact::Word("true")));
     let outcome = if returned.is_error || said_so { CallOutcome::ToolError } else { CallOutcome::Result };
     let of_text;
+    let mut whole = None;
     let (forms, judged) = match value {
         value if returned.is_mcp_result => (forms_of_result(value), judged_part(value)),
         Exact::Text(text) => {
@@ -313,8 +316,9 @@ fn parts_of(returned: &ReturnedValue<'_>, texts: bool, unjudged: &mut Option<Str
         }
         other => {
             let structured = other.canonical();
-            let whole = format!("{{\"structuredContent\":{structured}}}");
-            (vec![(View::Whole, whole), (View::Structured, structured)], Cow::Borrowed(other))
+            whole = Some(structured.clone());
+            let result = ["{\"structuredContent\":", &structured, "}"].concat();
+            (vec![(View::Whole, result), (View::Structured, structured)], Cow::Borrowed(other))
         }
     };
     let bytes = forms.first().map_or(0, |(_, form)| form.len());
@@ -327,7 +331,11 @@ fn parts_of(returned: &ReturnedValue<'_>, texts: bool, unjudged: &mut Option<Str
         foreign: false,
         structured: false,
         differing: None,
-        leaves: if bytes <= MAX_PARTS_BYTES { leaves(&judged) } else { Vec::new() },
+        leaves: match whole {
+            _ if bytes > MAX_PARTS_BYTES => Leaves::None,
+            Some(form) => Leaves::Whole(form),
+            None => Leaves::Apart(leaves(&judged)),
+        },
     };
     if outcome == CallOutcome::Result {
         match content::value(&judged) {

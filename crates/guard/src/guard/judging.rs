@@ -16,7 +16,7 @@ use super::{Guard, controls::HeldResult, delivering::Delivery};
 use crate::{
     Error,
     agreement::TEXT_DIFFERS,
-    answer::{Answer, AnswerParts},
+    answer::{Answer, AnswerParts, Leaves},
     config::FlagAction,
     content, injection,
     oversight::EndedCall,
@@ -38,8 +38,7 @@ pub struct JudgedCall {
     pub(super) started: StartedCall,
     pub(super) new: NewReceipt,
     pub(super) value: Option<Value>,
-    /// The parts of the result, with their forms.
-    pub(super) leaves: Vec<(String, String)>,
+    pub(super) leaves: Leaves,
     /// What the client gets in place of the server's answer.
     pub(super) delivery: Delivery,
     /// `None` where there is no verdict.
@@ -107,7 +106,8 @@ impl Guard {
         let mut assessment = None;
         if parts.outcome == CallOutcome::Result && unjudged.is_none() {
             self.calibrate(&started.tool, &policy);
-            match self.assess(&started, &parts, parsed_arguments.as_ref(), execution_ms) {
+            let arguments = parsed_arguments.as_ref().and_then(|exact| content::value(exact).ok());
+            match self.assess(&started, &parts, arguments.as_ref(), execution_ms) {
                 Ok(assessed) => assessment = Some(assessed),
                 Err(error) => unjudged = Some(cut(&error.to_string(), MAX_REASON)),
             }
@@ -165,15 +165,14 @@ impl Guard {
         &self,
         started: &StartedCall,
         parts: &AnswerParts,
-        arguments: Option<&Exact<'_>>,
+        arguments: Option<&Value>,
         execution_ms: f64,
     ) -> Result<Assessment, Error> {
         let value = parts.value.as_ref();
         let value = value.ok_or_else(|| Error::Content("the result holds nothing to judge".to_owned()))?;
-        let arguments = arguments.and_then(|exact| content::value(exact).ok());
         // The guard read it from the server itself. Declared errors are not judged at all.
         let mut call = Call::new(&started.tool, value).execution_time_ms(execution_ms).origin(Origin::Upstream);
-        if let Some(arguments) = &arguments {
+        if let Some(arguments) = arguments {
             call = call.args(arguments);
         }
         // A session that nobody named is this process: it says nothing of who calls, and would be the only caller there is.
@@ -342,9 +341,10 @@ impl JudgedCall {
     pub(super) fn part_digests(&self) -> PartDigests {
         let salts = &self.new.private.salts;
         let arguments = self.started.arguments.as_deref().and_then(|raw| Exact::of(raw).ok());
+        let result = self.leaves.apart();
         PartDigests {
             arguments: arguments.map(|value| digests(&value, &salts.arguments)).unwrap_or_default(),
-            result: self.leaves.iter().map(|(path, form)| (path.clone(), digest(&salts.result, path, form))).collect(),
+            result: result.iter().map(|(path, form)| (path.clone(), digest(&salts.result, path, form))).collect(),
         }
     }
 
