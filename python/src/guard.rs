@@ -520,6 +520,12 @@ pub fn canonical_form(value: &Bound<'_, PyAny>) -> (String, bool) {
     (walked.node.canonical(), walked.opaque)
 }
 
+/// What a receipt takes for the text that a model is shown of a value, where it does not have Python print it: for tests.
+#[pyfunction]
+pub fn printed(value: &Bound<'_, PyAny>) -> Option<String> {
+    walk(value).printed()
+}
+
 /// Whether a canonical text is read back as the same: for tests.
 #[pyfunction]
 pub fn is_canonical(text: &str) -> bool {

@@ -29,7 +29,7 @@ mod _native {
     #[pymodule_export]
     use super::guard::{
         Begun, GuardCore, GuardUnavailable, Verdict, canonical_form, check_caller, configured_mode, is_canonical,
-        release_locks_in_child, take_warnings, verdict_from_json,
+        printed, release_locks_in_child, take_warnings, verdict_from_json,
     };
     #[pymodule_export]
     use super::remote::{RemoteBegun, RemoteCore};

@@ -27,6 +27,8 @@ const MAX_DIGESTED_DEPTH: usize = 300;
 const MAX_PARTS: usize = 1_000_000;
 /// What a form that Python code makes counts as: it takes about this many times as long.
 const FORM_PARTS: usize = 20;
+/// Members of an object that are few.
+const FEW_MEMBERS: usize = 11;
 /// Bytes of text that count as a part.
 const TEXT_PART: usize = 64;
 
@@ -60,8 +62,73 @@ pub struct Walked {
     pub opaque: bool,
     /// It has only the types that Python itself prints, so that `str` of it runs no code of anybody else.
     pub plain: bool,
+    /// Nothing in it is printed otherwise than its form tells: no tuple, and no name that is not a text.
+    pub printable: bool,
     /// It has more parts than are walked: a digest of the first ones stands for it.
     pub too_large: bool,
+    /// How many parts were walked.
+    pub parts: usize,
+}
+
+impl Walked {
+    /// What Python's `str` makes of a container or number, where that is easy to tell; several times as fast as `str`.
+    pub fn printed(&self) -> Option<String> {
+        let mut text = String::new();
+        (self.printable && print(&self.node, &mut text)).then_some(text)
+    }
+}
+
+/// Adds what Python's `repr` makes of a value; says whether it could.
+fn print(node: &Node, out: &mut String) -> bool {
+    match node {
+        Node::Null => out.push_str("None"),
+        Node::Bool(true) => out.push_str("True"),
+        Node::Bool(false) => out.push_str("False"),
+        Node::Int(number) => out.push_str(&number.to_string()),
+        // Python writes others with an exponent, in a way of its own.
+        Node::Float(number) if *number == 0.0 || (1e-4..1e16).contains(&number.abs()) => {
+            out.push_str(zmij::Buffer::new().format_finite(*number));
+        }
+        Node::Text(text) => return print_text(text, out),
+        Node::List(items) => {
+            out.push('[');
+            for (n, item) in items.iter().enumerate() {
+                out.push_str(if n > 0 { ", " } else { "" });
+                if !print(item, out) {
+                    return false;
+                }
+            }
+            out.push(']');
+        }
+        Node::Object(members) => {
+            out.push('{');
+            for (n, (name, member)) in members.iter().enumerate() {
+                out.push_str(if n > 0 { ", " } else { "" });
+                if !print_text(name, out) {
+                    return false;
+                }
+                out.push_str(": ");
+                if !print(member, out) {
+                    return false;
+                }
+            }
+            out.push('}');
+        }
+        Node::Big(_) | Node::Float(_) => return false,
+    }
+    true
+}
+
+/// Adds a text in quotes, unless it has characters that Python may write otherwise.
+fn print_text(text: &str, out: &mut String) -> bool {
+    let as_it_is = |byte: u8| matches!(byte, b' '..=b'~') && !matches!(byte, b'\'' | b'\\');
+    if !text.bytes().all(as_it_is) {
+        return false;
+    }
+    out.push('\'');
+    out.push_str(text);
+    out.push('\'');
+    true
 }
 
 /// Walks a Python value.
@@ -115,7 +182,8 @@ pub fn walk_returned(
     let walked = walk(value);
     let shown = shown.or_else(|| {
         let prints = walked.plain && !is_mcp_result && !walked.node.is_text();
-        prints.then(|| value.str().ok().map(|text| text.to_string_lossy().into_owned())).flatten()
+        let by_python = || value.str().ok().map(|text| text.to_string_lossy().into_owned());
+        prints.then(|| walked.printed().or_else(by_python)).flatten()
     });
     (walked, shown)
 }
@@ -206,6 +274,7 @@ impl Members {
 struct Walker {
     opaque: bool,
     plain: bool,
+    printable: bool,
     /// Parts that may still be walked. At 0 containers are left as they are so far.
     parts: usize,
     /// The values around the current one, by their addresses, and whether they are containers: the form of an object is one, and stands
@@ -215,13 +284,15 @@ struct Walker {
 
 impl Walker {
     fn new() -> Self {
-        Self { opaque: false, plain: true, parts: MAX_PARTS, around: Vec::new() }
+        Self { opaque: false, plain: true, printable: true, parts: MAX_PARTS, around: Vec::new() }
     }
 
     /// The value, or what stands for it if it has too many parts.
     fn walked<'py>(self, node: Node, kind: impl FnOnce() -> Option<Bound<'py, PyAny>>) -> Walked {
         if self.parts > 0 {
-            return Walked { node, opaque: self.opaque, plain: self.plain, too_large: false };
+            let parts = MAX_PARTS - self.parts;
+            let printable = self.plain && self.printable;
+            return Walked { node, opaque: self.opaque, plain: self.plain, printable, too_large: false, parts };
         }
         let kind = kind().and_then(|kind| kind.extract::<String>().ok()).unwrap_or_default();
         let node = Node::Object(vec![
@@ -229,7 +300,7 @@ impl Walker {
             ("sha256".to_owned(), Node::Text(digest(&node))),
             ("type".to_owned(), Node::Text(kind)),
         ]);
-        Walked { node, opaque: true, plain: false, too_large: true }
+        Walked { node, opaque: true, plain: false, printable: false, too_large: true, parts: MAX_PARTS }
     }
 
     fn node(&mut self, value: &Bound<'_, PyAny>, depth: usize) -> Node {
@@ -247,11 +318,15 @@ impl Walker {
         }
         if let Ok(number) = value.cast::<PyInt>() {
             self.plain &= value.is_exact_instance_of::<PyInt>();
-            return integer(number);
+            let node = integer(number);
+            self.printable &= matches!(node, Node::Int(_));
+            return node;
         }
         if let Ok(number) = value.cast::<PyFloat>() {
             self.plain &= value.is_exact_instance_of::<PyFloat>();
-            return float(number.value());
+            let number = number.value();
+            self.printable &= number.is_finite();
+            return float(number);
         }
         if self.parts == 0 {
             return Node::Null;
@@ -289,6 +364,7 @@ impl Walker {
         }
         if let Ok(tuple) = value.cast::<PyTuple>() {
             self.plain &= value.is_exact_instance_of::<PyTuple>();
+            self.printable = false;
             return self.list(tuple.iter(), tuple.len(), depth);
         }
         self.plain = false;
@@ -326,12 +402,14 @@ impl Walker {
             }
             match key.cast::<PyString>().ok().and_then(|key| key.to_cow().ok().map(|key| key.into_owned())) {
                 Some(name) => {
+                    self.plain &= key.is_exact_instance_of::<PyString>();
                     let node = self.node(&value, depth + 1);
                     members.push(name, node);
                 }
                 None => others.push((key, value)),
             }
         }
+        self.printable &= others.is_empty();
         // A name of another type may be the same text as one that is a text.
         for (key, value) in others {
             if self.parts == 0 {
@@ -438,8 +516,16 @@ impl Node {
             Node::Text(text) => Value::String(text),
             Node::List(items) => Value::Array(items.into_iter().map(Node::into_value).collect()),
             Node::Object(members) => {
+                let few = members.len() <= FEW_MEMBERS;
                 let members = members.into_iter().map(|(name, node)| (name, node.into_value()));
-                Value::Object(members.collect::<Map<_, _>>())
+                // A few are put in place faster than sorted first.
+                let mut object = Map::new();
+                if few {
+                    members.for_each(|(name, value)| drop(object.insert(name, value)));
+                } else {
+                    object = members.collect();
+                }
+                Value::Object(object)
             }
         }
     }

@@ -8,6 +8,7 @@ import itertools
 import json
 import os
 import pickle
+import string
 import subprocess
 import sys
 import time as clock
@@ -32,7 +33,7 @@ from hypothesis import strategies as some
 
 from conftest import receipts
 from credence_trust import Guard
-from credence_trust._native import canonical_form, is_canonical
+from credence_trust._native import canonical_form, is_canonical, printed
 
 
 @dataclass
@@ -475,6 +476,33 @@ def test_arbitrary_values_pass_unchanged_with_a_stable_form(guard: Guard, value:
         return
     if isinstance(value, (str, int)) and not isinstance(value, bool) and abs(value if isinstance(value, int) else 0) < 2**53:
         assert json.loads(one) == json.loads(text) or "\\ud" in text
+
+
+plain = some.recursive(
+    some.none() | some.booleans() | some.integers() | some.floats() | some.text() | some.text(string.printable),
+    lambda inner: some.lists(inner) | some.dictionaries(names, inner) | some.tuples(inner, inner),
+    max_leaves=20,
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(plain | anything)
+def test_what_is_printed_without_python_is_what_python_prints(value: Any) -> None:
+    assert printed(value) in (None, repr(value))
+
+
+def test_common_values_are_printed_without_python() -> None:
+    for value in [{"a": 1.5, "b": [True, None, -0.0, 1e15, 0.0001], "c d": {"e": "text"}}, [], {}, 7, 2.0]:
+        assert printed(value) == str(value)
+
+
+def test_names_whose_text_is_code_are_not_printed(guard: Guard, state: Path) -> None:
+    class Name(str):
+        def __repr__(self) -> str:
+            raise AssertionError("code of somebody else")
+
+    assert printed({Name("a"): 1}) is None
+    assert guard.wrap(lambda: {Name("a"): 1}, name="named")() == {"a": 1}
 
 
 FORMS_OF = """
