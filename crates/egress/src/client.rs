@@ -213,18 +213,18 @@ fn explain(host: &str, error: reqwest::Error) -> EgressError {
     EgressError::Unreachable { host, why }
 }
 
-/// An error with what caused it, outermost first.
+/// What caused an error: the innermost cause with the one around it. The layers outside of these name the HTTP client's parts.
 fn causes(error: &dyn Error) -> String {
-    let mut text = error.to_string();
+    let mut texts = vec![error.to_string()];
     let mut cause = error.source();
     while let Some(inner) = cause {
-        let inner_text = inner.to_string();
-        if !text.contains(&inner_text) {
-            text = format!("{text}: {inner_text}");
+        let text = inner.to_string();
+        if texts.last().is_none_or(|outer| !outer.contains(&text)) {
+            texts.push(text);
         }
         cause = inner.source();
     }
-    text
+    texts[texts.len().saturating_sub(2)..].join(": ")
 }
 
 fn host_of(url: &Url) -> String {

@@ -100,7 +100,7 @@ impl Report<'_> {
                 escape(why)
             );
         }
-        for dropped in &self.result.dropped {
+        for dropped in self.result.left_out() {
             let _ = writeln!(
                 page,
                 "<p class=\"note\">{} was left out: {}.</p>",

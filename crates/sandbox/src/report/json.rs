@@ -39,6 +39,13 @@ pub struct RunResult {
     pub transcript_digest: String,
 }
 
+impl RunResult {
+    /// Threats left out for reasons of their own: where the whole run ended early, that reason is not repeated for each.
+    pub fn left_out(&self) -> impl Iterator<Item = &DroppedThreat> {
+        self.dropped.iter().filter(|dropped| self.ended.as_ref() != Some(&dropped.why))
+    }
+}
+
 /// A threat that a budget left no room for.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DroppedThreat {

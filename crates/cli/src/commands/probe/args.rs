@@ -22,9 +22,9 @@ pub const DEFAULT_DEADLINE: u64 = 60;
 /// CREDENCE_PROBE_TOKEN_2; that of the judge from CREDENCE_JUDGE_TOKEN.
 #[derive(clap::Args)]
 #[command(next_line_help = false)]
+#[group(required = true, multiple = true, args = ["agent", "target", "command"])]
 pub struct ProbeArgs {
     /// A registered agent: its owner's consent is looked up, and the run is recorded
-    #[arg(required_unless_present_any = ["target", "command"])]
     pub agent: Option<String>,
     /// The agent's address [default: its first https alias]
     #[arg(long, value_name = "URL")]

@@ -54,7 +54,7 @@ pub fn human(args: &ProbeArgs, output: &RunOutput, shown: &Shown<'_>) -> String 
         "\n\n{} requests in {:.0} s, seed {}, suite {}",
         result.requests, result.duration_s, result.seed, result.suite
     );
-    for dropped in &result.dropped {
+    for dropped in result.left_out() {
         let _ = write!(text, "\nleft out: {} ({})", dropped.tag, dropped.why);
     }
     if let Some(why) = &result.ended {
