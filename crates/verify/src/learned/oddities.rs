@@ -217,11 +217,6 @@ impl Oddities {
         self.is_announced(watched(fact))
     }
 
-    /// Whether two results or more that were watched showed an oddity in this manner.
-    pub(crate) fn came_again_in_manner(&self, manner: OddityKey) -> bool {
-        self.came_again(watched(manner ^ ANY_FACT))
-    }
-
     /// A result showed an oddity. `by` is who called: the same caller confirms itself only in part, and nobody does where the
     /// result was accepted at once.
     fn see(&mut self, (key, fact): (OddityKey, FactKey), by: Sight) {

@@ -222,8 +222,16 @@ impl Surprises {
         self.0[Aspect::Changed as usize] = None;
         self.0[Aspect::Borrowed as usize] = None;
         let rarity = REJECTED;
-        let surprise =
-            Surprise { rarity, place: place as u32, why, relief: 0.0, key, manner: key, rejected: true, relieved: rarity };
+        let surprise = Surprise {
+            rarity,
+            place: place as u32,
+            why,
+            relief: 0.0,
+            key,
+            manner: key,
+            rejected: true,
+            relieved: rarity,
+        };
         self.0[why.aspect() as usize] = Some(surprise);
     }
 }

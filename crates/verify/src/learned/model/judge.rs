@@ -137,7 +137,7 @@ impl Model {
         Oddness { key, fact, manner: key, relief: if confirmed { 1.0 } else { relief }, confirmed }
     }
 
-    /// The same of an oddity that has several manners.
+    /// The same of an oddity that has several manners, which are announced apart.
     fn in_manner(&self, odd: Oddness, path: PathId, why: Cause, manner: u32) -> Oddness {
         Oddness { manner: oddity(path, why, manner), ..odd }
     }
