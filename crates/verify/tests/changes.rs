@@ -32,8 +32,8 @@ const ROUNDING: f64 = 0.005;
 /// Calls within which a change of state is accepted, and how many of them may be blocked.
 const ACCEPTED_WITHIN: usize = 20;
 const MAX_BLOCKED_OF_A_STATE: usize = 5;
-/// Rare errors of a server itself after which the next is accepted.
-const MAX_DOUBTED_RARE: usize = 8;
+/// Errors in one call of a hundred after which the next is accepted: reported, and of a server itself.
+const MAX_DOUBTED_RARE: [usize; 2] = [30, 8];
 /// Doubtful results from which on it must have been said that they are believed.
 const LASTING: usize = 8;
 
@@ -261,11 +261,11 @@ fn change_is_not_a_lie() {
     assert!(wrong.is_empty(), "{} of {} scenarios:\n{}", wrong.len(), SCENARIOS.len() * 3, wrong.join("\n"));
 }
 
-/// Errors in one call of a hundred: 1,500 calls are needed to see whether the errors themselves are locked out. What a guard reads from the
-/// server itself is believed in the end, and that was announced before.
+/// Errors in one call of a hundred: thousands of calls are needed to see that the errors themselves are not locked out. They are believed in
+/// the end, sooner where a guard reads them from the server itself, and were announced before.
 #[test]
 fn rare_errors_are_not_locked_out() {
-    const CALLS: usize = 1_500;
+    const CALLS: usize = 4_000;
     let origins = [Origin::Reported, Origin::Upstream];
     for (name, origin) in
         ["errors in words, 1 %", "error objects, 1 %"].into_iter().flat_map(|name| origins.map(|o| (name, o)))
@@ -299,7 +299,7 @@ fn rare_errors_are_not_locked_out() {
             }
             let blocked = errors.iter().filter(|decision| **decision == Decision::Block).count();
             println!("{case}: {blocked} of {} errors blocked; {errors:?}", errors.len());
-            assert!(errors.len() == 15 && blocked <= 2, "{case}: {blocked} of {} blocked", errors.len());
+            assert!(errors.len() == CALLS / 100 && blocked <= 2, "{case}: {blocked} of {} blocked", errors.len());
             assert!(errors[2..].iter().all(|decision| *decision != Decision::Block), "{case}: {errors:?}");
             assert!(usual_doubted <= CALLS * 3 / 100, "{case}: {usual_doubted} usual results doubted");
             let accepted = errors.iter().position(|decision| *decision == Decision::Accept);
@@ -307,11 +307,9 @@ fn rare_errors_are_not_locked_out() {
                 announced.is_some_and(|at| accepted.is_none_or(|accepted| at < accepted)),
                 "{case}: somebody is told"
             );
-            if origin == Origin::Upstream {
-                assert!(accepted.is_some_and(|at| at <= MAX_DOUBTED_RARE), "{case}: {errors:?}");
-                let doubted_later = errors[MAX_DOUBTED_RARE..].iter().any(|decision| *decision != Decision::Accept);
-                assert!(!doubted_later, "{case}: {errors:?}");
-            }
+            let most = MAX_DOUBTED_RARE[usize::from(origin == Origin::Upstream)];
+            assert!(accepted.is_some_and(|at| at <= most), "{case}: {errors:?}");
+            assert!(errors[most..].iter().all(|decision| *decision == Decision::Accept), "{case}: {errors:?}");
         }
     }
 }

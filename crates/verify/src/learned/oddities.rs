@@ -7,8 +7,8 @@
 //! relief = min(1, sightings · pace / NEEDED)      pace = clamp(rate / FULL_RATE, LEAST_PACE, 1)
 //! ```
 //!
-//! where `rate` is the share of the results since its first sighting that showed it. Of what a guard reads from the server itself, ten sightings
-//! suffice at any rate. Made-up results are odd in one way and then
+//! where `rate` is the share of the results since its first sighting that showed it. Thirty sightings suffice at any rate, and ten
+//! of what a guard reads from the server itself. Made-up results are odd in one way and then
 //! in another; a new version of a tool is odd in the same way in every result. Nothing is relieved before its second sighting,
 //! and that one is announced ([`ANNOUNCED`]), whatever was forgotten in between and whether or not the results were accepted. What goes
 //! on without being believed is announced again after [`FORGETTING`] calls, and so is what was believed once and had stopped.
@@ -31,8 +31,11 @@ const MAX_CALLERS: usize = 8;
 /// Sightings until an oddity says nothing any more, by who reports it.
 const NEEDED: f32 = 10.0;
 const NEEDED_UPSTREAM: f32 = 5.0;
-/// Of a server itself, as many results that show an oddity suffice, however far they are apart.
-const NEEDED_RARE: f32 = 10.0;
+/// As many results that show an oddity suffice, however far they are apart, by who reports it; of what is reported, fewer than
+/// [`RARE_FROM`] say nothing by themselves.
+const NEEDED_RARE: f32 = 30.0;
+const RARE_FROM: f32 = 15.0;
+const NEEDED_RARE_UPSTREAM: f32 = 10.0;
 /// Of a tool hardly known, fewer: one for each so many calls, but not less than [`NEEDED_YOUNG`].
 const YOUNG: f32 = 15.0;
 const NEEDED_YOUNG: f32 = 4.0;
@@ -177,11 +180,12 @@ impl Oddities {
     /// By what share an oddity weighs less for having been seen before: 0 (not at all) to 1.
     pub(crate) fn relief(&self, key: OddityKey, origin: Origin) -> f32 {
         let Some(oddity) = self.list.iter().find(|oddity| oddity.key == key) else { return 0.0 };
-        // Of a server itself, nobody can space a lie out: what is rare there is believed by how often it came, not by its share.
-        let however_rare = match origin {
-            Origin::Upstream if oddity.has_come_again() => oddity.count as f32 / NEEDED_RARE,
-            Origin::Upstream | Origin::Reported => 0.0,
+        // What is rare and stays so is believed by how often it came, not by its share. Of a server itself nobody can space a lie out.
+        let (from, rare) = match origin {
+            Origin::Reported => (RARE_FROM, NEEDED_RARE),
+            Origin::Upstream => (ANNOUNCED, NEEDED_RARE_UPSTREAM),
         };
+        let however_rare = if oddity.count as f32 >= from { oddity.count as f32 / rare } else { 0.0 };
         if oddity.sightings < ANNOUNCED {
             return however_rare.min(1.0);
         }
@@ -376,7 +380,7 @@ impl Oddities {
         }
         let calls = self.calls;
         // What is rare is not known by being learned.
-        let is_rare = |oddity: &Oddity| oddity.count as f32 >= NEEDED_RARE / 2.0 && !oddity.has_stopped(calls);
+        let is_rare = |oddity: &Oddity| oddity.count as f32 >= NEEDED_RARE_UPSTREAM / 2.0 && !oddity.has_stopped(calls);
         self.list.retain(|oddity| !oddity.believed || oddity.sightings >= 0.5 || is_rare(oddity));
     }
 
