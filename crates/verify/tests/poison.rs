@@ -86,7 +86,23 @@ fn call(row: &Row, origin: Origin) -> Call<'_> {
     row.session.as_ref().map_or(call, |session| call.session(session))
 }
 
+/// Which member an explanation is about, for what cause, and whether something is below what was usual there.
+fn about(explanation: &str) -> Option<(String, &'static str, bool)> {
+    let causes = ["; in ", "new or rare", "built unlike", "with characters", "did not have", "lacks", "mostly was"];
+    let cause = causes.into_iter().find(|cause| explanation.contains(*cause))?;
+    let verbs = [" is ", " has ", " lacks "];
+    let end = verbs.iter().filter_map(|verb| explanation.find(*verb)).min()?;
+    let number = |text: &str| text.split_whitespace().find_map(|word| word.parse::<f64>().ok());
+    let (found, usual) = explanation.split_once("; in ").unwrap_or_default();
+    let low = number(usual.split_once("was ").unwrap_or_default().1);
+    let is_below = number(&found[end.min(found.len())..]).zip(low).is_some_and(|(found, low)| found < low);
+    Some((explanation[..end].to_owned(), cause, is_below))
+}
+
 /// Tells a lie of one kind with every twentieth result; gives the tellings until it was believed, and until the first alarm.
+///
+/// An alarm counts when it comes with a telling, or with a genuine result that is odd at the same place, for the same cause and on the same
+/// side as an earlier telling, if the engine that was never lied to does not raise one at this result: it was raised because of the lie.
 fn tell(
     tool: Tool,
     (kind, told): (Fabrication, Told),
@@ -98,6 +114,7 @@ fn tell(
     let mut random = Rng::with_seed(seed);
     let mut verbatim: Option<Value> = None;
     let (mut tellings, mut alarm) = (0, None);
+    let mut shown: Vec<(String, &'static str, bool)> = Vec::new();
     let foreign = json!({"ticker": "ABC", "bid": 10.5, "ask": 10.7});
     let mut other: Option<Row> = None;
     for n in 0..1_000 {
@@ -148,10 +165,17 @@ fn tell(
             if !verdict.changes.is_empty() {
                 alarm.get_or_insert(tellings);
             }
+            let fired = verdict.checks.iter().filter(|check| check.fired);
+            shown.extend(fired.filter_map(|check| about(check.detail.as_ref()?)));
             continue;
         }
-        engine.verify(&call(&row, origin)).unwrap();
-        control.verify(&call(&row, origin)).unwrap();
+        let verdict = engine.verify(&call(&row, origin)).unwrap();
+        let plain = control.verify(&call(&row, origin)).unwrap();
+        if plain.changes.is_empty()
+            && verdict.changes.iter().any(|change| about(&change.what).is_some_and(|oddity| shown.contains(&oddity)))
+        {
+            alarm.get_or_insert(tellings);
+        }
         other = Some(row);
     }
     (None, alarm)

@@ -488,20 +488,25 @@ fn weigh_table(checks: &mut [CheckResult], counts: bool, set_by_hand: impl Fn(Ch
 /// What is new in a result, by aspect.
 fn new_facts(surprises: &Surprises, facts: &[Fact]) -> Vec<NewFact> {
     let new = [Aspect::Structure, Aspect::Format, Aspect::Value, Aspect::Range].into_iter().filter_map(|aspect| {
-        let surprise = surprises.get(aspect).filter(|surprise| surprise.rarity < NEW)?;
-        let here = facts.iter().filter(|fact| fact.place == surprise.place && fact.aspect == aspect);
+        let surprise = surprises.get(aspect)?;
+        // The rarest, also where something less rare weighs more, because this has come before.
+        let here = facts.iter().filter(|fact| fact.aspect == aspect && fact.rarity < NEW.min(surprise.rarity * EQUAL));
         let rarest = here.min_by(|a, b| a.rarity.total_cmp(&b.rarity));
+        let listed = rarest.map(|fact| NewFact { fact: fact.key, cause: fact.manner, place: fact.place });
         // Of a result with much that is odd not every fact is listed.
-        let fact = rarest.map_or(surprise.key, |fact| fact.key);
-        Some(NewFact { fact, cause: surprise.key, place: surprise.place })
+        let unlisted = || NewFact { fact: surprise.key, cause: surprise.manner, place: surprise.place };
+        listed.or_else(|| (surprise.rarity < NEW).then(unlisted))
     });
     new.collect()
 }
 
+/// Rarities that differ by less are equal.
+const EQUAL: f64 = 1.0 + 1e-9;
+
 /// Something new at a place.
 struct NewFact {
     fact: FactKey,
-    /// The place and the cause, whatever is found there: lies that fill a closed set with a new value each time share nothing else.
+    /// The place, the cause and its manner, whatever is found there: lies that fill a closed set with a new value each time share nothing else.
     cause: OddityKey,
     place: u32,
 }

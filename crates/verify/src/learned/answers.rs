@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     observe::{fold, mix},
+    oddities::OddityKey,
     surprise::{Aspect, Cause},
 };
 use crate::fields::PathId;
@@ -43,6 +44,8 @@ const FACT: u64 = 0xfac7_0000_0000;
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Fact {
     pub(crate) key: FactKey,
+    /// The place, the cause and its manner, whatever was found.
+    pub(crate) manner: OddityKey,
     pub(crate) place: u32,
     pub(crate) rarity: f64,
     pub(crate) aspect: Aspect,
@@ -219,7 +222,7 @@ mod tests {
 
     fn odd(key: FactKey, place: u32, rarity: f64, rank: u8) -> Fact {
         let aspect = if key == 3 { Aspect::Format } else { Aspect::Value };
-        Fact { key, place, rarity, aspect, rank }
+        Fact { key, manner: key, place, rarity, aspect, rank }
     }
 
     #[test]

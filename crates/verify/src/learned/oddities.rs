@@ -7,7 +7,8 @@
 //! relief = min(1, sightings · pace / NEEDED)      pace = clamp(rate / FULL_RATE, LEAST_PACE, 1)
 //! ```
 //!
-//! where `rate` is the share of the results since its first sighting that showed it. Made-up results are odd in one way and then
+//! where `rate` is the share of the results since its first sighting that showed it. Thirty sightings suffice at any rate, and ten
+//! of what a guard reads from the server itself. Made-up results are odd in one way and then
 //! in another; a new version of a tool is odd in the same way in every result. Nothing is relieved before its second sighting,
 //! and that one is announced ([`ANNOUNCED`]), whatever was forgotten in between and whether or not the results were accepted. What goes
 //! on without being believed is announced again after [`FORGETTING`] calls, and so is what was believed once and had stopped.
@@ -30,6 +31,11 @@ const MAX_CALLERS: usize = 8;
 /// Sightings until an oddity says nothing any more, by who reports it.
 const NEEDED: f32 = 10.0;
 const NEEDED_UPSTREAM: f32 = 5.0;
+/// As many results that show an oddity suffice, however far they are apart, by who reports it; of what is reported, fewer than
+/// [`RARE_FROM`] say nothing by themselves.
+const NEEDED_RARE: f32 = 30.0;
+const RARE_FROM: f32 = 15.0;
+const NEEDED_RARE_UPSTREAM: f32 = 10.0;
 /// Of a tool hardly known, fewer: one for each so many calls, but not less than [`NEEDED_YOUNG`].
 const YOUNG: f32 = 15.0;
 const NEEDED_YOUNG: f32 = 4.0;
@@ -49,6 +55,8 @@ const CONFIRMED: f32 = 12.0;
 /// What is left of a believed oddity for each result without it, and of any other over [`FORGETTING`] calls.
 const FADING: f32 = 0.99;
 const FORGETTING: u32 = 64;
+/// What was believed has stopped when it did not come for so many of its usual intervals.
+const INTERVALS: u32 = 5;
 /// Calls after which what goes on without being believed is announced again.
 const GOES_ON: u32 = 32;
 const LEFT: f32 = 0.95;
@@ -93,6 +101,14 @@ impl Oddity {
     /// Whether two results showed it.
     fn has_come_again(&self) -> bool {
         self.count as f32 >= ANNOUNCED
+    }
+
+    /// Whether it has stopped: it did not come for long, and what was believed at its own pace not for several times as long as it usually
+    /// takes.
+    fn has_stopped(&self, calls: u32) -> bool {
+        let interval = self.last.wrapping_sub(self.first) / self.count.saturating_sub(1).max(1);
+        let patience = if self.believed { FORGETTING.max(interval.saturating_mul(INTERVALS)) } else { FORGETTING };
+        calls.wrapping_sub(self.last) >= patience
     }
 
     /// Whether it has come again and was not announced yet, or long ago, goes on, is not believed and is what weighs most.
@@ -164,8 +180,14 @@ impl Oddities {
     /// By what share an oddity weighs less for having been seen before: 0 (not at all) to 1.
     pub(crate) fn relief(&self, key: OddityKey, origin: Origin) -> f32 {
         let Some(oddity) = self.list.iter().find(|oddity| oddity.key == key) else { return 0.0 };
+        // What is rare and stays so is believed by how often it came, not by its share. Of a server itself nobody can space a lie out.
+        let (from, rare) = match origin {
+            Origin::Reported => (RARE_FROM, NEEDED_RARE),
+            Origin::Upstream => (ANNOUNCED, NEEDED_RARE_UPSTREAM),
+        };
+        let however_rare = if oddity.count as f32 >= from { oddity.count as f32 / rare } else { 0.0 };
         if oddity.sightings < ANNOUNCED {
-            return 0.0;
+            return however_rare.min(1.0);
         }
         let needed = match origin {
             Origin::Reported => (self.calls as f32 / YOUNG).clamp(NEEDED_YOUNG, NEEDED),
@@ -177,7 +199,7 @@ impl Oddities {
             let rate = oddity.count as f32 / (self.calls.wrapping_sub(oddity.first) + 1) as f32;
             (rate / FULL_RATE).clamp(LEAST_PACE, 1.0)
         };
-        (oddity.sightings * pace / needed).min(1.0)
+        (oddity.sightings * pace / needed).max(however_rare).min(1.0)
     }
 
     /// How often an oddity was seen.
@@ -249,7 +271,7 @@ impl Oddities {
         };
         let oddity = &mut self.list[at];
         // What had stopped and comes again is announced anew, also where it was believed then.
-        oddity.announced = oddity.announced.filter(|_| calls.wrapping_sub(oddity.last) < FORGETTING);
+        oddity.announced = oddity.announced.filter(|_| !oddity.has_stopped(calls));
         let (caller, alone, doubted) = (by.caller, by.alone, by.doubted);
         let known = oddity.callers.contains(&caller);
         if doubted {
@@ -356,7 +378,10 @@ impl Oddities {
         for oddity in self.list.iter_mut().filter(|oddity| oddity.believed && !contains(shown, oddity.key)) {
             oddity.sightings *= FADING;
         }
-        self.list.retain(|oddity| !oddity.believed || oddity.sightings >= 0.5);
+        let calls = self.calls;
+        // What is rare is not known by being learned.
+        let is_rare = |oddity: &Oddity| oddity.count as f32 >= NEEDED_RARE_UPSTREAM / 2.0 && !oddity.has_stopped(calls);
+        self.list.retain(|oddity| !oddity.believed || oddity.sightings >= 0.5 || is_rare(oddity));
     }
 
     /// Someone says that a result with these oddities is made up: it counts for nothing.

@@ -131,6 +131,8 @@ pub(crate) struct Surprise {
     pub(crate) relief: f32,
     /// What it is known by when it comes again; 0 where it is not odd.
     pub(crate) key: OddityKey,
+    /// The same with the manner in which it is odd, where there are several.
+    pub(crate) manner: OddityKey,
     /// Someone said that results with it are made up.
     pub(crate) rejected: bool,
     /// The rarity with the relief in it: what places are compared by.
@@ -160,6 +162,8 @@ impl Surprises {
 pub(super) struct Oddness {
     pub(super) key: OddityKey,
     pub(super) fact: FactKey,
+    /// Place, cause and manner.
+    pub(super) manner: OddityKey,
     /// By what share it weighs less for having been seen before.
     pub(super) relief: f32,
     /// Someone said that it is genuine.
@@ -184,6 +188,7 @@ impl Sink for Surprises {
             why: Cause::Nothing,
             relief: 0.0,
             key: 0,
+            manner: 0,
             rejected: false,
             relieved: 1.0,
         };
@@ -197,15 +202,15 @@ impl Sink for Surprises {
         if slot.is_some_and(|before| rarity >= before.relieved) {
             return;
         }
-        let (key, relief) = if rarity < ODD {
+        let (key, manner, relief) = if rarity < ODD {
             let known = odd();
-            (known.key, known.relief)
+            (known.key, known.manner, known.relief)
         } else {
-            (0, 0.0)
+            (0, 0, 0.0)
         };
         let relieved = if relief > 0.0 { libm::pow(rarity.max(1e-9), f64::from(1.0 - relief)) } else { rarity };
         if slot.is_none_or(|before| relieved < before.relieved) {
-            *slot = Some(Surprise { rarity, place: place as u32, why, relief, key, rejected: false, relieved });
+            *slot = Some(Surprise { rarity, place: place as u32, why, relief, key, manner, rejected: false, relieved });
         }
     }
 }
@@ -217,8 +222,16 @@ impl Surprises {
         self.0[Aspect::Changed as usize] = None;
         self.0[Aspect::Borrowed as usize] = None;
         let rarity = REJECTED;
-        let surprise =
-            Surprise { rarity, place: place as u32, why, relief: 0.0, key, rejected: true, relieved: rarity };
+        let surprise = Surprise {
+            rarity,
+            place: place as u32,
+            why,
+            relief: 0.0,
+            key,
+            manner: key,
+            rejected: true,
+            relieved: rarity,
+        };
         self.0[why.aspect() as usize] = Some(surprise);
     }
 }
@@ -249,7 +262,8 @@ impl Sink for Odd {
             let known = odd();
             self.count(&known);
             if self.facts.len() < MAX_ODD {
-                self.facts.push(Fact { key: known.fact, place: place as u32, rarity, aspect, rank: why.rank() });
+                let Oddness { fact: key, manner, .. } = known;
+                self.facts.push(Fact { key, manner, place: place as u32, rarity, aspect, rank: why.rank() });
             }
         }
     }

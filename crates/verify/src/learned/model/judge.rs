@@ -7,6 +7,7 @@ use crate::{
     fields::PathId,
     learned::{
         answers::{FactKey, fact},
+        counts::{Categories, Range},
         echo::Repeated,
         observation::Observation,
         observe::{ObservedValue, ValueKind, fold, mix, number_form, scaled},
@@ -31,6 +32,21 @@ const ANOTHER_MEMBER: f32 = 0.9;
 
 /// Texts unlike those before, of any kind: tells their oddity from that of one kind.
 const ANY_TEXT: u32 = 1;
+/// The manners of one oddity, apart from [`ANY_TEXT`]: what was never there is not what is there now and then, and too little is not too
+/// much.
+const NEW: u32 = 2;
+const RARE: u32 = 3;
+const BELOW: u32 = 4;
+const ABOVE: u32 = 5;
+
+fn new_or_rare(known: &Categories, category: u32) -> u32 {
+    if known.knows(category) { RARE } else { NEW }
+}
+
+fn side(range: &Range, value: f64) -> u32 {
+    if value < range.bounds().0 { BELOW } else { ABOVE }
+}
+
 /// What one doubtful result counts.
 const ONE: f32 = 1.0;
 
@@ -118,7 +134,12 @@ impl Model {
         let fact = fact(path, why, what);
         let confirmed = self.answers.is_confirmed(fact);
         let relief = if self.oddities.is_empty() { 0.0 } else { self.oddities.relief(key, origin) };
-        Oddness { key, fact, relief: if confirmed { 1.0 } else { relief }, confirmed }
+        Oddness { key, fact, manner: key, relief: if confirmed { 1.0 } else { relief }, confirmed }
+    }
+
+    /// The same of an oddity that has several manners, which are announced apart.
+    fn in_manner(&self, odd: Oddness, path: PathId, why: Cause, manner: u32) -> Oddness {
+        Oddness { manner: oddity(path, why, manner), ..odd }
     }
 
     fn judge_value(
@@ -138,34 +159,28 @@ impl Model {
             }
         };
         out.add(Aspect::Structure, node.kinds.rarity(kind), place, Cause::Kind, odd(Cause::Kind, kind));
+        let in_manner = |why: Cause, manner: u32| self.in_manner(odd(why, 0)(), seen.path, why, manner);
         let value = || node.values.rarity(seen.value());
+        let odd_value = || in_manner(Cause::Value, new_or_rare(&node.values, seen.value()));
         let repeated = if node.echoes.is_empty() { None } else { node.echoes.explain(seen, &observation.arguments) };
         match seen.what {
             // It is as the caller wrote it.
             _ if repeated == Some(Repeated::Whole) => {}
             ValueKind::Null => {}
-            ValueKind::Bool => out.add(Aspect::Value, value(), place, Cause::Value, odd(Cause::Value, 0)),
+            ValueKind::Bool => out.add(Aspect::Value, value(), place, Cause::Value, odd_value),
             ValueKind::Number(number) => {
-                out.add(Aspect::Value, value(), place, Cause::Value, odd(Cause::Value, 0));
+                out.add(Aspect::Value, value(), place, Cause::Value, odd_value);
                 if let Some(known) = &node.number {
-                    out.add(
-                        Aspect::Format,
-                        known.forms.rarity(number_form(number)),
-                        place,
-                        Cause::NumberForm,
-                        odd(Cause::NumberForm, 0),
-                    );
-                    out.add(
-                        Aspect::Range,
-                        known.range.rarity(scaled(number)),
-                        place,
-                        Cause::Number,
-                        odd(Cause::Number, 0),
-                    );
+                    let (form, scaled) = (number_form(number), scaled(number));
+                    let why = Cause::NumberForm;
+                    let odd_form = || in_manner(why, new_or_rare(&known.forms, form));
+                    out.add(Aspect::Format, known.forms.rarity(form), place, why, odd_form);
+                    let outside = || in_manner(Cause::Number, side(&known.range, scaled));
+                    out.add(Aspect::Range, known.range.rarity(scaled), place, Cause::Number, outside);
                 }
             }
             ValueKind::Text { text, form, .. } => {
-                out.add(Aspect::Value, value(), place, Cause::Value, odd(Cause::Value, 0));
+                out.add(Aspect::Value, value(), place, Cause::Value, odd_value);
                 let mut rarest = 1.0_f64;
                 if let Some(known) = &node.text {
                     if form.classes & !known.known != 0 {
@@ -179,23 +194,22 @@ impl Model {
                         );
                     }
                     let classes = known.classes.rarity(form.classes);
-                    out.add(Aspect::Format, classes, place, Cause::Shape, odd(Cause::Shape, 0));
+                    let odd_classes = || in_manner(Cause::Shape, new_or_rare(&known.classes, form.classes));
+                    out.add(Aspect::Format, classes, place, Cause::Shape, odd_classes);
                     if repeated.is_none() {
-                        out.add(
-                            Aspect::Format,
-                            known.lengths.rarity(form.lengths),
-                            place,
-                            Cause::Shape,
-                            odd(Cause::Shape, 0),
-                        );
+                        let odd_lengths = || in_manner(Cause::Shape, new_or_rare(&known.lengths, form.lengths));
+                        out.add(Aspect::Format, known.lengths.rarity(form.lengths), place, Cause::Shape, odd_lengths);
                     }
                     let words = known.words.rarity(form.words);
-                    out.add(Aspect::Format, words, place, Cause::Shape, odd(Cause::Shape, 0));
+                    let odd_words = || in_manner(Cause::Shape, new_or_rare(&known.words, form.words));
+                    out.add(Aspect::Format, words, place, Cause::Shape, odd_words);
                     rarest = rarest.min(classes).min(words);
                 }
                 if repeated.is_none() {
-                    let length = node.lengths.rarity(scaled(text.len() as f64));
-                    out.add(Aspect::Range, length, place, Cause::Length, odd(Cause::Length, 0));
+                    let scaled = scaled(text.len() as f64);
+                    let length = node.lengths.rarity(scaled);
+                    let outside = || in_manner(Cause::Length, side(&node.lengths, scaled));
+                    out.add(Aspect::Range, length, place, Cause::Length, outside);
                     rarest = rarest.min(length);
                 }
                 if place == 0 {
@@ -205,13 +219,9 @@ impl Model {
             }
             ValueKind::Array(len) => {
                 out.add(Aspect::Value, value(), place, Cause::Empty, odd(Cause::Empty, u32::from(len == 0)));
-                out.add(
-                    Aspect::Range,
-                    node.lengths.rarity(scaled(len as f64)),
-                    place,
-                    Cause::Length,
-                    odd(Cause::Length, 0),
-                );
+                let scaled = scaled(len as f64);
+                let outside = || in_manner(Cause::Length, side(&node.lengths, scaled));
+                out.add(Aspect::Range, node.lengths.rarity(scaled), place, Cause::Length, outside);
             }
             ValueKind::Object { keys, map, end, .. } => {
                 if let Some(known) = node.object.as_ref().filter(|_| !map) {
