@@ -130,7 +130,7 @@ fn six_views_of_one_registry_are_one_voice() {
     let six = explained(6, &|_| "erc8004".into());
     let own = explained(6, &|n| format!("registry-{n}"));
     let coverage = |explained: &Value| explained["coverage"].as_f64().unwrap();
-    assert_eq!(six["inputs"].as_array().unwrap().len(), 6, "{six}");
+    assert_eq!(six["contributions"].as_array().unwrap().len(), 6, "{six}");
     assert_eq!(coverage(&six), coverage(&one), "one voice");
     assert!(coverage(&own) > 2.0 * coverage(&one), "{} and {}", coverage(&own), coverage(&one));
     assert_eq!(six["score"], one["score"], "and not a louder one");
@@ -143,7 +143,7 @@ fn disputes_and_alarms_are_shown_and_their_words_reach_no_model() {
     let world: Arc<World> = Arc::default();
     let mirror = world.serve();
     world.put("load-1.example/a.example", 200, format!(r#"{{"{HOSTILE}": 1, "good": "{HOSTILE}", "bad": 1}}"#));
-    let shell = linked(&world, &mirror, &[source_file(0), source_file(1)]);
+    let shell = linked(&world, &mirror, &[source_file(0), source_file(1), source_file(2)]);
     let key = |name: &str| credence_testing::key(name);
     for name in ["bot", "rival"] {
         if name != "bot" {
@@ -156,22 +156,24 @@ fn disputes_and_alarms_are_shown_and_their_words_reach_no_model() {
         &[&format!("crawl_mirror={mirror}"), "requests_per_second=0", "token_requests_per_second=0"],
     );
     let metrics = || service.get("/metrics").text();
-    until("both sources were asked", || {
+    until("every source was asked", || {
         metrics().contains("credence_crawl_signals{source=\"crawler-load-0\"} 1")
+            && metrics().contains("credence_crawl_signals{source=\"crawler-load-2\"} 1")
             && metrics().contains("source=\"crawler-load-1\",reason=\"wrong_shape\"} 1")
     });
     let html = |path: &str| service.get_with(path, &[("accept", "text/html")]).text();
     let crawlers = html("/crawlers");
     assert!(crawlers.contains("answers otherwise than its file says about 1 agent since"), "{crawlers}");
-    assert!(crawlers.contains("wrong_shape 1"), "{crawlers}");
+    assert!(crawlers.contains("wrong shape 1"), "{crawlers}");
 
-    let signal = signals_of(&service.shell, "crawler-load-0")[0];
-    let dispute = |by: &str, agent: &str, text: &str, step: DisputeStep| {
+    let [signal, second] = ["crawler-load-0", "crawler-load-2"].map(|source| signals_of(&service.shell, source)[0]);
+    let dispute_of = |signal: Uuid, by: &str, agent: &str, text: &str, step: DisputeStep| {
         let agent = EntityId::new(agent).unwrap();
         let record = DisputeRecord { agent, signal, step, text: text.to_owned(), key_id: None, signature: None };
         let signed = record.signed_by(&key(by)).unwrap();
         json!({ "signal": signal, "text": text, "key_id": signed.key_id, "signature": signed.signature })
     };
+    let dispute = |by: &str, agent: &str, text: &str, step| dispute_of(signal, by, agent, text, step);
     let path = "/v1/agents/bot/disputes";
     let opened = dispute("bot", "bot", OWNERS_WORDS, DisputeStep::Opened);
     let mut changed = opened.clone();
@@ -189,6 +191,8 @@ fn disputes_and_alarms_are_shown_and_their_words_reach_no_model() {
     assert!((400..500).contains(&elsewhere.status), "{}", elsewhere.text());
     assert_eq!(service.get(path).ok()["disputes"], json!([]), "nothing was recorded");
     service.post_as("", path, &opened).created();
+    let again = service.post_as("", path, &opened);
+    assert!((400..500).contains(&again.status), "once for each signal: {}", again.text());
     let shown = service.get(path).ok()["disputes"][0].clone();
     assert_eq!(
         (&shown["step"], &shown["statement"], &shown["signed"]),
@@ -210,7 +214,7 @@ fn disputes_and_alarms_are_shown_and_their_words_reach_no_model() {
     };
     let (admin, ingest) = (service.token("admin"), service.token("ingest"));
     decide("", false, "no").refused(401, "unauthorized");
-    decide(&ingest, false, "no").refused(403, "forbidden");
+    decide(&ingest, false, "no").refused(403, "insufficient_scope");
     decide(&admin, false, "the stars are its own").created();
     assert!(decide(&admin, true, "again").status == 409, "it is decided");
     let explained = || service.get("/v1/agents/bot/explain").ok();
@@ -234,11 +238,15 @@ fn disputes_and_alarms_are_shown_and_their_words_reach_no_model() {
         read.push(shown);
     }
 
-    // Disputed anew, and withdrawn: it does not count any more.
-    service.post_as("", path, &opened).created();
-    decide(&admin, true, "a fork").created();
-    until("it is withdrawn", || explained()["inputs"].as_array().is_some_and(Vec::is_empty));
-    assert_eq!(service.get(path).ok()["disputes"][0]["decision"], "a fork");
+    // The other signal is disputed too, and withdrawn: it does not count any more.
+    assert!(explained()["contributions"].to_string().contains("crawler-load-2"));
+    service.post_as("", path, &dispute_of(second, "bot", "bot", OWNERS_WORDS, DisputeStep::Opened)).created();
+    let withdrawal = json!({ "signal": second, "withdraw": true, "text": "a fork" });
+    service.post_as(&admin, "/v1/agents/bot/dispute-decisions", &withdrawal).created();
+    until("it is withdrawn", || !explained()["contributions"].to_string().contains("crawler-load-2"));
+    assert!(explained()["contributions"].to_string().contains("crawler-load-0"), "the one that was kept counts");
+    let disputes = service.get(path).ok()["disputes"].to_string();
+    assert!(disputes.contains("a fork") && disputes.contains("withdrawn"), "{disputes}");
     read.push(explained().to_string());
 
     let shell = service.stop();
