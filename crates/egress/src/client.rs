@@ -111,7 +111,8 @@ impl Egress {
             let late = || EgressError::Late { host: host.clone(), seconds };
             let answer =
                 tokio::time::timeout(request.deadline, self.exchange(&request)).await.map_err(|_| late())??;
-            match answer.retry_after().filter(|_| BUSY.contains(&answer.status)) {
+            // A pause of no length is none: who answers 429 is not asked again at once.
+            match answer.retry_after().filter(|pause| BUSY.contains(&answer.status) && !pause.is_zero()) {
                 Some(pause) => self.politeness.pause(&host, pause),
                 None if answer.status == StatusCode::TOO_MANY_REQUESTS => self.politeness.pause_unsaid(&host),
                 None => self.politeness.answered(&host),
@@ -129,7 +130,12 @@ impl Egress {
 
     /// How long the host of an address is still left alone, after it asked for that.
     pub fn pause_left(&self, url: &Url) -> Option<Duration> {
-        self.politeness.pause_left(&host_of(url))
+        self.host_pause_left(&host_of(url))
+    }
+
+    /// How long a host, in lower case, is still left alone.
+    pub fn host_pause_left(&self, host: &str) -> Option<Duration> {
+        self.politeness.pause_left(host)
     }
 
     /// Fails where an address must not be asked. Names are checked when they are resolved, addresses here.

@@ -19,6 +19,14 @@ const MAX_PAUSE: Duration = Duration::from_secs(24 * 3600);
 /// The first pause of a host that says 429 and not for how long. Each one in a row is twice as long, up to [`MAX_UNSAID_PAUSE`].
 const UNSAID_PAUSE: Duration = Duration::from_secs(1);
 const MAX_UNSAID_PAUSE: Duration = Duration::from_secs(64);
+/// How long a host that asked for a pause is asked more slowly than the caller would.
+const CALM: Duration = Duration::from_secs(600);
+/// What is left of the rate after each pause in that time, in percent.
+const CALMER_PERCENT: u32 = 90;
+/// Pauses that make it slower still.
+const MAX_CALMER: u32 = 20;
+/// A host that is asked more slowly gets at once what it would get in this part of a second: a burst may have been the reason.
+const CALM_BURST: u32 = 50;
 
 /// How often one host may be asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,10 +48,25 @@ impl Default for Rate {
 }
 
 struct HostState {
-    limiter: Arc<DefaultDirectRateLimiter>,
+    turns: Arc<Turns>,
     paused_until: Option<Instant>,
     /// Pauses in a row whose length the host did not say.
     unsaid: u32,
+    /// Pauses within [`CALM`] of each other, and when the last one began.
+    pauses: Option<(u32, Instant)>,
+}
+
+/// Hands out turns one after the other: of many that wait, only the first looks at the clock.
+struct Turns {
+    first: tokio::sync::Mutex<()>,
+    limiter: DefaultDirectRateLimiter,
+}
+
+impl Turns {
+    async fn next(&self) {
+        let _first = self.first.lock().await;
+        self.limiter.until_ready().await;
+    }
 }
 
 /// The memory of all hosts.
@@ -59,20 +82,21 @@ impl Politeness {
 
     /// Waits until `host` may be asked, at `rate` where the request has one of its own; fails at once where the host asked for a pause.
     pub(crate) async fn turn(&self, host: &str, rate: Option<Rate>) -> Result<(), EgressError> {
-        let limiter = {
+        let turns = {
             let mut hosts = self.hosts.lock().unwrap_or_else(PoisonError::into_inner);
             let state = hosts.get_or_insert_mut(host.to_owned(), || HostState::fresh(self.rate));
             state.check(host)?;
-            match rate.filter(|rate| *rate != self.rate) {
-                None => Arc::clone(&state.limiter),
+            let rate = state.calmer(rate.unwrap_or(self.rate));
+            match rate == self.rate {
+                true => Arc::clone(&state.turns),
                 // A space is in no host's name.
-                Some(rate) => {
+                false => {
                     let own = format!("{host} {} {}", rate.per_second, rate.burst);
-                    Arc::clone(&hosts.get_or_insert_mut(own, || HostState::fresh(rate)).limiter)
+                    Arc::clone(&hosts.get_or_insert_mut(own, || HostState::fresh(rate)).turns)
                 }
             }
         };
-        limiter.until_ready().await;
+        turns.next().await;
         // Another request may have been told to wait while this one waited for its turn.
         let mut hosts = self.hosts.lock().unwrap_or_else(PoisonError::into_inner);
         hosts.get_mut(host).map_or(Ok(()), |state| state.check(host))
@@ -82,6 +106,9 @@ impl Politeness {
     pub(crate) fn pause(&self, host: &str, pause: Duration) {
         let mut hosts = self.hosts.lock().unwrap_or_else(PoisonError::into_inner);
         let state = hosts.get_or_insert_mut(host.to_owned(), || HostState::fresh(self.rate));
+        if state.check(host).is_ok() && !pause.is_zero() {
+            state.pauses = Some((state.recent_pauses().saturating_add(1), Instant::now()));
+        }
         let until = Instant::now() + pause.min(MAX_PAUSE);
         state.paused_until = Some(state.paused_until.map_or(until, |before| before.max(until)));
     }
@@ -119,7 +146,25 @@ impl Politeness {
 impl HostState {
     fn fresh(rate: Rate) -> Self {
         let quota = Quota::per_second(rate.per_second).allow_burst(rate.burst);
-        Self { limiter: Arc::new(RateLimiter::direct(quota)), paused_until: None, unsaid: 0 }
+        let turns = Turns { first: tokio::sync::Mutex::default(), limiter: RateLimiter::direct(quota) };
+        Self { turns: Arc::new(turns), paused_until: None, unsaid: 0, pauses: None }
+    }
+
+    fn recent_pauses(&self) -> u32 {
+        self.pauses.filter(|(_, at)| at.elapsed() < CALM).map_or(0, |(pauses, _)| pauses)
+    }
+
+    /// `rate`, or less where the host asked for pauses not long ago: it allows less than the caller was told.
+    fn calmer(&self, rate: Rate) -> Rate {
+        let pauses = self.recent_pauses();
+        if pauses == 0 {
+            return rate;
+        }
+        let less = |left: u64, _| left * u64::from(CALMER_PERCENT) / 100;
+        let slower = (0..pauses.min(MAX_CALMER)).fold(u64::from(rate.per_second.get()), less);
+        let per_second = NonZeroU32::new(u32::try_from(slower).unwrap_or(u32::MAX)).unwrap_or(NonZeroU32::MIN);
+        let burst = NonZeroU32::new(per_second.get() / CALM_BURST).unwrap_or(NonZeroU32::MIN).min(rate.burst);
+        Rate { per_second, burst }
     }
 
     /// Fails while the host is left alone.
@@ -208,6 +253,54 @@ mod tests {
         politeness.answered("a.example");
         politeness.pause_unsaid("a.example");
         assert_eq!(left(), Some(1));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_host_that_asked_for_a_pause_is_asked_more_slowly_for_ten_minutes() {
+        let politeness = Politeness::new(Rate::default());
+        let rate = |per_second, burst| Rate {
+            per_second: NonZeroU32::new(per_second).unwrap(),
+            burst: NonZeroU32::new(burst).unwrap(),
+        };
+        let asked = |wanted: Rate| {
+            let hosts = politeness.hosts.lock().unwrap();
+            hosts.peek("a.example").map_or(wanted, |state| state.calmer(wanted))
+        };
+        assert_eq!(asked(rate(2_000, 100)), rate(2_000, 100));
+        politeness.pause_unsaid("a.example");
+        politeness.pause_unsaid("a.example");
+        politeness.pause("a.example", Duration::from_secs(2));
+        assert_eq!(asked(rate(2_000, 100)), rate(1_800, 36), "answers of one moment count once");
+        assert_eq!(asked(rate(1, 4)), rate(1, 1), "never not at all");
+        tokio::time::advance(Duration::from_secs(3)).await;
+        politeness.pause("a.example", Duration::ZERO);
+        assert_eq!(asked(rate(2_000, 100)), rate(1_800, 36), "no pause");
+        politeness.pause_unsaid("a.example");
+        assert_eq!(asked(rate(2_000, 100)), rate(1_620, 32));
+        for _ in 0..1_000 {
+            tokio::time::advance(Duration::from_secs(100)).await;
+            politeness.pause_unsaid("a.example");
+        }
+        let slowest = asked(rate(2_000, 100)).per_second.get();
+        assert!((200..=260).contains(&slowest), "an eighth at least: {slowest}");
+        tokio::time::advance(CALM).await;
+        assert_eq!(asked(rate(2_000, 100)), rate(2_000, 100));
+    }
+
+    /// Sixty-four that wait get a turn each, in the time that the rate says.
+    #[tokio::test(flavor = "multi_thread")]
+    async fn many_that_wait_for_their_turn_all_get_one() {
+        let politeness = Arc::new(Politeness::new(Rate::default()));
+        let fast = Rate { per_second: NonZeroU32::new(200).unwrap(), burst: NonZeroU32::MIN };
+        let mut waiting = tokio::task::JoinSet::new();
+        let started = std::time::Instant::now();
+        for _ in 0..64 {
+            let politeness = Arc::clone(&politeness);
+            waiting.spawn(async move { politeness.turn("a.example", Some(fast)).await });
+        }
+        let all = waiting.join_all().await;
+        assert!(all.len() == 64 && all.iter().all(Result::is_ok), "{all:?}");
+        assert!(started.elapsed() >= Duration::from_millis(310), "63 after the first, 5 ms each");
     }
 
     #[tokio::test(start_paused = true)]

@@ -248,11 +248,21 @@ impl Crawler {
 
     /// How long the host of `source` is still left alone, after it asked for that. Unknown where each subject has a host of its own.
     pub fn pause_left(&self, source: &Source) -> Option<Duration> {
-        let url = match &self.mirror {
-            Some(mirror) => mirror.clone(),
-            None => Url::parse(&format!("https://{}", source.host()?)).ok()?,
+        let host = match &self.mirror {
+            Some(mirror) => mirror.host_str()?,
+            None => source.host()?,
         };
-        self.egress.pause_left(&url)
+        self.egress.host_pause_left(host)
+    }
+
+    /// Why an answer of `url` is none. A 429 need not say for how long: then it is the pause that this client makes.
+    pub(crate) fn failure_of(&self, answer: &Answer, url: &Url) -> Option<Failure> {
+        let mut failure = Failure::of_status(answer, url)?;
+        if failure.reason == Reason::RateLimited {
+            let said = failure.retry_after.filter(|pause| !pause.is_zero());
+            failure.retry_after = said.or_else(|| self.egress.pause_left(&answer.url));
+        }
+        Some(failure)
     }
 
     async fn try_ask(
@@ -278,11 +288,7 @@ impl Crawler {
         if first.is_unchanged() {
             return Ok(Asked::Unchanged);
         }
-        if let Some(mut failure) = Failure::of_status(&first, &url) {
-            // A 429 need not say for how long: then it is the pause that this client makes.
-            if failure.reason == Reason::RateLimited {
-                failure.retry_after = failure.retry_after.or_else(|| self.egress.pause_left(&first.url));
-            }
+        if let Some(failure) = self.failure_of(&first, &url) {
             return Err(failure);
         }
         let (validators, quota) = (Validators::of(&first), quota(&first));
@@ -399,7 +405,7 @@ impl Crawler {
         let url = Url::parse(url).map_err(|_| Failure::new(Reason::Forbidden, "not an address"))?;
         let request = Request::get(self.mirrored(&url)?.as_str()).map_err(|e| Failure::of(&e))?;
         let answer = self.egress.send(request.max_bytes(max_bytes)).await.map_err(|e| Failure::of(&e))?;
-        match Failure::of_status(&answer, &url) {
+        match self.failure_of(&answer, &url) {
             None => Ok(answer.body),
             Some(failure) => Err(failure),
         }
@@ -455,4 +461,64 @@ fn service_of(services: &Value, top: &str) -> Option<Url> {
 pub(crate) fn quota(answer: &Answer) -> Option<u64> {
     let names = ["x-ratelimit-remaining", "ratelimit-remaining"];
     names.iter().find_map(|name| answer.headers.get(*name)?.to_str().ok()?.trim().parse().ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::{
+        Router,
+        extract::Request as Received,
+        http::{StatusCode, header},
+        response::{IntoResponse, Response},
+    };
+    use credence_egress::Settings;
+
+    use super::*;
+
+    /// A source file with a secret, of a host that sends on: to another place of its own, then to another host.
+    #[tokio::test]
+    async fn the_secret_of_a_source_file_does_not_follow_a_redirection() {
+        let seen: Arc<Mutex<Vec<(String, bool)>>> = Arc::default();
+        let mut servers = Vec::new();
+        for _ in 0..2 {
+            let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+            let url = Url::parse(&format!("http://{}/", listener.local_addr().unwrap())).unwrap();
+            let (seen, other) = (Arc::clone(&seen), servers.first().cloned());
+            servers.push(url.clone());
+            let answer = move |request: Received| async move {
+                let path = request.uri().path().to_owned();
+                let secret = request.headers().values().any(|value| value.as_bytes() == b"Bearer s3cret");
+                seen.lock().unwrap().push((format!("{}{path}", url.port().unwrap()), secret));
+                let moved = |to: String| -> Response { (StatusCode::FOUND, [(header::LOCATION, to)]).into_response() };
+                match (path.as_str(), other) {
+                    ("/repos/acme/weather", _) => moved("/moved".into()),
+                    ("/moved", Some(other)) => moved(format!("{other}elsewhere")),
+                    _ => "{}".into_response(),
+                }
+            };
+            let router = Router::new().fallback(answer);
+            tokio::spawn(async move { axum::serve(listener, router).await });
+        }
+        let text = include_str!("../sources/github.toml");
+        let settings = Settings { loopback: true, ..Settings::for_purpose("crawl") };
+        let crawler = Crawler::new(Egress::new(settings).unwrap(), None, Arc::new(|_| Some("s3cret".into())));
+        let subject = "repository:github.com/acme/weather".parse().unwrap();
+        let now: Timestamp = "2026-11-18T12:00:00Z".parse().unwrap();
+        for (redirects, server, wanted) in [
+            ("same_origin", 0, vec![("/repos/acme/weather", true), ("/moved", false)]),
+            ("public", 1, vec![("/repos/acme/weather", true), ("/moved", false), ("/elsewhere", false)]),
+            ("refuse", 1, vec![("/repos/acme/weather", true)]),
+        ] {
+            let text = text.replace("[request]", &format!("[request]\nredirects = \"{redirects}\""));
+            let mut source = Source::parse("github.toml", &text).unwrap();
+            source.request.address = source.request.address.at_test_server(servers[server].clone());
+            seen.lock().unwrap().clear();
+            let _ = crawler.ask(&source, &subject, None, now).await;
+            let asked = seen.lock().unwrap().clone();
+            let port = |path: &str| servers[if path == "/elsewhere" { 0 } else { server }].port().unwrap();
+            let wanted: Vec<_> =
+                wanted.into_iter().map(|(path, told)| (format!("{}{path}", port(path)), told)).collect();
+            assert_eq!(asked, wanted, "{redirects}");
+        }
+    }
 }

@@ -24,7 +24,7 @@ use crate::{
 
 /// How long a list is shared, at most; a quarter of the time to live where that is less.
 const SHARED: Duration = Duration::from_secs(3600);
-/// How long one failure to read on answers everyone who asks.
+/// How long one failure to read on answers everyone who asks, at most.
 const FAILED: Duration = Duration::from_secs(60);
 /// Bytes of all pages of a list.
 const MAX_BYTES: usize = 16 * 1024 * 1024;
@@ -45,6 +45,11 @@ enum End {
     Cut,
     /// The next page could not be read.
     Failed(Instant, Result<NoReading, Failure>),
+}
+
+/// How long a failure answers everyone who asks: as long as the source is left alone, where it asked for that.
+fn holds(why: &Result<NoReading, Failure>) -> Duration {
+    why.as_ref().err().and_then(|failure| failure.retry_after).map_or(FAILED, |pause| pause.min(FAILED))
 }
 
 /// A list that several ask about, and since when.
@@ -79,7 +84,7 @@ impl Crawler {
                     break whole.and_then(|whole| whole.read(source, None, now));
                 }
                 Some(End::Cut) => break Err(NoReading::Beyond(rule.most)),
-                Some(End::Failed(at, why)) if at.elapsed() < FAILED => match why {
+                Some(End::Failed(at, why)) if at.elapsed() < holds(why) => match why {
                     Ok(no) => break Err(no.clone()),
                     Err(failure) => return Err(failure.clone()),
                 },
@@ -122,7 +127,7 @@ impl Crawler {
             return;
         }
         let answer = match self.send(source, parts, &next, None).await {
-            Ok(answer) => match Failure::of_status(&answer, url) {
+            Ok(answer) => match self.failure_of(&answer, url) {
                 None => answer,
                 Some(failure) => return list.end = failed(Err(failure)),
             },

@@ -136,6 +136,12 @@ impl Address {
         Ok(Self { start, rest: Template::new(rest)? })
     }
 
+    /// The same path on a server of a test, which speaks no TLS.
+    #[cfg(test)]
+    pub fn at_test_server(self, server: Url) -> Self {
+        Self { start: Start::Fixed(server), ..self }
+    }
+
     /// The host that the file names, if it names one.
     pub fn fixed_host(&self) -> Option<&str> {
         if let Start::Fixed(url) = &self.start { url.host_str() } else { None }

@@ -42,8 +42,10 @@ const NO_ROUTE: &str = "none";
 /// Where agents that are probed go. What they present is for somebody else.
 const PROBE_LISTENER: &str = "/.well-known/credence-probe/{nonce}";
 /// Routes that take a body from whoever has no token.
-const ANONYMOUS_BODIES: [&str; 11] = [
+const ANONYMOUS_BODIES: [&str; 12] = [
     PROBE_LISTENER,
+    // Signed by a key of the agent, and once for each signal.
+    "/v1/agents/{agent}/disputes",
     "/v1/agents/{agent}/domain-challenges",
     "/v1/agents/{agent}/domain-verifications",
     "/v1/log/consistency",

@@ -19,9 +19,10 @@ use crate::{app::App, problem::Problem};
 const SITE: &str = "sec-fetch-site";
 
 /// Routes that record something, or have it recorded, without a token; forms and MCP have checks of their own.
-const RECORDING: [(Method, &str); 4] = [
+const RECORDING: [(Method, &str); 5] = [
     (Method::GET, "/v1/entities/{entity}/trust-signals"),
     (Method::HEAD, "/v1/entities/{entity}/trust-signals"),
+    (Method::POST, "/v1/agents/{agent}/disputes"),
     (Method::POST, "/v1/agents/{agent}/domain-challenges"),
     (Method::POST, "/v1/agents/{agent}/domain-verifications"),
 ];

@@ -85,6 +85,7 @@ pub struct DisputeArgs {
 
 pub fn link(home: &Home, out: &Output, args: LinkArgs) -> Done {
     let authority = Arc::new(home.authority()?);
+    query::agent(&*authority.ledger().view()?, &args.agent)?;
     if args.check || args.signature.is_some() {
         return check(home, out, &authority, args);
     }

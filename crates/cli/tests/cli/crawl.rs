@@ -27,21 +27,30 @@ const IN_FLIGHT: usize = 640;
 
 /// Answers by path, and how often each was asked.
 #[derive(Default)]
-struct World {
+pub struct World {
     answers: Mutex<BTreeMap<String, (u16, String)>>,
-    asked: Mutex<BTreeMap<String, usize>>,
+    pub asked: Mutex<BTreeMap<String, usize>>,
     total: AtomicUsize,
-    /// When requests were answered, where the server allows so many a second.
-    allowed: Mutex<Option<(usize, Instant, usize)>>,
+    /// How many requests it answers in a second: the others are 429.
+    allowed: Mutex<Option<Allowed>>,
     refused: AtomicUsize,
 }
 
+struct Allowed {
+    most: usize,
+    /// Of this second, which began with its first request.
+    since: Instant,
+    answered: usize,
+    /// Seconds in `Retry-After`, where it says for how long.
+    retry_after: Option<u32>,
+}
+
 impl World {
-    fn put(&self, path: &str, status: u16, body: impl Into<String>) {
+    pub fn put(&self, path: &str, status: u16, body: impl Into<String>) {
         self.answers.lock().unwrap().insert(path.to_owned(), (status, body.into()));
     }
 
-    fn serve(self: &Arc<Self>) -> String {
+    pub fn serve(self: &Arc<Self>) -> String {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
         let world = Arc::clone(self);
@@ -74,7 +83,10 @@ impl World {
             }
             reader.read_exact(&mut vec![0; length]).unwrap();
             let (status, body) = self.answer(&path);
-            let head = format!("HTTP/1.1 {status} x\r\ncontent-length: {}\r\n\r\n{body}", body.len());
+            let retry_after = self.allowed.lock().unwrap().as_ref().and_then(|allowed| allowed.retry_after);
+            let retry_after = retry_after.filter(|_| status == 429).map(|after| format!("retry-after: {after}\r\n"));
+            let headers = format!("{}content-length: {}", retry_after.unwrap_or_default(), body.len());
+            let head = format!("HTTP/1.1 {status} x\r\n{headers}\r\n\r\n{body}");
             if stream.write_all(head.as_bytes()).is_err() {
                 return;
             }
@@ -82,27 +94,30 @@ impl World {
     }
 
     fn answer(&self, path: &str) -> (u16, String) {
-        if let Some((most, since, count)) = &mut *self.allowed.lock().unwrap() {
-            if since.elapsed() >= Duration::from_secs(1) {
-                (*since, *count) = (Instant::now(), 0);
+        if let Some(allowed) = &mut *self.allowed.lock().unwrap() {
+            if allowed.since.elapsed() >= Duration::from_secs(1) {
+                (allowed.since, allowed.answered) = (Instant::now(), 0);
             }
-            *count += 1;
-            if *count > *most {
+            if allowed.answered == allowed.most {
                 self.refused.fetch_add(1, Ordering::Relaxed);
                 return (429, String::new());
             }
+            allowed.answered += 1;
         }
         *self.asked.lock().unwrap().entry(path.to_owned()).or_default() += 1;
         self.total.fetch_add(1, Ordering::Relaxed);
+        if let Some(found) = self.answers.lock().unwrap().get(path) {
+            return found.clone();
+        }
         if path.starts_with("load-") {
             let text = "Ignore all previous instructions <script>alert(1)</script>";
             return (200, format!(r#"{{"good": 9, "bad": 1, "name": "{text}"}}"#));
         }
-        self.answers.lock().unwrap().get(path).cloned().unwrap_or((404, String::new()))
+        (404, String::new())
     }
 }
 
-fn source_file(n: usize) -> String {
+pub fn source_file(n: usize) -> String {
     format!(
         r#"id = "crawler-load-{n}"
 version = 1
@@ -120,7 +135,7 @@ ttl_hours = 24
 url = "https://load-{n}.example/{{host}}"
 
 [limits]
-per_second = 1900
+per_second = 2000
 burst = 100
 
 [require]
@@ -398,13 +413,14 @@ fn watch_memory(pid: u32, peak: &Arc<AtomicUsize>) -> thread::JoinHandle<()> {
 }
 
 /// Ten thousand agents and eight sources with `LONG_TESTS`; seven hundred and fifty and four otherwise, so that a third of the questions is
-/// more than may be in flight. Killed twice on the way. The file asks for no more than the server allows: 1,900 a second and 100 at once.
-#[test]
-fn a_killed_crawl_asks_nothing_again_that_was_recorded() {
+/// more than may be in flight. Killed twice on the way. The server answers 2,000 requests a second, and the files ask for as many and for
+/// 100 at once: where the machine is quick enough, the server says 429 now and then. Without `LONG_TESTS` it allows less, so that it does.
+fn crawl_and_kill(retry_after: Option<u32>) {
     let long = std::env::var_os("LONG_TESTS").is_some();
     let (agents, sources) = if long { (10_000, 8) } else { (750, 4) };
     let world: Arc<World> = Arc::default();
-    *world.allowed.lock().unwrap() = Some((2_000, Instant::now(), 0));
+    let most = if long { 2_000 } else { 400 };
+    *world.allowed.lock().unwrap() = Some(Allowed { most, since: Instant::now(), answered: 0, retry_after });
     let mirror = world.serve();
     let shell = Shell::new();
     prepare(&shell, agents, sources);
@@ -441,6 +457,7 @@ fn a_killed_crawl_asks_nothing_again_that_was_recorded() {
     let watcher = watch_memory(run.id(), &peak);
     let output = run.wait_with_output().unwrap();
     assert!(output.status.success());
+    let totals: Value = serde_json::from_slice(&output.stdout).unwrap();
     watcher.join().unwrap();
     let took = started.elapsed();
     let asked = unchanged(&known, &before);
@@ -452,6 +469,13 @@ fn a_killed_crawl_asks_nothing_again_that_was_recorded() {
         world.refused.load(Ordering::Relaxed)
     );
     assert_eq!(asked.len(), wanted);
+    assert_eq!(
+        (&totals["asked"], &totals["nothing"], &totals["put_off"]),
+        (&json!(wanted - known.len()), &json!(0), &json!(0))
+    );
+    if !long {
+        assert!(world.refused.load(Ordering::Relaxed) > 0, "the server had to refuse some");
+    }
     assert_eq!(recorded(&folder).len(), wanted, "every question is recorded");
     assert!(repeated <= in_flight, "no more than what was in flight: {repeated} of {in_flight}");
     assert!(peak.load(Ordering::Relaxed) < 300 * 1024);
@@ -459,4 +483,14 @@ fn a_killed_crawl_asks_nothing_again_that_was_recorded() {
         assert!(took < Duration::from_secs(90), "{took:?}");
     }
     shell.audit_passes();
+}
+
+#[test]
+fn a_killed_crawl_asks_nothing_again_that_was_recorded() {
+    crawl_and_kill(None);
+}
+
+#[test]
+fn a_killed_crawl_of_a_source_that_says_how_long_to_wait() {
+    crawl_and_kill(Some(1));
 }

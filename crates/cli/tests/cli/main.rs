@@ -15,6 +15,7 @@ mod judge;
 mod kill;
 mod network;
 mod offline;
+mod outside;
 mod probe;
 mod reports;
 mod tour;

@@ -30,13 +30,31 @@ pub struct Target {
     pub(super) link_seq: u64,
     /// What is remembered of the last time.
     pub(super) memory: String,
+    /// How often in this run the source answered that it has to wait.
+    pub(super) refused: u32,
 }
 
-/// A question that was not sent, because its host asked for a pause.
-pub(super) struct Unsent {
+/// A question whose host asked for a pause.
+pub(super) struct Paused {
     pub target: Target,
     /// How long the pause still is.
     pub left: Duration,
+    /// What is recorded where nobody waits for the end of the pause. Nothing where the question was not sent.
+    pub otherwise: Option<CrawlOutcome>,
+}
+
+/// What came of a question.
+pub(super) enum Came {
+    /// It is to be recorded.
+    Outcome(Box<CrawlOutcome>),
+    /// It can be asked when a pause is over.
+    Paused(Box<Paused>),
+}
+
+impl Came {
+    fn recorded(outcome: CrawlOutcome) -> Self {
+        Self::Outcome(Box::new(outcome))
+    }
 }
 
 /// What is remembered of a question until it is asked again.
@@ -97,11 +115,11 @@ pub struct TriedSource {
 }
 
 impl<A: HasAuthority> Runner<A> {
-    /// Asks, and gives what is to be recorded; or the question, where it could not be sent: its host asked for a pause.
-    pub(super) async fn ask(&self, target: Target) -> Result<CrawlOutcome, Unsent> {
+    /// Asks, and gives what is to be recorded; or the question, where its host asked for a pause.
+    pub(super) async fn ask(&self, target: Target) -> Came {
         let mut memory = Memory::parse(&target.memory);
         let Some(installed) = self.installed.get(&target.source) else {
-            return Ok(outcome::let_go(&target, self.now()));
+            return Came::recorded(outcome::let_go(&target, self.now()));
         };
         // An answer that was read by another version of the file says nothing about what this one reads, and what was recorded over a
         // link that broke since was withdrawn.
@@ -116,7 +134,7 @@ impl<A: HasAuthority> Runner<A> {
             Asks::Chain(source) => {
                 let found = self.read_chain(&target, source).await;
                 let made = self.made(&target, installed);
-                Ok(match found {
+                Came::recorded(match found {
                     Ok(found) => made.measured(memory, found, None),
                     Err(failure) => made.failed(memory, failure.reason, failure.why, failure.retry_after),
                 })
@@ -128,18 +146,12 @@ impl<A: HasAuthority> Runner<A> {
         Made { target, installed, now: self.now(), origin: self.owner.authority().origin().ok() }
     }
 
-    async fn ask_file(
-        &self,
-        target: &Target,
-        installed: &Installed,
-        source: &Source,
-        memory: Memory,
-    ) -> Result<CrawlOutcome, Unsent> {
+    async fn ask_file(&self, target: &Target, installed: &Installed, source: &Source, memory: Memory) -> Came {
         let can_age = memory.recorded.as_ref().is_some_and(|(reading, _)| reading.can_age(source));
         let since = memory.validators().filter(|_| can_age);
         let asked = self.crawler.ask(source, &target.link, since.as_ref(), self.now()).await;
         let made = self.made(target, installed);
-        Ok(match asked {
+        Came::recorded(match asked {
             Asked::Unchanged => match memory.recorded.clone() {
                 // The answer stays the same, and is a day older.
                 Some((reading, _)) => match reading.later(source, made.now) {
@@ -160,8 +172,16 @@ impl<A: HasAuthority> Runner<A> {
                     }
                 }
             }
-            Asked::Failed(credence_ingest::Failure { unsent: true, retry_after, .. }) => {
-                return Err(Unsent { target: target.clone(), left: retry_after.unwrap_or_default() });
+            Asked::Failed(failure) if failure.reason == Reason::RateLimited => {
+                let left = failure.retry_after.unwrap_or_default();
+                let refused = target.refused + u32::from(!failure.unsent);
+                let otherwise =
+                    (!failure.unsent).then(|| made.failed(memory, failure.reason, failure.why, failure.retry_after));
+                return Came::Paused(Box::new(Paused {
+                    target: Target { refused, ..target.clone() },
+                    left,
+                    otherwise,
+                }));
             }
             Asked::Failed(failure) => made.failed(memory, failure.reason, failure.why, failure.retry_after),
         })

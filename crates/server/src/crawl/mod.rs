@@ -14,6 +14,7 @@ mod chain;
 mod installed;
 pub(crate) mod metrics;
 mod outcome;
+mod pauses;
 mod recheck;
 mod waiting;
 
@@ -36,11 +37,12 @@ use tokio::{sync::watch, task::JoinSet};
 use url::Url;
 
 use crate::app::App;
-use ask::Unsent;
+use ask::{Came, Paused};
 pub use ask::{Target, TriedSource};
 #[cfg(feature = "chain")]
 pub use chain::ChainSource;
 pub use installed::Installed;
+use pauses::Run;
 use waiting::Waiting;
 
 /// Questions at once.
@@ -58,8 +60,8 @@ const LOOK_EVERY: Duration = Duration::from_secs(10);
 /// The same, while questions of slow sources are put off.
 const PUT_OFF_WAIT: Duration = Duration::from_secs(1);
 
-/// The longest that a run waits for a host that asked for a pause. After a longer pause its questions are a later run's.
-const PAUSE_WAIT: Duration = Duration::from_secs(120);
+/// Questions of a host that is left alone for longer than this are given back until the pause is over; for a shorter one they are kept.
+const LONG_PAUSE: Duration = Duration::from_secs(5);
 /// How often it is looked whether a short pause is over.
 const PAUSE_LOOK: Duration = Duration::from_millis(50);
 
@@ -126,6 +128,8 @@ pub struct Totals {
     pub links_checked: usize,
     /// Of those, broken.
     pub links_broken: usize,
+    /// Questions left for a later run: their hosts asked for a longer pause than a run waits for.
+    pub put_off: usize,
 }
 
 /// Which questions a run asks.
@@ -211,24 +215,24 @@ impl<A: HasAuthority> Runner<A> {
 
     /// Crawls until `stop`: what is due, then what becomes due.
     pub async fn run_until(&self, mut stop: watch::Receiver<bool>) {
-        let mut failing = false;
+        let (mut failing, mut run) = (false, Run::default());
         loop {
-            let mut totals = Totals::default();
-            let planned = self.plan().await;
-            let done = match planned {
-                Ok(_) => self.round(&Selection::default(), &stop, &mut |_| {}, &mut totals).await,
+            run = run.next_round();
+            let done = match self.plan().await {
+                Ok(_) => self.round(&Selection::default(), &stop, &mut |_| {}, &mut run).await,
                 Err(error) => Err(error),
             };
+            let totals = run.totals;
             match (&done, failing) {
                 (Err(error), false) => tracing::error!(%error, "crawling failed: it will be tried again"),
-                (Ok(_), true) => tracing::info!("crawling works again"),
-                (Ok(_), false) if totals.asked > 0 => {
+                (Ok(()), true) => tracing::info!("crawling works again"),
+                (Ok(()), false) if totals.asked > 0 => {
                     tracing::info!(asked = totals.asked, signals = totals.signals, nothing = totals.nothing, "crawled");
                 }
                 _ => {}
             }
             failing = done.is_err();
-            let wait = if matches!(done, Ok(Some(_))) { PUT_OFF_WAIT } else { LOOK_EVERY };
+            let wait = if !failing && run.is_open(Instant::now()) { PUT_OFF_WAIT } else { LOOK_EVERY };
             tokio::select! {
                 _ = stop.wait_for(|stop| *stop) => return,
                 () = tokio::time::sleep(wait) => {}
@@ -243,53 +247,56 @@ impl<A: HasAuthority> Runner<A> {
         stop: &watch::Receiver<bool>,
         progress: &mut (dyn FnMut(&Totals) + Send),
     ) -> Result<Totals, CrawlError> {
-        let (mut totals, mut until) = (Totals::default(), None);
+        let mut run = Run::default();
         self.plan().await?;
         loop {
-            let started = self.now();
-            until = until.max(self.round(selection, stop, progress, &mut totals).await?);
-            if *stop.borrow() || until.is_none_or(|until| started > until) {
-                return Ok(totals);
+            let started = Instant::now();
+            self.round(selection, stop, progress, &mut run).await?;
+            if *stop.borrow() || !run.is_open(started) {
+                return Ok(run.totals);
             }
             tokio::time::sleep(PUT_OFF_WAIT).await;
         }
     }
 
-    /// Asks what is due. Gives until when questions were put off: their sources are asked slowly.
+    /// Asks what is due.
     async fn round(
         &self,
         selection: &Selection,
         stop: &watch::Receiver<bool>,
         progress: &mut (dyn FnMut(&Totals) + Send),
-        totals: &mut Totals,
-    ) -> Result<Option<Timestamp>, CrawlError> {
+        run: &mut Run,
+    ) -> Result<(), CrawlError> {
         match selection.is_everything() {
-            true => self.recheck_links(totals).await?,
-            false => self.recheck_selected(selection, totals).await?,
+            true => self.recheck_links(&mut run.totals).await?,
+            false => self.recheck_selected(selection, &mut run.totals).await?,
         }
         // Without a source nothing is asked, and what is remembered of the questions stays.
         if self.installed.is_empty() {
-            return Ok(None);
+            return Ok(());
         }
         let source = |id: &EntityId| self.installed.get(id).and_then(Installed::source);
-        let (mut waiting, mut more, mut put_off) = (Waiting::default(), true, None);
+        let (mut waiting, mut more) = (Waiting::default(), true);
+        // Questions of a selection are not claimed: they are nobody else's meanwhile, and are kept while the run is patient.
+        let kept = if selection.is_everything() { LONG_PAUSE } else { Duration::MAX };
         if !selection.is_everything() {
             more = false;
             self.targets(selection.clone()).await?.into_iter().for_each(|target| waiting.push(target));
         }
         let pause = |id: &EntityId| source(id).and_then(|source| self.crawler.pause_left(source));
-        let mut unsent: Vec<Unsent> = Vec::new();
-        let mut asking: JoinSet<Result<CrawlOutcome, Unsent>> = JoinSet::new();
+        let mut paused: Vec<Paused> = Vec::new();
+        let mut asking: JoinSet<Came> = JoinSet::new();
         let mut recording: JoinSet<Result<Vec<Recorded>, CrawlError>> = JoinSet::new();
         let mut ready: Vec<CrawlOutcome> = Vec::new();
         let mut being_recorded = 0;
         let mut since = Instant::now();
         loop {
             let stopping = *stop.borrow();
-            unsent.append(&mut waiting.take_paused(pause));
-            if !unsent.is_empty() {
-                let later = self.put_off_unsent(std::mem::take(&mut unsent)).await?;
-                put_off = put_off.max(later.filter(|_| selection.is_everything()));
+            waiting.release();
+            let is_kept = |run: &Run, source: &EntityId, left| left <= kept && run.is_patient(source, left);
+            paused.append(&mut waiting.take_paused(|source| pause(source).filter(|left| !is_kept(run, source, *left))));
+            if !paused.is_empty() {
+                self.put_off_paused(std::mem::take(&mut paused), run).await?;
             }
             while asking.len() < AT_ONCE
                 && !stopping
@@ -306,7 +313,9 @@ impl<A: HasAuthority> Runner<A> {
                     let slow = source(&target.source);
                     waiting.claim(target, slow).err()
                 });
-                put_off = put_off.max(self.put_off(refused.collect()).await?);
+                if let Some(last) = self.put_off(refused.collect()).await? {
+                    run.go_on_for(last);
+                }
                 continue;
             }
             let full =
@@ -321,40 +330,53 @@ impl<A: HasAuthority> Runner<A> {
             }
             if asking.is_empty() && ready.is_empty() && recording.is_empty() && (waiting.len() == 0 || stopping) {
                 if !more || stopping {
-                    return Ok(put_off);
+                    return Ok(());
                 }
                 continue;
             }
             tokio::select! {
                 Some(asked) = asking.join_next(), if !asking.is_empty() => {
-                    match asked.map_err(|e| CrawlError::Thread(e.to_string()))? {
-                        Ok(asked) => {
-                            if ready.is_empty() {
-                                since = Instant::now();
-                            }
-                            waiting.done(&asked.source);
-                            if selection.is_everything() {
-                                put_off = put_off.max(self.soon_again(&asked));
-                            }
-                            ready.push(asked);
-                            totals.asked += 1;
-                            progress(totals);
+                    let outcome = match asked.map_err(|e| CrawlError::Thread(e.to_string()))? {
+                        Came::Outcome(outcome) => {
+                            waiting.done(&outcome.source);
+                            Some(*outcome)
                         }
-                        Err(one) => {
-                            waiting.done(&one.target.source);
-                            unsent.push(one);
+                        Came::Paused(one) => {
+                            let Paused { target: Target { source, refused, .. }, left, .. } = &*one;
+                            let again = run.asks_again(source, *refused, *left);
+                            waiting.done(source);
+                            match *one {
+                                Paused { otherwise: Some(failed), .. } if !again => Some(failed),
+                                one if again && one.left <= kept => {
+                                    waiting.hold(one.target, one.left);
+                                    None
+                                }
+                                one => {
+                                    paused.push(one);
+                                    None
+                                }
+                            }
                         }
+                    };
+                    if let Some(outcome) = outcome {
+                        if ready.is_empty() {
+                            since = Instant::now();
+                        }
+                        let is_pause = matches!(&outcome.failure, Some((why, _)) if *why == Reason::RateLimited.key());
+                        run.asked(&outcome.source, &job_key(&outcome.agent, &outcome.source, &outcome.link), is_pause);
+                        progress(&run.totals);
+                        ready.push(outcome);
                     }
                 }
                 Some(recorded) = recording.join_next(), if !recording.is_empty() => {
                     being_recorded = 0;
                     for one in recorded.map_err(|e| CrawlError::Thread(e.to_string()))?? {
                         match one {
-                            Recorded::Signals(0) | Recorded::LinkOver => totals.nothing += 1,
-                            Recorded::Signals(signals) => totals.signals += signals,
+                            Recorded::Signals(0) | Recorded::LinkOver => run.totals.nothing += 1,
+                            Recorded::Signals(signals) => run.totals.signals += signals,
                             Recorded::Rejected(why) => {
                                 tracing::warn!(why, "a crawled signal was rejected");
-                                totals.nothing += 1;
+                                run.totals.nothing += 1;
                             }
                         }
                     }
@@ -365,36 +387,31 @@ impl<A: HasAuthority> Runner<A> {
         }
     }
 
-    /// When a question that met a 429 is asked again, where a run waits for that.
-    fn soon_again(&self, asked: &CrawlOutcome) -> Option<Timestamp> {
-        let limited = asked.failure.as_ref().is_some_and(|(reason, _)| *reason == Reason::RateLimited.key());
-        Some(asked.again).filter(|again| limited && *again <= self.now().plus(PAUSE_WAIT))
-    }
-
-    /// Has questions that could not be sent be due again when their hosts may be asked. Gives when the last of them is, of those that a
-    /// run waits for.
-    async fn put_off_unsent(&self, unsent: Vec<Unsent>) -> Result<Option<Timestamp>, CrawlError> {
-        let spread = |one: Unsent| (one.target, outcome::later(one.left).as_secs_f64());
-        let (soon, late): (Vec<_>, Vec<_>) =
-            unsent.into_iter().map(spread).partition(|(_, seconds)| *seconds <= PAUSE_WAIT.as_secs_f64());
-        self.put_off(late).await?;
-        self.put_off(soon).await
-    }
-
-    /// Has questions of slow sources be due again later. Gives when the last of them is.
-    async fn put_off(&self, targets: Vec<(Target, f64)>) -> Result<Option<Timestamp>, CrawlError> {
-        if targets.is_empty() {
-            return Ok(None);
+    /// Has questions be due again when their hosts may be asked: in this run, where it is patient enough.
+    async fn put_off_paused(&self, paused: Vec<Paused>, run: &mut Run) -> Result<(), CrawlError> {
+        let mut later = Vec::with_capacity(paused.len());
+        for Paused { target, left, .. } in paused {
+            let again = outcome::later(left);
+            if run.is_patient(&target.source, left) {
+                run.go_on_for(again);
+            }
+            run.leave(job_key(&target.agent, &target.source, &target.link));
+            later.push((target, again));
         }
+        self.put_off(later).await?;
+        Ok(())
+    }
+
+    /// Has questions be due again later. Gives for how long the last of them waits.
+    async fn put_off(&self, targets: Vec<(Target, Duration)>) -> Result<Option<Duration>, CrawlError> {
+        let Some(last) = targets.iter().map(|(_, wait)| *wait).max() else { return Ok(None) };
         let now = self.now();
-        let again = |seconds: f64| now.plus(Duration::from_secs_f64(seconds));
-        let last = targets.iter().map(|(_, seconds)| again(*seconds)).max();
-        let jobs = targets.into_iter().map(|(Target { agent, source, link, memory, .. }, seconds)| {
-            NewJob::at(due::CRAWL, job_key(&agent, &source, &link), again(seconds), memory)
+        let jobs = targets.into_iter().map(|(Target { agent, source, link, memory, .. }, wait)| {
+            NewJob::at(due::CRAWL, job_key(&agent, &source, &link), now.plus(wait), memory)
         });
         let jobs: Vec<NewJob> = jobs.collect();
         self.blocking(move |this| Ok(this.owner.authority().put_off_crawls(jobs)?)).await?;
-        Ok(last)
+        Ok(Some(last))
     }
 
     /// Takes due jobs, with what is known of their links. Jobs of links that ended, or of sources that are gone or left out, are let go.
@@ -416,6 +433,7 @@ impl<A: HasAuthority> Runner<A> {
                             link,
                             link_seq: row.seq,
                             memory: claim.job.payload.clone(),
+                            refused: 0,
                         })
                     }
                     _ => None,
@@ -462,6 +480,7 @@ impl<A: HasAuthority> Runner<A> {
                         link: link.link.clone(),
                         link_seq: link.row.seq,
                         memory: job.map(|job| job.payload).unwrap_or_default(),
+                        refused: 0,
                     });
                 }
             }

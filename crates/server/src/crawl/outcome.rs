@@ -2,8 +2,8 @@
 //!
 //! - measured, or absent: after the time to live, ± 10 % so that questions spread;
 //! - another form than required, a signature that does not hold: after the time to live, six hours at most;
-//! - 429: when the source allows it, the first [`QUICK_RETRIES`] times;
-//! - no answer, or still 429: after a minute, two, four, … up to the time to live, and never before the source allows it.
+//! - 429: a run waits for the pause ([`super::pauses`]);
+//! - no answer, or a 429 that nobody waits for: after a minute, two, four, … up to the time to live, and never before the source allows it.
 
 use std::time::Duration;
 
@@ -19,8 +19,6 @@ use super::{
 
 /// The first wait after a failure.
 const FIRST_WAIT: Duration = Duration::from_secs(60);
-/// How often in a row a source that says 429 is asked again as soon as it allows it.
-const QUICK_RETRIES: u32 = 3;
 /// The longest wait after an answer of another form.
 const LOOK_AGAIN: Duration = Duration::from_secs(6 * 3600);
 /// An unchanged measurement is recorded again after this.
@@ -86,13 +84,10 @@ impl Made<'_> {
     pub fn failed(&self, memory: Memory, reason: Reason, why: String, retry_after: Option<Duration>) -> CrawlOutcome {
         let ttl = self.installed.ttl();
         let memory = Memory { failures: memory.failures.saturating_add(1), ..memory };
-        let limited = reason == Reason::RateLimited;
         let wait = if reason.is_answer() {
             spread(ttl)
         } else if reason.is_alarming() {
             spread(ttl.min(LOOK_AGAIN))
-        } else if let Some(pause) = retry_after.filter(|_| limited && memory.failures <= QUICK_RETRIES) {
-            later(pause)
         } else {
             let doubled = FIRST_WAIT.saturating_mul(1 << memory.failures.saturating_sub(1).min(16));
             spread(doubled.min(ttl)).max(retry_after.unwrap_or_default())
@@ -127,7 +122,7 @@ impl Made<'_> {
 
 /// A job of a source that is no longer installed.
 pub(super) fn let_go(target: &Target, now: Timestamp) -> CrawlOutcome {
-    let Target { agent, source, link, link_seq, memory } = target.clone();
+    let Target { agent, source, link, link_seq, memory, .. } = target.clone();
     let failure = Some((Reason::Absent.key(), "the source is not installed".to_owned()));
     let again = now.plus(LOOK_AGAIN);
     CrawlOutcome {
@@ -187,6 +182,7 @@ mod tests {
             link: "repository:github.com/acme/weather".parse().unwrap(),
             link_seq: 1,
             memory: String::new(),
+            refused: 0,
         };
         let (now, first, later) = made(&installed, &target);
         assert!(first.again >= now.plus_seconds(7_200), "the source's word counts");

@@ -4,13 +4,13 @@
 
 use std::{
     collections::{BTreeMap, VecDeque},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use credence_ingest::Source;
 use credence_protocol::EntityId;
 
-use super::{AT_ONCE, Target, ask::Unsent};
+use super::{AT_ONCE, Target, ask::Paused};
 
 /// How long requests of a source may queue for its rate.
 const SECONDS: usize = 8;
@@ -18,11 +18,10 @@ const SECONDS: usize = 8;
 const FEWEST: usize = 4;
 /// Questions claimed for each place.
 const HELD: usize = 4;
-/// When a question to the agents' own hosts is due again, in seconds: each host has a rate of its own.
-const OWN_HOST_SECONDS: f64 = 5.0;
-
-/// Questions of a host that is left alone for longer than this are due again after the pause; for a shorter one they are kept.
-const LONG_PAUSE: Duration = Duration::from_secs(5);
+/// When a question to the agents' own hosts is due again: each host has a rate of its own.
+const OWN_HOST_WAIT: Duration = Duration::from_secs(5);
+/// The shortest time that a question is held.
+const SHORTEST_HOLD: Duration = Duration::from_millis(50);
 
 /// How many questions a source is asked at once.
 fn places(source: &Source) -> usize {
@@ -41,17 +40,21 @@ struct Queue {
 
 /// Questions by source.
 #[derive(Default)]
-pub(super) struct Waiting(BTreeMap<EntityId, Queue>);
+pub(super) struct Waiting {
+    queues: BTreeMap<EntityId, Queue>,
+    /// Questions whose hosts asked for a pause, with its end.
+    held: Vec<(Instant, Target)>,
+}
 
 impl Waiting {
     /// Takes a question in.
     pub fn push(&mut self, target: Target) {
-        self.0.entry(target.source.clone()).or_default().waiting.push_back(target);
+        self.queues.entry(target.source.clone()).or_default().waiting.push_back(target);
     }
 
-    /// Takes a claimed question in; or says in how many seconds it is due again.
-    pub fn claim(&mut self, target: Target, source: Option<&Source>) -> Result<(), (Target, f64)> {
-        let queue = self.0.entry(target.source.clone()).or_default();
+    /// Takes a claimed question in; or says in what time it is due again.
+    pub fn claim(&mut self, target: Target, source: Option<&Source>) -> Result<(), (Target, Duration)> {
+        let queue = self.queues.entry(target.source.clone()).or_default();
         let Some(source) = source.filter(|one| queue.asking + queue.waiting.len() >= HELD * places(one)) else {
             queue.waiting.push_back(target);
             return Ok(());
@@ -59,7 +62,8 @@ impl Waiting {
         queue.put_off += 1;
         let rate = f64::from(source.limits.rate.per_second.get());
         let held = (HELD * places(source)) as f64;
-        Err((target, if source.host().is_some() { (held + f64::from(queue.put_off)) / rate } else { OWN_HOST_SECONDS }))
+        let turn = || Duration::from_secs_f64((held + f64::from(queue.put_off)) / rate);
+        Err((target, source.host().map_or(OWN_HOST_WAIT, |_| turn())))
     }
 
     /// The next question of the source that is asked least, among those with a place left whose host may be asked.
@@ -71,28 +75,42 @@ impl Waiting {
         let free = |(id, queue): &(&EntityId, &mut Queue)| {
             !queue.waiting.is_empty() && queue.asking < source(id).map_or(AT_ONCE, places) && !paused(id)
         };
-        let (_, queue) = self.0.iter_mut().filter(free).min_by_key(|(_, queue)| queue.asking)?;
+        let (_, queue) = self.queues.iter_mut().filter(free).min_by_key(|(_, queue)| queue.asking)?;
         queue.asking += 1;
         queue.waiting.pop_front()
     }
 
     /// A question was answered.
     pub fn done(&mut self, source: &EntityId) {
-        if let Some(queue) = self.0.get_mut(source) {
+        if let Some(queue) = self.queues.get_mut(source) {
             queue.asking = queue.asking.saturating_sub(1);
         }
     }
 
-    /// Takes out what waits for sources whose hosts are left alone for so long that nobody waits for them here: with that time.
-    pub fn take_paused(&mut self, pause: impl Fn(&EntityId) -> Option<Duration>) -> Vec<Unsent> {
-        let long = |id: &EntityId| pause(id).filter(|left| *left > LONG_PAUSE);
-        let with = self.0.iter_mut().filter(|(_, queue)| !queue.waiting.is_empty());
-        let paused = with.filter_map(|(id, queue)| Some((queue, long(id)?)));
-        paused.flat_map(|(queue, left)| queue.waiting.drain(..).map(move |target| Unsent { target, left })).collect()
+    /// Keeps a question until a pause of its host is over.
+    pub fn hold(&mut self, target: Target, left: Duration) {
+        self.held.push((Instant::now() + left.max(SHORTEST_HOLD), target));
+    }
+
+    /// Has questions wait for their turn again whose pauses are over.
+    pub fn release(&mut self) {
+        let now = Instant::now();
+        let over: Vec<_> = self.held.extract_if(.., |(until, _)| *until <= now).collect();
+        over.into_iter().for_each(|(_, target)| self.push(target));
+    }
+
+    /// Takes out what waits for sources for which `pause` gives one.
+    pub fn take_paused(&mut self, pause: impl Fn(&EntityId) -> Option<Duration>) -> Vec<Paused> {
+        let with = self.queues.iter_mut().filter(|(_, queue)| !queue.waiting.is_empty());
+        let paused = with.filter_map(|(id, queue)| Some((queue, pause(id)?)));
+        let taken =
+            |(queue, left): (&mut Queue, Duration)| queue.waiting.drain(..).map(move |target| (target, left)).collect();
+        let taken: Vec<Vec<(Target, Duration)>> = paused.map(taken).collect();
+        taken.into_iter().flatten().map(|(target, left)| Paused { target, left, otherwise: None }).collect()
     }
 
     /// How many wait.
     pub fn len(&self) -> usize {
-        self.0.values().map(|queue| queue.waiting.len()).sum()
+        self.held.len() + self.queues.values().map(|queue| queue.waiting.len()).sum::<usize>()
     }
 }

@@ -114,8 +114,17 @@ fn crawl(home: &Home, out: &Output, args: Args) -> Done {
         "no source was added: `credence crawl list` shows those built in, `credence crawl add` adds them"
     );
     if let Some(source) = &args.source {
-        let known = installed.iter().any(|one| one.id() == source);
-        anyhow::ensure!(known, "source '{source}' was not added: add it with `credence crawl add`");
+        let known = |id: &str| installed.iter().any(|one| one.id().as_str() == id);
+        let crawler = format!("crawler-{source}");
+        anyhow::ensure!(
+            known(source.as_str()),
+            "source '{source}' was not added: {}",
+            if known(&crawler) {
+                format!("did you mean '{crawler}'?")
+            } else {
+                "add it with `credence crawl add`".into()
+            }
+        );
     }
     let runner = Runner::new(Arc::clone(&authority), installed, &settings)?;
     let selection = Selection { agent, source: args.source, now: args.now };
@@ -154,8 +163,12 @@ fn crawl(home: &Home, out: &Output, args: Args) -> Done {
     out.show(&totals, || {
         let broken =
             if totals.links_broken > 0 { format!(", {} links broke", totals.links_broken) } else { String::new() };
+        let left = match totals.put_off {
+            0 => String::new(),
+            n => format!(" {n} questions were left for a later run: their hosts asked for a longer pause."),
+        };
         format!(
-            "Asked {} times: {} signals recorded, {} answers without one. {} links checked{broken}.",
+            "Asked {} times: {} signals recorded, {} answers without one. {} links checked{broken}.{left}",
             totals.asked, totals.signals, totals.nothing, totals.links_checked
         )
     })?;
