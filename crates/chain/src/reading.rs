@@ -1,6 +1,6 @@
 //! What a registry says about one agent at one block. Registry text is attacker text: only numbers, enums, origins and digests leave.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use credence_protocol::{ExternalSubject, Tag};
 use serde::{Deserialize, Serialize};
@@ -53,6 +53,20 @@ pub struct Registration {
     /// The agent's wallet.
     pub wallet: Option<String>,
     /// The registrations it names, itself included, as CAIP ids.
+    pub points_to: BTreeSet<String>,
+    /// The domains of its file by their origins, and what the file of each says; `None` where a domain has no file.
+    pub domains: BTreeMap<String, Option<Domain>>,
+}
+
+/// What a domain's `/.well-known/agent-registration.json` says: as of a [`Registration`], name and endpoints only where it is a whole
+/// registration file that names no host without a proven link.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Domain {
+    /// SHA-256 of the name.
+    pub name_digest: Option<String>,
+    /// Origins of its endpoints.
+    pub endpoints: BTreeSet<String>,
+    /// The registrations it names.
     pub points_to: BTreeSet<String>,
 }
 

@@ -1,32 +1,38 @@
-//! `cross_chain_consistency`: whether an agent's registrations say the same of it.
+//! `cross_chain_consistency`: whether an agent's registrations say the same of it, and its A2A cards and domains with them.
 //!
-//! Every pair of registrations is compared in five fields. A field is compared only where both sides say something:
+//! Every pair is compared in five fields. A field is compared only where both sides say something:
 //!
 //! | field | weight | agrees when |
 //! |---|---|---|
 //! | name | 1 | the digests of the names are equal |
-//! | endpoints | 2 | the origins are the same |
+//! | endpoints | 2 | the origins are the same; with a card, which lists only those of A2A: all of the card's are among the other's |
 //! | owner | 2 | the accounts are equal, or both are proven wallets of the agent |
 //! | wallet | 1 | the same |
-//! | back link, once in each direction | 2 | the registration's file names the other registration |
+//! | back link, once in each direction | 2 | the registration's file names the other registration or the domain, the domain's file the registration |
 //!
 //! Accounts on chains of different kinds have different forms, so they are compared only if both are proven. A name is text that
-//! anyone can copy, and a wallet may differ by chain on purpose: both weigh less than what only the owner can set up.
+//! anyone can copy, and a wallet may differ by chain on purpose: both weigh less than what only the owner can set up. Two cards are
+//! compared by name alone, for each lists its own host.
 //!
 //! With `N` comparisons, and `p` the share of them that agree, weighted, the signal is the Beta distribution of a share as for probes:
 //!
 //! `a = ½ + N·(1 − p)`, `b = ½ + N·p`, `value = 100·b/(a + b)`, `stddev = 100·√(a·b/((a + b)²·(a + b + 1)))`, at most 50.
 //!
-//! With one registration, or nothing to compare, there is no signal.
+//! This is computed twice, over the registrations alone and over everything, and the lower value holds: cards and domains cost nothing, so
+//! they may lower the value and not raise it.
+//!
+//! With one registration, or nothing to compare, there is no signal, however many cards and domains there are.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
 /// How it is made, for evidence.
-pub const DERIVATION: &str = "consistency/1";
+pub const DERIVATION: &str = "consistency/2";
 /// Registrations that are compared, in the order of their ids.
 pub const MAX_REGISTRATIONS: usize = 16;
+/// Cards that are compared, and domains.
+pub const MAX_OTHERS: usize = 8;
 const MAX_STDDEV: f64 = 50.0;
 
 /// What one registration says: digests, origins and accounts, never text.
@@ -50,17 +56,42 @@ pub struct Registration {
     /// The registrations that its file names.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub points_to: BTreeSet<String>,
+    /// The domains of its file by their origins, and what the file of each says; `None` where a domain has no file.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub domains: BTreeMap<String, Option<Domain>>,
+}
+
+/// What a domain's `/.well-known/agent-registration.json` says.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Domain {
+    /// As of a registration, where the file is a whole registration file.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name_digest: Option<String>,
+    /// The same.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub endpoints: BTreeSet<String>,
+    /// The registrations that it names.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub points_to: BTreeSet<String>,
+}
+
+/// What an A2A card says.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Card {
+    /// As of a registration.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name_digest: Option<String>,
+    /// Origins of its interfaces.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub endpoints: BTreeSet<String>,
 }
 
 impl Registration {
     /// Whether its file was read. A file without a name, an endpoint and a registration says nothing.
     fn has_file(&self) -> bool {
         self.name_digest.is_some() || !self.endpoints.is_empty() || !self.points_to.is_empty()
-    }
-
-    /// Whether its file names the registration with this id. Registries outside eip155 may be named with more before the `/`.
-    fn names(&self, id: &str) -> bool {
-        self.points_to.contains(id) || self.points_to.iter().any(|one| one.rsplit('/').next() == Some(id))
     }
 
     /// The kind of chain: the namespace of its CAIP-2 id.
@@ -71,6 +102,62 @@ impl Registration {
     /// An account of this chain, as a CAIP-10 id.
     fn account(&self, address: &str) -> String {
         format!("{}:{address}", self.chain)
+    }
+}
+
+/// Whether a list names the registration with this id. Registries outside eip155 may be named with more before the `/`.
+fn names(points_to: &BTreeSet<String>, id: &str) -> bool {
+    points_to.contains(id) || points_to.iter().any(|one| one.rsplit('/').next() == Some(id))
+}
+
+/// Something that describes the agent, with its id.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Side<'a> {
+    /// A registration: `eip155:8453:0x…/22`.
+    Registration(&'a str, &'a Registration),
+    /// An A2A card.
+    Card(&'a str, &'a Card),
+    /// A domain, by its origin.
+    Domain(&'a str, &'a Domain),
+}
+
+impl<'a> Side<'a> {
+    /// Its id.
+    pub fn id(&self) -> &'a str {
+        match self {
+            Self::Registration(id, _) | Self::Card(id, _) | Self::Domain(id, _) => id,
+        }
+    }
+
+    fn name_digest(&self) -> Option<&str> {
+        match self {
+            Self::Registration(_, says) => says.name_digest.as_deref(),
+            Self::Card(_, says) => says.name_digest.as_deref(),
+            Self::Domain(_, says) => says.name_digest.as_deref(),
+        }
+    }
+
+    fn endpoints(&self) -> &BTreeSet<String> {
+        match self {
+            Self::Registration(_, says) => &says.endpoints,
+            Self::Card(_, says) => &says.endpoints,
+            Self::Domain(_, says) => &says.endpoints,
+        }
+    }
+
+    /// Whether it names `other`; `None` where it cannot.
+    fn names(&self, other: &Side<'_>) -> Option<bool> {
+        match (self, other) {
+            (Self::Registration(_, says), Side::Registration(id, _)) => {
+                says.has_file().then(|| names(&says.points_to, id))
+            }
+            (Self::Registration(_, says), Side::Domain(origin, _)) => {
+                let asked = says.domains.contains_key(*origin);
+                says.has_file().then(|| asked || says.endpoints.contains(*origin))
+            }
+            (Self::Domain(_, says), Side::Registration(id, _)) => Some(names(&says.points_to, id)),
+            _ => None,
+        }
     }
 }
 
@@ -99,13 +186,22 @@ impl Field {
     }
 }
 
-/// Two registrations that do not say the same, by their places in the list.
+/// Two that do not say the same, by their places in the list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Disagreement {
     /// In what.
     pub field: Field,
     /// Which of them.
     pub of: [usize; 2],
+}
+
+/// How many comparisons, and how many of them agree.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct Counts {
+    /// Made.
+    pub comparisons: usize,
+    /// Of those.
+    pub agreeing: usize,
 }
 
 /// What the comparison found.
@@ -115,50 +211,92 @@ pub struct Consistency {
     pub value: f64,
     /// 0 to 50.
     pub stddev: f64,
-    /// Comparisons made.
-    pub comparisons: usize,
-    /// Those that do not agree.
+    /// Of everything.
+    pub all: Counts,
+    /// Of the registrations alone.
+    pub registrations: Counts,
+    /// Comparisons that do not agree.
     pub disagreements: Vec<Disagreement>,
 }
 
-/// Compares registrations, each with its id (`eip155:8453:0x…/22`). `proven` are the agent's proven wallets, as CAIP-10 ids. `None`
-/// where there is nothing to compare.
-pub fn compare(registrations: &[(&str, &Registration)], proven: &BTreeSet<String>) -> Option<Consistency> {
-    let mut made: Vec<(Disagreement, bool)> = Vec::new();
-    let compared = registrations.len().min(MAX_REGISTRATIONS);
-    for (first, (id, one)) in registrations.iter().enumerate().take(compared) {
-        for (second, (other_id, other)) in registrations.iter().enumerate().take(compared).skip(first + 1) {
-            let mut add = |field, of, agrees: Option<bool>| {
-                made.extend(agrees.map(|agrees| (Disagreement { field, of }, agrees)));
-            };
-            let both = [first, second];
-            add(Field::Name, both, equal(&one.name_digest, &other.name_digest));
-            let endpoints = !one.endpoints.is_empty() && !other.endpoints.is_empty();
-            add(Field::Endpoints, both, endpoints.then(|| one.endpoints == other.endpoints));
-            let accounts = |a: &Option<String>, b: &Option<String>| same_account((one, a), (other, b), proven);
-            add(Field::Owner, both, accounts(&one.owner, &other.owner));
-            add(Field::Wallet, both, accounts(&one.wallet, &other.wallet));
-            add(Field::BackLink, both, one.has_file().then(|| one.names(other_id)));
-            add(Field::BackLink, [second, first], other.has_file().then(|| other.names(id)));
-        }
-    }
-    if made.is_empty() {
-        return None;
-    }
-    let weight = |of: &dyn Fn(bool) -> bool| -> f64 {
-        made.iter().filter(|(_, agrees)| of(*agrees)).map(|(one, _)| one.field.weight()).sum()
-    };
-    let share = weight(&|agrees| agrees) / weight(&|_| true);
-    let n = made.len() as f64;
-    let (a, b) = (0.5 + n * (1.0 - share), 0.5 + n * share);
-    let variance = a * b / ((a + b) * (a + b) * (a + b + 1.0));
-    let disagreements = made.iter().filter(|(_, agrees)| !agrees).map(|(one, _)| *one).collect();
-    let (value, stddev) = (100.0 * b / (a + b), (100.0 * libm::sqrt(variance)).min(MAX_STDDEV));
-    Some(Consistency { value, stddev, comparisons: made.len(), disagreements })
+/// One comparison.
+struct Compared {
+    what: Disagreement,
+    agrees: bool,
+    /// Whether both are registrations.
+    on_chain: bool,
 }
 
-fn equal(one: &Option<String>, other: &Option<String>) -> Option<bool> {
-    Some(one.as_ref()? == other.as_ref()?)
+/// Compares what describes an agent. `proven` are the agent's proven wallets, as CAIP-10 ids. `None` where there is nothing to compare, or
+/// fewer than two registrations.
+pub fn compare(sides: &[Side<'_>], proven: &BTreeSet<String>) -> Option<Consistency> {
+    if sides.iter().filter(|side| matches!(side, Side::Registration(..))).count() < 2 {
+        return None;
+    }
+    let mut made: Vec<Compared> = Vec::new();
+    for (first, one) in sides.iter().enumerate() {
+        for (second, other) in sides.iter().enumerate().skip(first + 1) {
+            let on_chain = matches!((one, other), (Side::Registration(..), Side::Registration(..)));
+            let mut add = |field, of, agrees: Option<bool>| {
+                made.extend(agrees.map(|agrees| Compared { what: Disagreement { field, of }, agrees, on_chain }));
+            };
+            let both = [first, second];
+            add(Field::Name, both, one.name_digest().zip(other.name_digest()).map(|(a, b)| a == b));
+            add(Field::Endpoints, both, same_endpoints(one, other));
+            if let (Side::Registration(_, a), Side::Registration(_, b)) = (one, other) {
+                add(Field::Owner, both, same_account((a, &a.owner), (b, &b.owner), proven));
+                add(Field::Wallet, both, same_account((a, &a.wallet), (b, &b.wallet), proven));
+            }
+            add(Field::BackLink, both, one.names(other));
+            add(Field::BackLink, [second, first], other.names(one));
+        }
+    }
+    let (everything, alone) = (estimate(&made, |_| true), estimate(&made, |one| one.on_chain));
+    let (value, stddev) = [everything, alone].into_iter().flatten().min_by(|a, b| a.0.total_cmp(&b.0))?;
+    let counts = |of: &dyn Fn(&&Compared) -> bool| Counts {
+        comparisons: made.iter().filter(of).count(),
+        agreeing: made.iter().filter(of).filter(|one| one.agrees).count(),
+    };
+    let disagreements = made.iter().filter(|one| !one.agrees).map(|one| one.what).collect();
+    Some(Consistency {
+        value,
+        stddev,
+        all: counts(&|_| true),
+        registrations: counts(&|one| one.on_chain),
+        disagreements,
+    })
+}
+
+/// Value and stddev of some of the comparisons; `None` where there are none.
+fn estimate(made: &[Compared], which: impl Fn(&Compared) -> bool) -> Option<(f64, f64)> {
+    let (mut n, mut total, mut agreeing) = (0.0, 0.0, 0.0);
+    for one in made.iter().filter(|one| which(one)) {
+        let weight = one.what.field.weight();
+        n += 1.0;
+        total += weight;
+        agreeing += if one.agrees { weight } else { 0.0 };
+    }
+    if n == 0.0 {
+        return None;
+    }
+    let share = agreeing / total;
+    let (a, b) = (0.5 + n * (1.0 - share), 0.5 + n * share);
+    let variance = a * b / ((a + b) * (a + b) * (a + b + 1.0));
+    Some((100.0 * b / (a + b), (100.0 * libm::sqrt(variance)).min(MAX_STDDEV)))
+}
+
+/// Whether two list the same origins; `None` where one of them lists none.
+fn same_endpoints(one: &Side<'_>, other: &Side<'_>) -> Option<bool> {
+    let (a, b) = (one.endpoints(), other.endpoints());
+    if a.is_empty() || b.is_empty() {
+        return None;
+    }
+    match (one, other) {
+        (Side::Card(..), Side::Card(..)) => None,
+        (Side::Card(..), _) => Some(a.is_subset(b)),
+        (_, Side::Card(..)) => Some(b.is_subset(a)),
+        _ => Some(a == b),
+    }
 }
 
 /// Whether two accounts are one person's; `None` where that cannot be told.
@@ -184,6 +322,7 @@ mod tests {
     const HERE: &str = "eip155:1:0xaa/1";
     const THERE: &str = "eip155:8453:0xaa/2";
     const ASSET: &str = "9xAsset";
+    const ORIGIN: &str = "https://a.example";
 
     fn registration(chain: &str, points_to: &[&str]) -> Registration {
         Registration {
@@ -193,7 +332,12 @@ mod tests {
             owner: Some("0x01".into()),
             wallet: Some("0x02".into()),
             points_to: points_to.iter().map(ToString::to_string).collect(),
+            ..Registration::default()
         }
+    }
+
+    fn sides<'a>(one: &'a Registration, other: &'a Registration) -> [Side<'a>; 2] {
+        [Side::Registration(HERE, one), Side::Registration(THERE, other)]
     }
 
     fn pair() -> (Registration, Registration) {
@@ -201,23 +345,26 @@ mod tests {
     }
 
     fn compared(one: &Registration, other: &Registration) -> Consistency {
-        compare(&[(HERE, one), (THERE, other)], &BTreeSet::new()).unwrap()
+        compare(&sides(one, other), &BTreeSet::new()).unwrap()
     }
 
     #[test]
     fn one_registration_says_nothing() {
         let (one, _) = pair();
         assert_eq!(compare(&[], &BTreeSet::new()), None);
-        assert_eq!(compare(&[(HERE, &one)], &BTreeSet::new()), None);
+        assert_eq!(compare(&[Side::Registration(HERE, &one)], &BTreeSet::new()), None);
+        let (card, domain) = (Card { name_digest: Some("d1".into()), ..Card::default() }, Domain::default());
+        let with_others = [Side::Registration(HERE, &one), Side::Card("a2a:a", &card), Side::Domain(ORIGIN, &domain)];
+        assert_eq!(compare(&with_others, &BTreeSet::new()), None, "nor with a card and a domain beside it");
         let silent = Registration { chain: "eip155:1".into(), ..Registration::default() };
-        assert_eq!(compare(&[(HERE, &silent), (THERE, &silent)], &BTreeSet::new()), None);
+        assert_eq!(compare(&sides(&silent, &silent), &BTreeSet::new()), None);
     }
 
     #[test]
     fn agreement_in_all_six_is_as_certain_as_six_comparisons() {
         let (one, other) = pair();
         let found = compared(&one, &other);
-        assert_eq!((found.comparisons, found.disagreements.len()), (6, 0));
+        assert_eq!((found.all.comparisons, found.disagreements.len()), (6, 0));
         assert!((found.value - 100.0 * 6.5 / 7.0).abs() < 1e-9);
         assert!((found.stddev - 100.0 * (0.5 * 6.5_f64 / (49.0 * 8.0)).sqrt()).abs() < 1e-9);
     }
@@ -245,7 +392,7 @@ mod tests {
         other.endpoints.clear();
         other.points_to.clear();
         // Owner, wallet, and that the first names the second: the other's file was not read.
-        assert_eq!(compared(&one, &other).comparisons, 3);
+        assert_eq!(compared(&one, &other).all.comparisons, 3);
     }
 
     #[test]
@@ -257,19 +404,113 @@ mod tests {
         other.points_to = [HERE.to_owned(), format!("solana:5eykt:8oo4/{ASSET}")].into();
         let mut first = one.clone();
         first.points_to.insert(format!("solana:5eykt:8oo4/{ASSET}"));
-        let list = [(HERE, &first), (ASSET, &other)];
+        let list = [Side::Registration(HERE, &first), Side::Registration(ASSET, &other)];
         let unproven = compare(&list, &BTreeSet::new()).unwrap();
         assert_eq!(
-            (unproven.comparisons, unproven.disagreements.len()),
+            (unproven.all.comparisons, unproven.disagreements.len()),
             (4, 0),
             "owners of two kinds cannot be compared"
         );
         let proven = ["eip155:1:0x01".to_owned(), "solana:5eykt:So1".to_owned()].into();
-        assert_eq!(compare(&list, &proven).unwrap().comparisons, 5);
+        assert_eq!(compare(&list, &proven).unwrap().all.comparisons, 5);
         let (one, mut other) = pair();
         other.owner = Some("0x09".into());
         let proven = ["eip155:1:0x01".to_owned(), "eip155:8453:0x09".to_owned()].into();
-        assert!(compare(&[(HERE, &one), (THERE, &other)], &proven).unwrap().disagreements.is_empty());
+        assert!(compare(&sides(&one, &other), &proven).unwrap().disagreements.is_empty());
+    }
+
+    fn origins(list: &[&str]) -> BTreeSet<String> {
+        list.iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn a_card_is_compared_by_its_name_and_whether_its_interfaces_are_among_the_others() {
+        let (mut one, other) = pair();
+        one.endpoints = origins(&[ORIGIN, "https://mcp.example"]);
+        let [first, second] = sides(&one, &other);
+        let mut card = Card { name_digest: Some("d1".into()), endpoints: origins(&[ORIGIN]) };
+        let found =
+            |card: &Card| compare(&[first, second, Side::Card("a2a:a.example", card)], &BTreeSet::new()).unwrap();
+        let agreeing = found(&card);
+        // The two registrations list different endpoints; the card agrees with both.
+        assert_eq!(agreeing.disagreements, [Disagreement { field: Field::Endpoints, of: [0, 1] }]);
+        assert_eq!(agreeing.registrations, Counts { comparisons: 6, agreeing: 5 });
+        assert_eq!(agreeing.all, Counts { comparisons: 10, agreeing: 9 });
+        card.name_digest = Some("d2".into());
+        card.endpoints = origins(&["https://mcp.example"]);
+        let differs = |field, with| Disagreement { field, of: [with, 2] };
+        let odd = found(&card);
+        assert_eq!(
+            odd.disagreements[1..],
+            [differs(Field::Name, 0), differs(Field::Name, 1), differs(Field::Endpoints, 1)]
+        );
+        assert!(odd.value < agreeing.value);
+        // Two cards on two hosts have a name in common and nothing else.
+        let cards = [first, second, Side::Card("a2a:a", &card), Side::Card("a2a:b", &card)];
+        assert_eq!(compare(&cards, &BTreeSet::new()).unwrap().all.comparisons, 6 + 4 + 4 + 1);
+    }
+
+    #[test]
+    fn a_domain_and_a_registration_name_each_other_or_not() {
+        let (one, mut other) = pair();
+        other.endpoints = origins(&["https://b.example"]);
+        let domain = Domain { points_to: origins(&[HERE]), ..Domain::default() };
+        let found = |other: &Registration, domain: &Domain| {
+            let [first, second] = sides(&one, other);
+            compare(&[first, second, Side::Domain(ORIGIN, domain)], &BTreeSet::new()).unwrap()
+        };
+        let differs = |of| Disagreement { field: Field::BackLink, of };
+        let odd = found(&other, &domain);
+        assert_eq!(odd.disagreements[1..], [differs([1, 2]), differs([2, 1])], "neither names the other");
+        assert_eq!(odd.all, Counts { comparisons: 10, agreeing: 7 });
+        // A file that stands on the domain names it.
+        other.domains.insert(ORIGIN.into(), Some(domain.clone()));
+        assert_eq!(found(&other, &domain).disagreements[1..], [differs([2, 1])]);
+        // A whole registration file on the domain has a name and endpoints, too.
+        let whole = Domain {
+            name_digest: Some("d2".into()),
+            endpoints: one.endpoints.clone(),
+            points_to: origins(&[HERE, THERE]),
+        };
+        let whole = found(&other, &whole);
+        assert_eq!(whole.all, Counts { comparisons: 14, agreeing: 10 });
+        assert_eq!(whole.disagreements[1].field, Field::Name);
+    }
+
+    #[test]
+    fn cards_and_domains_lower_the_value_and_never_raise_it() {
+        let (one, mut other) = pair();
+        other.owner = Some("0x03".into());
+        let alone = compared(&one, &other);
+        let [first, second] = sides(&one, &other);
+        let agreeing = Domain { points_to: origins(&[HERE, THERE]), ..Domain::default() };
+        let hosts: Vec<String> = (0..MAX_OTHERS).map(|n| format!("https://{n}.example")).collect();
+        let (mut a, mut b) = (one.clone(), other.clone());
+        a.endpoints.extend(hosts.iter().cloned());
+        b.endpoints.extend(hosts.iter().cloned());
+        let mut many = sides(&a, &b).to_vec();
+        many.extend(hosts.iter().map(|origin| Side::Domain(origin, &agreeing)));
+        let many = compare(&many, &BTreeSet::new()).unwrap();
+        assert_eq!(many.all.comparisons, 6 + 4 * MAX_OTHERS);
+        assert_eq!(
+            (many.value, many.stddev),
+            (alone.value, alone.stddev),
+            "agreement that costs nothing hides nothing"
+        );
+        let silent = Domain::default();
+        let lowered = compare(&[first, second, Side::Domain(ORIGIN, &silent)], &BTreeSet::new()).unwrap();
+        assert!(lowered.value < alone.value);
+        // Registrations that say nothing of each other are compared through what both are compared with.
+        let silent = |chain: &str| Registration {
+            name_digest: Some("d1".into()),
+            chain: chain.into(),
+            ..Registration::default()
+        };
+        let (a, b) = (Registration { name_digest: None, ..silent("eip155:1") }, silent("solana:5eykt"));
+        let card = Card { name_digest: Some("d2".into()), ..Card::default() };
+        let through = [Side::Registration(HERE, &a), Side::Registration(ASSET, &b), Side::Card("a2a:a", &card)];
+        let through = compare(&through, &BTreeSet::new()).unwrap();
+        assert_eq!(through.disagreements.last().unwrap(), &Disagreement { field: Field::Name, of: [1, 2] });
     }
 
     proptest! {

@@ -30,5 +30,5 @@ mod verification;
 
 pub use crawler::{Answered, Asked, Crawler, Failure, Reason, Secrets};
 pub use error::SourceError;
-pub use reading::{Measured, NoReading, Reading};
+pub use reading::{Card, Measured, NoReading, Reading};
 pub use source::{Limits, Source};

@@ -3,10 +3,15 @@
 //! What is not measured has a reason ([`NoReading`]). Its words are made of the source file's own names; nothing of an answer is
 //! repeated, for its text is the text of others.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use credence_protocol::{ExternalSubject, Tag, Timestamp};
+use data_encoding::HEXLOWER;
 use serde_json::{Map, Value};
+use sha2::{Digest, Sha256};
 use url::Url;
 
 use crate::{
@@ -14,13 +19,15 @@ use crate::{
     jws::KeySet,
     normalise::{Number, Numbers},
     pointer::Pointer,
-    source::{AbsentRule, ExtractKind, ExtractRule, Format, IdentityRule, Reduce, digest},
+    source::{AbsentRule, CardRule, ExtractKind, ExtractRule, Format, IdentityRule, Reduce, digest},
     template::Parts,
     verification::{self, Needed},
 };
 
 /// A number that a verification adds: 1 where a signature was there and holds, 0 where none was there.
 pub(crate) const SIGNED: &str = "signed";
+/// Interfaces of a card that are looked at, at one place.
+const MAX_INTERFACES: usize = 32;
 /// Elements looked at in one list.
 const MAX_ELEMENTS: usize = 100_000;
 const DAY_MICROS: f64 = 86_400.0 * 1e6;
@@ -53,6 +60,41 @@ pub struct Reading {
     /// The elements behind numbers whose spread is used.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub lists: BTreeMap<String, Vec<f64>>,
+    /// What a card says of itself, where the source reads cards.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub card: Option<Card>,
+}
+
+/// What a card says that is compared with the agent's registrations: no text of it.
+#[derive(Debug, Clone, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct Card {
+    /// SHA-256 of the name, trimmed, in lower case.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name_digest: Option<String>,
+    /// Origins of its interfaces, of whichever hosts: which of them are the agent's is the caller's to tell.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub endpoints: BTreeSet<String>,
+}
+
+impl Card {
+    /// The hosts of its interfaces, with a port where that is not 443.
+    pub fn hosts(&self) -> impl Iterator<Item = &str> {
+        self.endpoints.iter().filter_map(|origin| origin.strip_prefix("https://"))
+    }
+
+    fn read(rule: &CardRule, document: &Value) -> Self {
+        let texts = |pointer: &Pointer| -> Vec<String> {
+            let found = pointer.find(document).into_iter().flatten().filter_map(Value::as_str);
+            found.take(MAX_INTERFACES).map(str::to_owned).collect()
+        };
+        let name = texts(&rule.name).first().map(|name| name.trim().to_lowercase()).filter(|name| !name.is_empty());
+        let urls = rule.endpoints.iter().flat_map(texts).filter_map(|text| Url::parse(&text).ok());
+        let endpoints = urls.filter(|url| url.scheme() == "https").map(|url| url.origin().ascii_serialization());
+        Self {
+            name_digest: name.map(|name| HEXLOWER.encode(&Sha256::digest(name.as_bytes()))),
+            endpoints: endpoints.collect(),
+        }
+    }
 }
 
 /// One page of an answer, of the required form.
@@ -193,7 +235,8 @@ impl Document {
         if let Some(signed) = signed {
             numbers.insert(SIGNED.into(), Number { value: f64::from(u8::from(signed)), list: Vec::new() });
         }
-        measure(source, &numbers, times, &self.digest)
+        let card = source.card.as_ref().map(|rule| Card::read(rule, document));
+        Ok(Reading { card, ..measure(source, &numbers, times, &self.digest)? })
     }
 }
 
@@ -217,7 +260,7 @@ impl Reading {
             let value = checked(name, rule, Some(&Value::String(time.to_string())), now)?;
             numbers.extend(value.map(|value| (name.clone(), Number { value, list: vec![value] })));
         }
-        measure(source, &numbers, self.times.clone(), &self.digest)
+        Ok(Self { card: self.card.clone(), ..measure(source, &numbers, self.times.clone(), &self.digest)? })
     }
 }
 
@@ -264,7 +307,7 @@ fn measure(
     let spread = source.signals.iter().filter_map(|rule| rule.stddev.list());
     let lists = spread.filter_map(|name| Some((name.to_owned(), numbers.get(name)?.list.clone()))).collect();
     let numbers = numbers.iter().map(|(name, number)| (name.clone(), rounded(number.value))).collect();
-    Ok(Reading { measured, numbers, digest: digest.to_owned(), times, lists })
+    Ok(Reading { measured, numbers, digest: digest.to_owned(), times, lists, card: None })
 }
 
 /// Six decimals: more is noise, and would make every answer a new one.

@@ -81,6 +81,12 @@ fn what_is_wrong_is_told_with_its_line() {
         ("[[signal]]", "[[signals]]", 29, "signals"),
         ("roots = [\"stars\"]\n", "", 1, "roots"),
         ("/v1/{host}\"", "/v1/all\"", 10, "'host' is neither asked for nor checked"),
+        (
+            "[extract.good]",
+            "[card]\nname = \"/name\"\nendpoints = []\n\n[extract.good]",
+            21,
+            "only what is asked about a2a",
+        ),
         ("ttl_hours = 24", "ttl_hours = 24\nignores = [\"hots\"]", 12, "did you mean 'host'?"),
     ];
     for (from, to, line, hint) in cases {

@@ -22,10 +22,12 @@ use crate::ChainError;
 
 /// Marks that are kept.
 const MAX_MARKS: usize = 64;
-/// Events that are kept, about 300 MB.
+/// Events that are kept, about 300 MB without addresses of files.
 const MAX_EVENTS: usize = 2_000_000;
 /// Bytes of a feedback file's address; longer ones are forgotten, and the feedback counts without its file.
 const MAX_URI_BYTES: usize = 2048;
+/// Bytes of all such addresses. Those beyond are forgotten like longer ones: anyone can write as many as they pay for.
+const MAX_ALL_URI_BYTES: usize = 64 * 1024 * 1024;
 /// Ranges in a row that went well, after which a larger one is tried.
 const STREAK: u32 = 8;
 
@@ -38,6 +40,9 @@ pub struct LogBook {
     /// By client, the agents it rated and the block of the first time.
     raters: BTreeMap<Address, BTreeMap<U256, u64>>,
     events: usize,
+    /// Bytes of the addresses of feedback files.
+    #[serde(default)]
+    uri_bytes: usize,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -52,6 +57,15 @@ enum What {
     Transfer,
     UriUpdate,
     Feedback { client: Address, index: u64, uri: Option<String>, hash: B256 },
+}
+
+impl What {
+    fn uri_bytes(&self) -> usize {
+        match self {
+            Self::Feedback { uri: Some(uri), .. } => uri.len(),
+            _ => 0,
+        }
+    }
 }
 
 /// How often a registration changed.
@@ -145,6 +159,7 @@ impl LogBook {
             self.raters.values_mut().for_each(|rated| rated.retain(|_, block| kept(*block)));
             self.raters.retain(|_, rated| !rated.is_empty());
             self.events = self.agents.values().map(Vec::len).sum();
+            self.uri_bytes = self.agents.values().flatten().map(|event| event.what.uri_bytes()).sum();
         }
         Ok(())
     }
@@ -161,9 +176,15 @@ impl LogBook {
             return Err(ChainError::Limit { what: "the number of logs", limit: MAX_EVENTS as u64 });
         }
         for (block, log) in found {
-            let Some((agent, what)) = event(chain, log) else { continue };
-            if let What::Feedback { client, .. } = &what {
+            let Some((agent, mut what)) = event(chain, log) else { continue };
+            if let What::Feedback { client, uri, .. } = &mut what {
                 self.raters.entry(*client).or_default().entry(agent).or_insert(*block);
+                let bytes = self.uri_bytes + uri.as_ref().map_or(0, String::len);
+                if bytes > MAX_ALL_URI_BYTES {
+                    *uri = None;
+                } else {
+                    self.uri_bytes = bytes;
+                }
             }
             self.agents.entry(agent).or_default().push(Event { block: *block, what });
             self.events += 1;
@@ -251,4 +272,50 @@ pub(super) async fn logs(
         logs.push((block, log));
     }
     Ok(logs)
+}
+
+#[cfg(test)]
+mod tests {
+    use alloy_sol_types::SolEvent;
+
+    use super::*;
+
+    fn feedback(chain: &EvmChain, index: u64, uri: &str) -> (u64, Log) {
+        let event = Reputation::NewFeedback {
+            agentId: U256::ZERO,
+            clientAddress: Address::repeat_byte(7),
+            feedbackIndex: index,
+            value: 1,
+            valueDecimals: 0,
+            indexedTag1: B256::ZERO,
+            tag1: String::new(),
+            tag2: String::new(),
+            endpoint: String::new(),
+            feedbackURI: uri.into(),
+            feedbackHash: B256::ZERO,
+        };
+        let data = event.encode_log_data();
+        let (topics, block_number) = (data.topics().to_vec(), Some(U64::from(index)));
+        (index, Log { address: chain.reputation, topics, data: data.data, block_number, removed: false })
+    }
+
+    #[test]
+    fn addresses_of_files_are_kept_up_to_a_limit_and_feedback_counts_without() {
+        let (chain, client) = (EvmChain::new(1), Address::repeat_byte(7));
+        let mut book = LogBook::new();
+        book.take(&chain, &[feedback(&chain, 1, "https://a.example/1")]).unwrap();
+        assert_eq!(book.uri_bytes, 19);
+        book.uri_bytes = MAX_ALL_URI_BYTES - 19;
+        let more = [2, 3].map(|index| feedback(&chain, index, "https://a.example/1"));
+        book.take(&chain, &more).unwrap();
+        let known = |index| book.file(U256::ZERO, client, index).map(|(uri, _)| uri);
+        assert_eq!([known(1), known(2), known(3)].map(|uri| uri.is_some()), [true, true, false]);
+        assert_eq!((book.uri_bytes, book.events), (MAX_ALL_URI_BYTES, 3));
+        let long = feedback(&chain, 4, &"u".repeat(MAX_URI_BYTES + 1));
+        book.take(&chain, &[long]).unwrap();
+        assert_eq!(book.events, 4);
+        book.events = MAX_EVENTS;
+        let full = book.take(&chain, &more).unwrap_err();
+        assert!(matches!(full, ChainError::Limit { .. }), "{full}");
+    }
 }

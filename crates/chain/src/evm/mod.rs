@@ -2,7 +2,7 @@
 //!
 //! - [`EvmChain`]: which chain and contracts; [`Rpc`]: the node;
 //! - [`EvmReader`]: registrations and feedback at one finalized block; [`LogBook`]: what only logs tell, for all agents;
-//! - [`EvmWriter`]: feedback of our own, with [`EvmKey`] and [`FeePolicy`]; [`Written`]: what a transaction wrote, for checking.
+//! - [`EvmWriter`]: feedback of our own, with [`EvmKey`] and [`FeePolicy`].
 
 #[expect(clippy::too_many_arguments, reason = "an event has as many members as the contract says")]
 mod abi;
@@ -31,4 +31,4 @@ pub use logs::LogBook;
 pub use read::EvmReader;
 pub(crate) use rpc::revert_reason;
 pub use writer::EvmWriter;
-pub use written::Written;
+pub(crate) use written::by_transaction as written;

@@ -5,7 +5,7 @@
 //! A file without a domain has nobody who vouches for it: its third check fails. Where the file or a domain cannot be asked, nothing
 //! is measured.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use alloy_primitives::hex;
 use credence_egress::Egress;
@@ -19,7 +19,7 @@ use super::{
     file::{RegistrationFile, registrations},
     uri::{self, File, Hosts, host_of},
 };
-use crate::reading::{Measured, Note};
+use crate::reading::{Domain, Measured, Note};
 
 /// Where a domain names its agents.
 const WELL_KNOWN: &str = "/.well-known/agent-registration.json";
@@ -38,20 +38,24 @@ pub(super) fn accept(file: &File, hosts: Hosts<'_>) -> Result<RegistrationFile, 
     Ok(parsed)
 }
 
-/// Measures; `own` is the registration's CAIP id.
+/// What its domains say, by their origins; `None` where a domain has no file.
+pub(super) type Domains = BTreeMap<String, Option<Domain>>;
+
+/// Measures, and gives what the domains say; `own` is the registration's CAIP id.
 pub(super) async fn measure(
     egress: &Egress,
     own: &str,
     file: &File,
     parsed: &RegistrationFile,
-) -> Result<Option<Measured>, Note> {
+    hosts: Hosts<'_>,
+) -> Result<(Option<Measured>, Domains), Note> {
     let mut domains: BTreeSet<&Url> = parsed.origins.iter().collect();
     if domains.is_empty() {
         domains.extend(&file.origin);
     }
-    let asked = domains.iter().map(|domain| names(egress, domain, own));
-    let answers: Vec<bool> = join_all(asked).await.into_iter().collect::<Result<_, _>>()?;
-    let back = answers.iter().filter(|names| **names).count();
+    let asked = domains.iter().map(|domain| ask(egress, domain, hosts));
+    let answers: Vec<Option<Domain>> = join_all(asked).await.into_iter().collect::<Result<_, _>>()?;
+    let back = answers.iter().flatten().filter(|domain| domain.points_to.contains(own)).count();
     let share = if answers.is_empty() { 0.0 } else { back as f64 / answers.len() as f64 };
     let itself = parsed.points_to.contains(own);
     let numbers = Map::from_iter([
@@ -61,13 +65,25 @@ pub(super) async fn measure(
         ("domains_naming_registration".to_owned(), json!(back)),
     ]);
     let value = 100.0 * (1.0 + f64::from(u8::from(itself)) + share) / 3.0;
-    Ok(Tag::new("identity_onchain").ok().map(|tag| Measured { tag, value, stddev: STDDEV, numbers }))
+    let measured = Tag::new("identity_onchain").ok().map(|tag| Measured { tag, value, stddev: STDDEV, numbers });
+    let origins = domains.iter().map(|domain| domain.origin().ascii_serialization());
+    Ok((measured, origins.zip(answers).collect()))
 }
 
-/// Whether a domain names the registration. An error: it could not be asked.
-async fn names(egress: &Egress, domain: &Url, own: &str) -> Result<bool, Note> {
+/// What a domain's file says; `None` where there is none. An error: it could not be asked.
+async fn ask(egress: &Egress, domain: &Url, hosts: Hosts<'_>) -> Result<Option<Domain>, Note> {
     let url = domain.join(WELL_KNOWN).map_err(|_| Note::DomainUnreachable)?;
-    let document = uri::get(egress, &url).await.map_err(|_| Note::DomainUnreachable)?;
-    let file: Option<Value> = document.and_then(|bytes| serde_json::from_slice(&bytes).ok());
-    Ok(file.is_some_and(|file| registrations(&file).contains(own)))
+    let Some(bytes) = uri::get(egress, &url).await.map_err(|_| Note::DomainUnreachable)? else { return Ok(None) };
+    let Ok(file) = serde_json::from_slice::<Value>(&bytes) else { return Ok(None) };
+    let mut said = Domain { points_to: registrations(&file), ..Domain::default() };
+    if let Ok(whole) = accept(&File { bytes, origin: None }, hosts) {
+        said.endpoints = origins_of(&whole);
+        said.name_digest = whole.name_digest;
+    }
+    Ok(Some(said))
+}
+
+/// The origins of a file's endpoints, as text.
+pub(super) fn origins_of(file: &RegistrationFile) -> BTreeSet<String> {
+    file.origins.iter().map(|url| url.origin().ascii_serialization()).collect()
 }

@@ -30,11 +30,14 @@ pub(crate) async fn read(asked: &Asked<'_>, mut registration: Registration, read
     match file.and_then(|file| identity::accept(&file, asked.hosts).map(|parsed| (file, parsed))) {
         Err(note) => drop(reading.notes.insert(note)),
         Ok((file, parsed)) => {
-            match identity::measure(asked.egress, asked.own, &file, &parsed).await {
-                Ok(signal) => reading.signals.extend(signal),
+            match identity::measure(asked.egress, asked.own, &file, &parsed, asked.hosts).await {
+                Ok((signal, domains)) => {
+                    reading.signals.extend(signal);
+                    registration.domains = domains;
+                }
                 Err(note) => drop(reading.notes.insert(note)),
             }
-            registration.endpoints = parsed.origins.iter().map(|url| url.origin().ascii_serialization()).collect();
+            registration.endpoints = identity::origins_of(&parsed);
             registration.name_digest = parsed.name_digest;
             registration.points_to = parsed.points_to;
         }

@@ -9,6 +9,8 @@ use crate::ChainError;
 /// The first 32 characters of the genesis hash, as CAIP-2 has it.
 const MAINNET: &str = "5eykt4UsFv8P8NJdTREpY1vzqKqZKvdp";
 const REFERENCE_CHARS: usize = 32;
+/// The main cluster, as a CAIP-2 id. Links to registrations are proved there alone.
+pub const MAIN_CLUSTER: &str = "solana:5eykt4UsFv8P8NJdTREpY1vzqKqZKvdp";
 const MAINNET_REGISTRY: Pubkey = Pubkey::known("8oo4dC4JvBLwy5tGgiH3WwK4B9PWxL9Z4XjA2jzkQMbQ");
 const MAINNET_ATOM: Pubkey = Pubkey::known("AToMw53aiPQ8j7iHVb4fGt6nzUNxUhcPc3tbPBZuzVVb");
 /// Also the default of the registry's client for clusters of one's own.
@@ -99,7 +101,8 @@ mod tests {
 
     #[test]
     fn clusters_are_named_by_their_genesis() {
-        let mainnet = SolanaChain::new("solana:5eykt4UsFv8P8NJdTREpY1vzqKqZKvdp").unwrap();
+        let mainnet = SolanaChain::new(MAIN_CLUSTER).unwrap();
+        assert_eq!(mainnet.caip2(), format!("solana:{MAINNET}"));
         assert_eq!(mainnet.registry.to_string(), "8oo4dC4JvBLwy5tGgiH3WwK4B9PWxL9Z4XjA2jzkQMbQ");
         assert_eq!(mainnet.root(), "solana8004:solana:5eykt4UsFv8P8NJdTREpY1vzqKqZKvdp");
         let genesis = "5eykt4UsFv8P8NJdTREpY1vzqKqZKvdpKuc147dw2N9d";

@@ -113,22 +113,31 @@ pub(super) fn decode(accounts: &[Pubkey], data: &[u8]) -> Option<Call> {
     let asset = *accounts.get(2)?;
     let mut data = Cursor(data);
     match data.array()? {
-        GIVE => {
-            let content = Content {
-                value: data.i128()?,
-                decimals: data.u8()?,
-                score: data.option(Cursor::u8)?,
-                file: data.option(Cursor::hash)?,
-                tag1: data.text(MAX_TEXT_BYTES)?,
-                tag2: data.text(MAX_TEXT_BYTES)?,
-                endpoint: data.text(MAX_TEXT_BYTES)?,
-                uri: data.text(MAX_TEXT_BYTES)?,
-            };
-            Some(Call::Give { asset, seal: content.seal(Encoding::I128).ok()? })
-        }
+        GIVE => Some(Call::Give { asset, seal: content(&mut data)?.seal(Encoding::I128).ok()? }),
         REVOKE => Some(Call::Revoke { asset, index: data.u64()? }),
         _ => None,
     }
+}
+
+/// The asset and the content of a call that gives feedback. `None` for other calls.
+pub(super) fn given<'a>(accounts: &[Pubkey], data: &'a [u8]) -> Option<(Pubkey, Content<'a>)> {
+    let asset = *accounts.get(2)?;
+    let mut data = Cursor(data);
+    (data.array()? == GIVE).then_some(())?;
+    Some((asset, content(&mut data)?))
+}
+
+fn content<'a>(data: &mut Cursor<'a>) -> Option<Content<'a>> {
+    Some(Content {
+        value: data.i128()?,
+        decimals: data.u8()?,
+        score: data.option(Cursor::u8)?,
+        file: data.option(Cursor::hash)?,
+        tag1: data.text(MAX_TEXT_BYTES)?,
+        tag2: data.text(MAX_TEXT_BYTES)?,
+        endpoint: data.text(MAX_TEXT_BYTES)?,
+        uri: data.text(MAX_TEXT_BYTES)?,
+    })
 }
 
 /// What the registry logs of a feedback.

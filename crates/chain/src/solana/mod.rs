@@ -19,12 +19,14 @@ mod read;
 pub mod seal;
 mod state;
 mod writer;
+mod written;
 
 pub use accounts::{AgentAccount, AtomStats};
-pub use chain::SolanaChain;
+pub use chain::{MAIN_CLUSTER, SolanaChain};
 pub use key::SolanaKey;
 pub(crate) use node::{is_behind, preflight_reason};
 pub use pubkey::Pubkey;
 pub use read::{SolanaHead, SolanaReader};
 pub use state::FINAL_CONFIRMATIONS;
 pub use writer::{SolanaFees, SolanaWriter};
+pub(crate) use written::by_transaction as written;

@@ -74,17 +74,41 @@ async fn registration_file_and_domain_name_each_other() {
 
     let reading = read(&world, 0, &local).await;
     assert_eq!(signal(&reading, "identity_onchain").value, 100.0);
-    let registration = reading.registration.unwrap();
+    let registration = reading.registration.clone().unwrap();
     assert_eq!(registration.endpoints.iter().collect::<Vec<_>>(), [&site.origin]);
     assert_eq!(registration.points_to.iter().collect::<Vec<_>>(), [&format!("{registry}/0")]);
-    assert!(registration.name_digest.is_some_and(|digest| digest.len() == 64));
+    let name = registration.name_digest.clone();
+    assert!(name.as_ref().is_some_and(|digest| digest.len() == 64));
+    let domain = |reading: &Reading| {
+        let domains = reading.registration.as_ref().unwrap().domains.clone();
+        assert_eq!(domains.keys().collect::<Vec<_>>(), [&site.origin]);
+        domains[&site.origin].clone()
+    };
+    // The domain's file lists registrations and nothing else; then it is a whole registration file.
+    let said = domain(&read(&world, 0, &local).await).unwrap();
+    assert_eq!((said.name_digest, said.endpoints.len()), (None, 0));
+    assert_eq!(said.points_to.iter().collect::<Vec<_>>(), [&format!("{registry}/0")]);
+    *site.well_known.lock().unwrap() = Some(file(back(0)));
+    let said = domain(&read(&world, 0, &local).await).unwrap();
+    assert_eq!((&said.name_digest, said.endpoints.len()), (&name, 1));
+    let mut elsewhere = file(back(0));
+    elsewhere["services"][0]["endpoint"] = json!("https://victim.example/mcp");
+    *site.well_known.lock().unwrap() = Some(elsewhere);
+    let said = domain(&read(&world, 0, &local).await).unwrap();
+    assert_eq!(
+        (&said.name_digest, said.endpoints.len(), said.points_to.len()),
+        (&None, 0, 1),
+        "of a file that names another domain"
+    );
+    *site.well_known.lock().unwrap() = Some(json!({"registrations": back(0)}));
 
     // The file of agent 1 names agent 0, and so does the domain.
     assert_eq!(identity(&read(&world, 1, &local).await), Some(100.0 / 3.0));
     // The file of agent 2 names itself, the domain does not.
     assert_eq!(identity(&read(&world, 2, &local).await), Some(200.0 / 3.0));
     *site.well_known.lock().unwrap() = None;
-    assert_eq!(identity(&read(&world, 0, &local).await), Some(200.0 / 3.0), "the domain has no file");
+    let without = read(&world, 0, &local).await;
+    assert_eq!((identity(&without), domain(&without)), (Some(200.0 / 3.0), None), "the domain has no file");
     let odd = read(&world, 3, &local).await;
     assert!(odd.notes.contains(&Note::UriNotSupported) && identity(&odd).is_none(), "{odd:?}");
 }

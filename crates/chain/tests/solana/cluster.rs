@@ -25,7 +25,7 @@ struct Shared {
     requests: AtomicUsize,
 }
 
-/// A running node. Cloning is cheap.
+/// A running node, at every path: it also stands for public endpoints behind a mirror. Cloning is cheap.
 #[derive(Clone)]
 pub struct Cluster {
     pub url: String,
@@ -38,7 +38,8 @@ impl Cluster {
         let shared = Arc::new(shared);
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}/", listener.local_addr().unwrap());
-        let router = Router::new().route("/", post(answer)).with_state(Arc::clone(&shared));
+        let router =
+            Router::new().route("/", post(answer)).route("/{*host}", post(answer)).with_state(Arc::clone(&shared));
         tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
         Self { url, shared }
     }

@@ -194,6 +194,7 @@ impl Ledger {
                 let keys: Vec<Pubkey> = serde_json::from_value(params[0].clone()).unwrap();
                 at(keys.iter().map(|key| self.account(key)).collect())
             }
+            "getProgramAccounts" => Ok(self.program_accounts(address(), &options["filters"])),
             "getAccountInfo" => at(self.account(&address())),
             "getBalance" => at(json!(self.balances.get(&address()).copied().unwrap_or_default())),
             "getMinimumBalanceForRentExemption" => Ok(json!(RESERVE)),
@@ -233,6 +234,19 @@ impl Ledger {
             json!({"owner": owner, "data": [BASE64.encode(data), "base64"], "lamports": 1, "executable": false,
                 "rentEpoch": 0, "space": data.len()})
         })
+    }
+
+    /// The accounts of a program that hold certain bytes.
+    fn program_accounts(&self, program: Pubkey, filters: &Value) -> Value {
+        let holds = |data: &[u8], filter: &Value| {
+            let (at, wanted) = (filter["memcmp"]["offset"].as_u64().unwrap() as usize, &filter["memcmp"]["bytes"]);
+            let wanted = bs58::decode(wanted.as_str().unwrap()).into_vec().unwrap();
+            data.get(at..at + wanted.len()) == Some(&wanted[..])
+        };
+        let own = self.accounts.iter().filter(|(_, (owner, data))| {
+            *owner == program && filters.as_array().unwrap().iter().all(|filter| holds(data, filter))
+        });
+        own.map(|(key, _)| json!({"pubkey": key, "account": self.account(key)})).collect()
     }
 
     fn status(&self, one: &Transaction) -> &'static str {

@@ -31,7 +31,7 @@ use crate::{
 pub struct LinkArgs {
     agent: EntityId,
     /// What is its own: repository:github.com/acme/weather, host:shop.example, wallet:eip155:1:0x…, container:docker.io/acme/x,
-    /// model:huggingface.co/acme/x, package:pkg:npm/x@1.0.0, erc8004:eip155:8453:0x…/22, mcp:io.github.acme/x, a2a:HOST, uaid:…, mnemom:ID
+    /// model:huggingface.co/acme/x, package:pkg:npm/x@1.0.0, erc8004:eip155:8453:0x…/22, solana8004:ASSET, mcp:io.github.acme/x, a2a:HOST, uaid:…, mnemom:ID
     #[arg(value_name = "KIND:ID")]
     link: ExternalSubject,
     /// Look for the proof, and record it

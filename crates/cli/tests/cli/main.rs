@@ -18,4 +18,15 @@ mod offline;
 mod outside;
 mod probe;
 mod reports;
+#[cfg(feature = "chain")]
+mod solana;
 mod tour;
+
+#[cfg(feature = "chain")]
+#[allow(dead_code, reason = "shared with the tests of the chain library")]
+#[path = "../../../chain/tests/solana/cluster.rs"]
+mod cluster;
+#[cfg(feature = "chain")]
+#[allow(dead_code, reason = "shared with the tests of the chain library")]
+#[path = "../../../chain/tests/solana/ledger.rs"]
+mod ledger;

@@ -11,7 +11,8 @@ use credence_protocol::{EntityId, Root, SubjectKind, Tag, TagRegistry};
 use toml::de::{DeTable, DeValue};
 
 use super::{
-    AbsentRule, Format, Limits, NextPage, PageRule, RequestRule, SecretRule, SignalRule, Source, VerifyRule, digest,
+    AbsentRule, CardRule, Format, Limits, NextPage, PageRule, RequestRule, SecretRule, SignalRule, Source, VerifyRule,
+    digest,
     file::{self, File},
     rules::{self, unknown},
 };
@@ -116,6 +117,7 @@ fn convert(file: File, text: &str) -> Checked<Source> {
         .map(|(n, one)| places_of_identity(&format!("identity.{n}"), one, &known))
         .collect::<Checked<_>>()?;
     let verify = file.verify.as_ref().map(|verify| verification(verify, subject)).transpose()?;
+    let card = file.card.as_ref().map(|places| card(places, subject)).transpose()?;
     let select = file.select.as_ref().map(|select| {
         let conditions = select.conditions.iter().enumerate();
         let rules = conditions.map(|(n, one)| places_of_identity(&format!("select.where.{n}"), one, &known));
@@ -180,6 +182,7 @@ fn convert(file: File, text: &str) -> Checked<Source> {
         require,
         identity,
         verify,
+        card,
         select,
         extract,
         absent: file
@@ -194,6 +197,14 @@ fn convert(file: File, text: &str) -> Checked<Source> {
         age: file.age.map(|age| AgeRule { of: age.of, half_life_days: age.half_life_days }),
         signals,
     })
+}
+
+fn card(given: &file::CardPlaces, subject: SubjectKind) -> Checked<CardRule> {
+    if subject != SubjectKind::A2a {
+        return Err(wrong("card", "only what is asked about a2a is a card"));
+    }
+    let endpoints = given.endpoints.iter().map(|place| rules::pointer("card.endpoints", place));
+    Ok(CardRule { name: rules::pointer("card.name", &given.name)?, endpoints: endpoints.collect::<Checked<_>>()? })
 }
 
 type NamesOf = BTreeMap<String, (String, BTreeMap<String, String>)>;

@@ -35,6 +35,7 @@ pub(super) struct File {
     #[serde(default)]
     pub identity: Vec<Identity>,
     pub verify: Option<Verify>,
+    pub card: Option<CardPlaces>,
     pub select: Option<Select>,
     pub extract: BTreeMap<String, Extract>,
     #[serde(default)]
@@ -119,6 +120,14 @@ pub(super) struct Verify {
     pub rule: String,
     pub jwks: Option<String>,
     pub pointer: Option<String>,
+}
+
+/// Where a card says what is compared with the agent's registrations.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct CardPlaces {
+    pub name: String,
+    pub endpoints: Vec<String>,
 }
 
 #[derive(Debug, Deserialize)]

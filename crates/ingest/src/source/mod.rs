@@ -54,6 +54,7 @@ pub struct Source {
     pub(crate) require: jsonschema::Validator,
     pub(crate) identity: Vec<IdentityRule>,
     pub(crate) verify: Option<VerifyRule>,
+    pub(crate) card: Option<CardRule>,
     pub(crate) select: Option<(Pointer, Vec<IdentityRule>)>,
     pub(crate) extract: BTreeMap<String, ExtractRule>,
     pub(crate) absent: Vec<AbsentRule>,
@@ -127,6 +128,13 @@ pub(crate) enum VerifyRule {
     A2aCard,
     /// `{signed, sig, kid}` with ES256 over the text of `signed`.
     Envelope { pointer: Pointer, at: Vec<String>, jwks: String },
+}
+
+/// Where an A2A card says what is compared with the agent's registrations.
+#[derive(Debug)]
+pub(crate) struct CardRule {
+    pub name: Pointer,
+    pub endpoints: Vec<Pointer>,
 }
 
 #[derive(Debug)]

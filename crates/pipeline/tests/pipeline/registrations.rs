@@ -6,6 +6,7 @@ use credence_pipeline::{
     links::feeding::{CrawlOutcome, EVIDENCE, Recorded},
     query,
     record::{DisputeRecord, DisputeStep},
+    registrations::CARD_READER,
 };
 use credence_protocol::{ExternalSubject, LinkProof, Root, Signal, strict::StrictValue};
 use serde_json::{Value, json};
@@ -18,6 +19,8 @@ use crate::{
 const TAG: &str = "cross_chain_consistency";
 const READERS: [&str; 2] = ["chain-eip155-1", "chain-eip155-8453"];
 const HERE: &str = "erc8004:eip155:1:0x8004a169fb4a3325136eb29fa0ceb6d2e539a432/7";
+const CARD: &str = "a2a:agent.shop.example";
+const HOST: &str = "host:shop.example";
 const THERE: &str = "erc8004:eip155:8453:0x8004a169fb4a3325136eb29fa0ceb6d2e539a432/22";
 
 fn house() -> [House; 2] {
@@ -75,14 +78,14 @@ fn two_registrations_are_compared_and_one_is_not() {
         assert_eq!(consistency(&house), None, "one registration says nothing");
         read(&house, READERS[1], THERE, registration("eip155:8453", "d1"));
         let (agreeing, evidence) = consistency(&house).unwrap();
-        assert_eq!((&evidence["comparisons"], &evidence["agreeing"]), (&json!(4), &json!(4)));
+        assert_eq!(evidence["all"], json!({ "comparisons": 4, "agreeing": 4 }));
         assert!((agreeing - 90.0).abs() < 1e-6, "{agreeing}");
         house.advance(60);
         let newest = read(&house, READERS[1], THERE, registration("eip155:8453", "d2"));
         let (value, evidence) = consistency(&house).unwrap();
         assert!(value < agreeing - 10.0, "{value}");
         assert_eq!(evidence["disagree"], json!([{ "field": "name", "of": [0, 1] }]));
-        assert_eq!(evidence["registrations"][1], json!(THERE.trim_start_matches("erc8004:")));
+        assert_eq!(evidence["compared"][1], json!(THERE.trim_start_matches("erc8004:")));
         // The owner disputes what was read, the operator withdraws it: one registration is left.
         let dispute = |step, text: &str| DisputeRecord {
             agent: id("bot"),
@@ -97,6 +100,94 @@ fn two_registrations_are_compared_and_one_is_not() {
         assert_eq!(consistency(&house), None);
         assert_sound(&house);
     }
+}
+
+/// A reading of an A2A card, as the crawler records it.
+fn card(house: &House, source: &str, name: &str) -> Signal {
+    let mut draft = house.draft("bot", source, &["transparency_disclosure"], 60.0);
+    let says = json!({ "name_digest": name, "endpoints": ["https://agent.shop.example"] });
+    draft.evidence = Some(StrictValue(json!({ EVIDENCE: { "link": CARD, "card": says } })));
+    draft.sign(&key(source)).unwrap()
+}
+
+#[test]
+fn cards_and_proven_domains_are_compared_with_registrations() {
+    let sources = [("credence", 1.0), (READERS[0], 0.3), (READERS[1], 0.3), (CARD_READER, 0.3), ("lab", 1.0)];
+    for house in [House::new(&sources, &["bot"]), House::run_twice(&sources, &["bot"])] {
+        [HERE, THERE, CARD, HOST].iter().for_each(|link| proven(&house, link));
+        read(&house, READERS[0], HERE, registration("eip155:1", "d1"));
+        house.send(&card(&house, CARD_READER, "d1")).unwrap();
+        assert_eq!(consistency(&house), None, "one registration and a card");
+        read(&house, READERS[1], THERE, registration("eip155:8453", "d1"));
+        let (agreeing, evidence) = consistency(&house).unwrap();
+        assert_eq!(evidence["all"], json!({ "comparisons": 6, "agreeing": 6 }));
+        assert!((agreeing - 90.0).abs() < 1e-6, "a card that agrees does not raise it: {agreeing}");
+        // Somebody else's word about the card is not the card.
+        house.advance(60);
+        house.send(&card(&house, "lab", "d2")).unwrap();
+        assert_eq!(consistency(&house).unwrap().0, agreeing);
+        house.send(&card(&house, CARD_READER, "d2")).unwrap();
+        let (odd, evidence) = consistency(&house).unwrap();
+        assert!(odd < agreeing, "{odd}");
+        assert_eq!(evidence["registrations"], json!({ "comparisons": 4, "agreeing": 4 }));
+        assert_eq!(evidence["compared"][2], CARD);
+        assert_eq!(evidence["disagree"], json!([{ "field": "name", "of": [0, 2] }, { "field": "name", "of": [1, 2] }]));
+        house.authority.break_link(&id("bot"), &subject(CARD), "gone").unwrap().unwrap();
+        assert_eq!(consistency(&house).unwrap().0, agreeing, "the card went with its link");
+
+        // A domain names only the first; another one that it names is not proven.
+        let names = |link: &str| link.trim_start_matches("erc8004:").to_owned();
+        let mut with_domains = registration("eip155:8453", "d1");
+        with_domains["domains"] = json!({
+            "https://shop.example": { "points_to": [names(HERE)] }, "https://other.example": { "points_to": [] },
+            "https://agent.shop.example": null,
+        });
+        house.advance(60);
+        read(&house, READERS[1], THERE, with_domains);
+        let (_, evidence) = consistency(&house).unwrap();
+        assert_eq!(evidence["compared"].as_array().unwrap().len(), 3, "{evidence}");
+        assert_eq!(evidence["compared"][2], "https://shop.example");
+        let back = |of: [usize; 2]| json!({ "field": "back_link", "of": of });
+        // The first does not name the domain, the domain does not name the second.
+        assert_eq!(evidence["disagree"], json!([back([0, 2]), back([2, 1])]));
+        // The first is read later, when the domain has no file any more.
+        let mut newer = registration("eip155:1", "d1");
+        newer["domains"] = json!({ "https://shop.example": null });
+        house.advance(60);
+        read(&house, READERS[0], HERE, newer.clone());
+        assert_eq!(consistency(&house).unwrap().0, agreeing);
+        newer["domains"] = json!({ "https://shop.example": { "points_to": [] } });
+        house.advance(60);
+        read(&house, READERS[0], HERE, newer);
+        assert!(consistency(&house).unwrap().0 < agreeing);
+        house.authority.break_link(&id("bot"), &subject(HOST), "sold").unwrap().unwrap();
+        assert_eq!(consistency(&house).unwrap().0, agreeing, "a domain that is not the agent's says nothing");
+        assert_sound(&house);
+    }
+}
+
+#[test]
+fn many_long_descriptions_still_fit_into_a_signal() {
+    let sources = [("credence", 1.0), (READERS[0], 0.3), (READERS[1], 0.3)];
+    let house = House::new(&sources, &["bot"]);
+    let link = |n: usize| format!("erc8004:eip155:1:0x8004a169fb4a3325136eb29fa0ceb6d2e539a432/{n}{}", "9".repeat(70));
+    let hosts: Vec<String> = (0..8).map(|n| format!("{n}.{}.example", "a".repeat(60))).collect();
+    hosts.iter().for_each(|host| proven(&house, &format!("host:{host}")));
+    for n in 1..=17 {
+        proven(&house, &link(n));
+        let domains = hosts.iter().map(|host| (format!("https://{host}"), json!({ "points_to": [] })));
+        let domains: serde_json::Map<String, Value> = domains.take(4).collect();
+        read(
+            &house,
+            READERS[0],
+            &link(n),
+            json!({ "chain": "eip155:1", "name_digest": n.to_string(), "domains": domains }),
+        );
+    }
+    let (value, evidence) = consistency(&house).unwrap();
+    assert!(value < 5.0 && evidence["disagree"].as_array().unwrap().len() == 32, "{evidence}");
+    assert!((10..16).contains(&evidence["compared"].as_array().unwrap().len()), "{evidence}");
+    assert_sound(&house);
 }
 
 #[test]
@@ -131,7 +222,7 @@ fn only_the_reader_of_the_chain_is_believed_and_only_over_a_proven_link() {
         let view = house.authority.ledger().view().unwrap();
         let rows = query::registrations_of(&*view, &id("bot")).unwrap();
         assert_eq!(rows.len(), 1, "{rows:?}");
-        assert_eq!(rows[0].1.registration.name_digest.as_deref(), Some("d1"));
+        assert_eq!(rows[0].1.registration().unwrap().name_digest.as_deref(), Some("d1"));
         drop(view);
         assert_eq!(consistency(&house), None);
         assert_sound(&house);

@@ -1,11 +1,9 @@
 //! One question, and what it comes to.
 
-#[cfg(feature = "chain")]
-use std::collections::BTreeSet;
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 
 use credence_egress::{HeaderValue, Validators};
-use credence_ingest::{Asked, NoReading, Reading, Reason, Source};
+use credence_ingest::{Asked, Card, NoReading, Reading, Reason, Source};
 use credence_pipeline::links::feeding::CrawlOutcome;
 use credence_protocol::{EntityId, ExternalSubject};
 use serde::{Deserialize, Serialize};
@@ -70,6 +68,9 @@ pub(super) struct Memory {
     /// The last reading, and when it was recorded as signals.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub recorded: Option<(Reading, credence_protocol::Timestamp)>,
+    /// What the last signals said of a card.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub card: Option<Card>,
     /// By which version of the file.
     pub version: u32,
     /// The entry by which the link was proven then; 0 where that is not known.
@@ -155,7 +156,10 @@ impl<A: HasAuthority> Runner<A> {
             Asked::Unchanged => match memory.recorded.clone() {
                 // The answer stays the same, and is a day older.
                 Some((reading, _)) => match reading.later(source, made.now) {
-                    Ok(reading) => made.measured(memory, Found::by_file(target, source, reading), None),
+                    Ok(reading) => match self.found_by_file(target, source, reading).await {
+                        Ok(found) => made.measured(memory, found, None),
+                        Err(why) => made.failed(memory, Reason::Unreachable, why, None),
+                    },
                     Err(no) => made.failed(memory, Reason::of(&no), no.to_string(), None),
                 },
                 None => made.failed(memory, Reason::Absent, "there is nothing to compare with".into(), None),
@@ -164,7 +168,10 @@ impl<A: HasAuthority> Runner<A> {
                 let mut memory = memory;
                 memory.remember(&answered.validators);
                 match answered.outcome {
-                    Ok(reading) => made.measured(memory, Found::by_file(target, source, reading), answered.quota),
+                    Ok(reading) => match self.found_by_file(target, source, reading).await {
+                        Ok(found) => made.measured(memory, found, answered.quota),
+                        Err(why) => made.failed(memory, Reason::Unreachable, why, None),
+                    },
                     Err(no) => {
                         let mut outcome = made.failed(memory, Reason::of(&no), no.to_string(), None);
                         outcome.quota = answered.quota;
@@ -187,6 +194,19 @@ impl<A: HasAuthority> Runner<A> {
         })
     }
 
+    /// What an answer comes to, with the hosts that are proven to be the agent's where a card names hosts.
+    async fn found_by_file(&self, target: &Target, source: &Source, reading: Reading) -> Result<Found, String> {
+        let (agent, now) = (target.agent.clone(), self.now());
+        let hosts = match &reading.card {
+            None => BTreeSet::new(),
+            Some(_) => {
+                let known = self.blocking(move |this| this.hosts_and_links(&agent, now)).await;
+                known.map_err(|error| format!("the agent's links could not be read: {error}"))?.0
+            }
+        };
+        Ok(Found::by_file(target, source, reading, &hosts))
+    }
+
     /// Reads a registration, with what is proven to be the agent's.
     #[cfg(feature = "chain")]
     async fn read_chain(&self, target: &Target, source: &super::ChainSource) -> Result<Found, super::chain::Failure> {
@@ -201,7 +221,6 @@ impl<A: HasAuthority> Runner<A> {
     }
 
     /// The hosts that have a proven link with an agent, and the ids of all its links.
-    #[cfg(feature = "chain")]
     fn hosts_and_links(
         &self,
         agent: &EntityId,
@@ -226,7 +245,7 @@ impl<A: HasAuthority> Runner<A> {
             None => Err("the source is not installed".into()),
             Some(Asks::File(source)) => match self.crawler.ask(source, &target.link, None, self.now()).await {
                 Asked::Answered(answered) => match answered.outcome {
-                    Ok(reading) => Ok(Found::by_file(&target, source, reading)),
+                    Ok(reading) => self.found_by_file(&target, source, reading).await,
                     Err(why) => Err(NoReading::to_string(&why)),
                 },
                 Asked::Unchanged => Err("not changed".into()),

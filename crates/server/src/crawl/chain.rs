@@ -210,7 +210,7 @@ impl ChainSource {
             evidence.push(json!({ EVIDENCE: crawled }));
         }
         let reading = Reading { measured, digest: digest(registration.as_ref()), ..Reading::default() };
-        Ok(Found { reading, evidence, digest_is_news: true })
+        Ok(Found { reading, evidence, digest_is_news: true, card: None })
     }
 }
 
@@ -222,13 +222,24 @@ fn digest(registration: Option<&Value>) -> String {
 }
 
 /// A registration that fits into a signal. The agent's own registrations are kept first of those it names; endpoints that do not fit
-/// are left out altogether, and so are not compared.
+/// are left out altogether, and so are not compared; nor is a domain whose file does not fit. Of registrations that a domain names, the
+/// agent's own are kept.
 fn bounded(mut said: Registration, own: &BTreeSet<String>) -> Registration {
     let size = |list: &BTreeSet<String>| list.iter().map(|one| one.len() + 3).sum::<usize>();
     if size(&said.endpoints) > MAX_REGISTRATION_BYTES / 2 {
         said.endpoints.clear();
     }
-    let room = MAX_REGISTRATION_BYTES - size(&said.endpoints);
+    let mut room = MAX_REGISTRATION_BYTES - size(&said.endpoints);
+    let (mut left, mut domains) = (room / 2, std::mem::take(&mut said.domains));
+    domains.values_mut().flatten().for_each(|domain| domain.points_to.retain(|id| own.contains(id)));
+    for (origin, domain) in domains {
+        let needed = json!({ &origin: domain }).to_string().len();
+        if needed <= left {
+            left -= needed;
+            room -= needed;
+            said.domains.insert(origin, domain);
+        }
+    }
     let (first, rest): (Vec<String>, Vec<String>) = said.points_to.into_iter().partition(|id| own.contains(id));
     said.points_to = BTreeSet::new();
     let mut used = 0;
@@ -277,6 +288,7 @@ impl From<ChainError> for Failure {
 
 #[cfg(test)]
 mod tests {
+    use credence_chain::reading::Domain;
     use credence_protocol::limits::MAX_SIGNAL_BYTES;
 
     use super::*;
@@ -292,6 +304,19 @@ mod tests {
         assert!(kept.points_to.contains(&own) && kept.points_to.len() > 8 && kept.points_to.len() < 65);
         assert_eq!(kept.endpoints, said.endpoints);
         assert!(json!(kept).to_string().len() < MAX_SIGNAL_BYTES - 1_024);
+        let domain = |names: &[&String]| {
+            Some(Domain { points_to: names.iter().map(|id| (*id).clone()).collect(), ..Domain::default() })
+        };
+        said.domains = (0..8).map(|n| (format!("https://{n}.example"), domain(&[&own, &other(n)]))).collect();
+        said.domains.insert("https://silent.example".into(), None);
+        let with_domains = bounded(said.clone(), &[own.clone()].into());
+        assert!(json!(with_domains).to_string().len() < MAX_SIGNAL_BYTES - 1_024);
+        assert!(
+            with_domains.points_to.contains(&own) && (2..9).contains(&with_domains.domains.len()),
+            "{with_domains:?}"
+        );
+        let shown = with_domains.domains.values().flatten();
+        assert!(shown.into_iter().all(|domain| domain.points_to == [own.clone()].into()), "others' are left out");
         said.endpoints = (0..8).map(|n| format!("https://{n}.{}.example", "a".repeat(200))).collect();
         assert!(bounded(said, &BTreeSet::new()).endpoints.is_empty());
     }

@@ -5,10 +5,13 @@
 //! - 429: a run waits for the pause ([`super::pauses`]);
 //! - no answer, or a 429 that nobody waits for: after a minute, two, four, … up to the time to live, and never before the source allows it.
 
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 
-use credence_ingest::{Measured, Reading, Reason, Source};
-use credence_pipeline::links::feeding::{CrawlOutcome, EVIDENCE};
+use credence_ingest::{Card, Measured, Reading, Reason, Source};
+use credence_pipeline::{
+    links::feeding::{CrawlOutcome, EVIDENCE},
+    registrations::CARD_MEMBER,
+};
 use credence_protocol::{Audience, Signal, SignalDraft, Timestamp, strict::StrictValue};
 use serde_json::{Value, json};
 
@@ -23,6 +26,8 @@ const FIRST_WAIT: Duration = Duration::from_secs(60);
 const LOOK_AGAIN: Duration = Duration::from_secs(6 * 3600);
 /// An unchanged measurement is recorded again after this.
 const REFRESH_SECONDS: i64 = 7 * 86_400;
+/// Bytes of a card's origins.
+const MAX_CARD_BYTES: usize = 1_024;
 /// Points that make a measurement a new one.
 const MIN_MOVE: f64 = 0.5;
 
@@ -41,19 +46,27 @@ pub(super) struct Found {
     pub evidence: Vec<Value>,
     /// Whether another digest is news also where no number moved.
     pub digest_is_news: bool,
+    /// What the evidence says of a card.
+    pub card: Option<Card>,
 }
 
 impl Found {
-    /// What an answer measured that was read by a source file.
-    pub fn by_file(target: &Target, source: &Source, reading: Reading) -> Self {
+    /// What an answer measured that was read by a source file. `hosts` have a proven link with the agent: a card that names another one is
+    /// compared with nothing.
+    pub fn by_file(target: &Target, source: &Source, reading: Reading, hosts: &BTreeSet<String>) -> Self {
+        let card = reading.card.clone().filter(|card| is_small(card) && card.hosts().all(|host| hosts.contains(host)));
         let evidence = json!({ EVIDENCE: {
             "link": target.link,
             "file": { "id": source.id, "version": source.version, "digest": source.digest },
             "response": reading.digest,
             "numbers": reading.numbers,
         }});
-        let evidence = vec![evidence; reading.measured.len()];
-        Self { reading, evidence, digest_is_news: false }
+        let mut evidence = vec![evidence; reading.measured.len()];
+        // Null: nothing of the card is taken, and what was taken before is no longer what it says.
+        if let (Some(_), Some(first)) = (&reading.card, evidence.first_mut()) {
+            first[EVIDENCE][CARD_MEMBER] = json!(card);
+        }
+        Self { reading, evidence, digest_is_news: false, card }
     }
 }
 
@@ -66,6 +79,7 @@ impl Made<'_> {
                 self.now >= at.plus_seconds(REFRESH_SECONDS)
                     || differs(&last.measured, &found.reading.measured)
                     || found.digest_is_news && last.digest != found.reading.digest
+                    || memory.card != found.card
             }
             None => true,
         };
@@ -75,6 +89,7 @@ impl Made<'_> {
         };
         if is_news {
             memory.recorded = Some((found.reading, self.now));
+            memory.card = found.card;
         }
         let again = self.now.plus(spread(self.installed.ttl()));
         CrawlOutcome { quota, ..self.outcome(&memory, signals, again) }
@@ -118,6 +133,11 @@ impl Made<'_> {
         };
         found.reading.measured.iter().zip(&found.evidence).map(sign).collect()
     }
+}
+
+/// Whether a card fits into a signal.
+fn is_small(card: &Card) -> bool {
+    card.endpoints.iter().map(|origin| origin.len() + 3).sum::<usize>() <= MAX_CARD_BYTES
 }
 
 /// A job of a source that is no longer installed.
@@ -197,7 +217,7 @@ mod tests {
                 digest: "sha256:00".into(),
                 ..Reading::default()
             };
-            Found::by_file(&target, &source(), reading)
+            Found::by_file(&target, &source(), reading, &BTreeSet::new())
         };
         let first = made.measured(Memory::default(), reading(50.0), None);
         assert_eq!(first.signals.len(), 1);

@@ -162,7 +162,7 @@ async fn a_registration_on_solana_is_read_by_the_crawler() {
     assert_eq!((totals.asked, totals.signals, totals.nothing), (1, 1, 0));
     let rows = query::registrations_of(&*authority.ledger().view().unwrap(), &agent).unwrap();
     assert_eq!(rows.len(), 1);
-    assert_eq!(rows[0].1.registration.owner, Some(Pubkey([11; 32]).to_string()));
+    assert_eq!(rows[0].1.registration().unwrap().owner, Some(Pubkey([11; 32]).to_string()));
     // The same again is no news; other statistics are.
     assert_eq!(read().await.signals, 0);
     world.cluster.ledger().accounts.insert(address("stats"), (world.chain.atom, atom_stats(3_000, 6_500, 60)));

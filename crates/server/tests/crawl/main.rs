@@ -240,6 +240,46 @@ struct Case {
 /// All built-in sources over one mirror, with their good answers, then with hostile ones: each gives the signals that it should, signed and
 /// recorded, and no text of an answer is anywhere.
 #[tokio::test(flavor = "multi_thread")]
+async fn a_card_is_told_by_digest_and_origins_and_only_where_its_hosts_are_the_agents() {
+    let (name, text) = credence_ingest::builtin::FILES.iter().find(|(name, _)| *name == "a2a-card").unwrap();
+    assert_eq!(Source::parse(name, text).unwrap().id.as_str(), credence_pipeline::registrations::CARD_READER);
+    let house = House::of(&[text]).await;
+    let link: ExternalSubject = "a2a:agent.shop.example".parse().unwrap();
+    house.linked("seller", &link);
+    let place = "agent.shop.example/.well-known/agent-card.json";
+    // Questions are put off for a day; the card counts as told anew only where it says something else.
+    let told = async |body: String| {
+        house.world.put(place, 200, body);
+        house.advance(2 * 86_400);
+        let selection =
+            Selection { source: Some(id("crawler-a2a-card")), agent: Some(id("seller")), ..Selection::default() };
+        let signals = house.run_with(&selection).await.signals;
+        let rows = credence_pipeline::query::registrations_of(&*house.view(), &id("seller")).unwrap();
+        (signals, serde_json::to_value(rows).unwrap()[0][1]["card"].clone())
+    };
+    // The proof is looked for again, in a text of the card.
+    let line = house.authority.link_statement(&id("seller"), &link).unwrap().line();
+    let card = |name: &str, other: &str| {
+        let urls = ["https://agent.shop.example/a2a", other].map(|url| serde_json::json!({ "url": url }));
+        let card = serde_json::json!({
+            "name": name, "description": line, "version": "1", "capabilities": {}, "skills": [], "supportedInterfaces": urls,
+        });
+        card.to_string()
+    };
+    let (signals, first) = told(card(" Shop ", "https://agent.shop.example/other")).await;
+    assert_eq!((signals, &first["endpoints"]), (1, &serde_json::json!(["https://agent.shop.example"])));
+    assert_eq!(first["name_digest"].as_str().map(str::len), Some(64));
+    let (signals, same) = told(card("shop", "https://agent.shop.example/other")).await;
+    assert_eq!((signals, &same), (0, &first), "the same name, in lower case");
+    let (signals, renamed) = told(card("Bazaar", "https://agent.shop.example/other")).await;
+    assert!(signals == 1 && renamed["name_digest"] != first["name_digest"], "{renamed}");
+    // A host that is nobody's: the card is left out as a whole, and its last word is taken back.
+    let (signals, none) = told(card("Bazaar", "https://victim.example/a2a")).await;
+    assert_eq!((signals, none), (1, serde_json::Value::Null));
+    assert!(!house.everything().contains("victim.example") && !house.everything().contains("Bazaar"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn every_built_in_source_yields_its_signals() {
     let texts: Vec<&str> = credence_ingest::builtin::FILES.iter().map(|(_, text)| *text).collect();
     for kind in ["good", "hostile"] {

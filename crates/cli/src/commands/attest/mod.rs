@@ -91,7 +91,9 @@ fn attest(home: &Home, out: &Output, args: &Args) -> Done {
     runtime()?.block_on(async {
         let chain = attester.chain(id)?;
         let draft = attester.draft(&agent, id, args.subject.as_ref(), !args.dry_run).await?;
-        let quote = attester.check_fee(chain, &draft).await?;
+        // Who has to be paid for is needed most where it holds nothing yet.
+        let from = || format!("attesting from {} on {id}", chain.writer.address());
+        let quote = attester.check_fee(chain, &draft).await.with_context(from)?;
         let intent = draft.intent.clone().context("an intent says what it is to write")?;
         let shown = json!({ "agent": agent, "chain": id, "subject": draft.subject, "value": intent.value, "by": intent.by,
             "hash": intent.hash, "uri": intent.uri, "max_fee": quote.max_fee.to_string(), "balance": quote.balance.to_string(),

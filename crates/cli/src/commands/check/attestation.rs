@@ -3,7 +3,7 @@
 use std::num::NonZeroU32;
 
 use anyhow::{Context, bail, ensure};
-use credence_chain::evm::{Rpc, Written};
+use credence_chain::{Rpc, Written};
 use credence_egress::{Egress, Rate, Request, Settings, StatusCode};
 use credence_ledger::{LogVerifier, proof::InclusionProof};
 use credence_output::attestation::{self, MAX_BYTES, ScoreClaim};
@@ -19,7 +19,7 @@ const RATE: NonZeroU32 = NonZeroU32::new(10).unwrap();
 pub struct Asked<'a> {
     pub transaction: &'a str,
     pub rpc: &'a Url,
-    /// The reputation registry, where it is not at its well-known address.
+    /// The registry, where it is not at its well-known address.
     pub registry: Option<&'a str>,
     /// The document, where it is at hand.
     pub document: Option<Vec<u8>>,
@@ -111,6 +111,14 @@ fn compare(written: &Written, document: &[u8], keys: &[PublicKey], log: Option<&
             if written.revoked { "; it was taken back" } else { "" }
         ),
     }];
+    if let Some(seal) = &written.seal {
+        let same = seal.logged == seal.computed;
+        let says = match same {
+            true => format!("SEAL v1 of the transaction's content is {}", seal.computed),
+            false => format!("SEAL v1 of the content is {}, and the registry logged {}", seal.computed, seal.logged),
+        };
+        lines.push(Line { what: "seal", agrees: Some(same), says });
+    }
     let hash = attestation::keccak(document);
     let says = match hash == written.document {
         true => format!("Keccak-256 of {} bytes is {hash}", document.len()),

@@ -59,13 +59,13 @@ pub struct Args {
 #[cfg(feature = "chain")]
 #[derive(clap::Args)]
 struct AttestationArgs {
-    /// A score that was written to a chain, by its transaction's hash: value, document, signature and log proof must agree
+    /// A score that was written to a chain, by its transaction's hash (on Solana its signature): value, document, signature and log proof must agree
     #[arg(long, value_name = "TX", requires = "rpc", conflicts_with = "file")]
     attestation: Option<String>,
     /// A node of that chain, which need not be the authority's
     #[arg(long, value_name = "URL", requires = "attestation")]
     rpc: Option<Url>,
-    /// The reputation registry, where it is not at its well-known address
+    /// The reputation registry (on Solana the registry's program), where it is not at its well-known address
     #[arg(long, value_name = "ADDRESS", requires = "attestation")]
     registry: Option<String>,
     /// The score document, where it is not to be fetched from the address on the chain

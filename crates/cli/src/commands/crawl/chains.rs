@@ -1,7 +1,7 @@
 //! Readers of chains as sources.
 
-use anyhow::Context;
-use credence_chain::ChainConfig;
+use anyhow::{Context, ensure};
+use credence_chain::{ChainConfig, solana::MAIN_CLUSTER};
 use credence_pipeline::{Authority, NewSource, query};
 use credence_protocol::{EntityId, Tag};
 use credence_server::crawl::ChainSource;
@@ -53,8 +53,14 @@ fn title(source: &ChainSource) -> String {
     format!("{registries} on {}", source.chain())
 }
 
-/// As the source is registered.
+/// As the source is registered. A link names an asset and no cluster, and is proved on the main one: elsewhere the same address may be
+/// somebody else's.
 pub fn registered_as(source: &ChainSource, weight: Option<f64>) -> anyhow::Result<NewSource> {
+    ensure!(
+        source.owner() != "solana8004" || source.chain() == MAIN_CLUSTER,
+        "{} is not read: registrations on Solana are proved on the main cluster, {MAIN_CLUSTER}",
+        source.chain()
+    );
     Ok(NewSource {
         description: Some(format!("{}: a reader of this authority", title(source))),
         owner: Some(EntityId::new(source.owner())?),
