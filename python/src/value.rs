@@ -539,9 +539,7 @@ impl Node {
             Node::Int(number) => Exact::Number(number.to_string().into()),
             Node::Big(digits) => Exact::Number(digits.into()),
             // A finite number always has a form.
-            Node::Float(number) => {
-                Exact::Number(serde_json_canonicalizer::to_string(number).unwrap_or_default().into())
-            }
+            Node::Float(number) => Exact::double(*number).unwrap_or(Exact::Word("null")),
             Node::Text(text) => Exact::Text(text.into()),
             Node::List(items) => Exact::List(items.iter().map(Node::exact).collect()),
             Node::Object(members) => {

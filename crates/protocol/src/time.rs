@@ -2,12 +2,16 @@
 
 use std::{fmt, str::FromStr};
 
-use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+use jiff::fmt::temporal::DateTimePrinter;
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de, ser};
 
 use crate::Error;
 
 /// From 0000-01-01T00:00:00Z to 9999-12-31T23:59:59.999999Z, less the hours at the ends that only an offset could reach.
 const WRITABLE_MICROS: std::ops::RangeInclusive<i64> = -62_167_219_200_000_000..=253_402_207_200_000_000;
+
+/// Six decimals.
+const PRINTER: DateTimePrinter = DateTimePrinter::new().precision(Some(6));
 
 /// A point in time, to the microsecond.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -92,7 +96,11 @@ impl fmt::Debug for Timestamp {
 
 impl Serialize for Timestamp {
     fn serialize<S: Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
-        s.collect_str(self)
+        // In one piece: two stand in the journal for every tool call.
+        match jiff::Timestamp::from_microsecond(self.0) {
+            Ok(time) => s.serialize_str(&PRINTER.timestamp_to_string(&time)),
+            Err(error) => Err(ser::Error::custom(error)),
+        }
     }
 }
 
@@ -141,6 +149,14 @@ mod tests {
         }
         assert!(Timestamp::from_micros(WRITABLE_MICROS.start() - 1).is_err());
         assert!(Timestamp::from_micros(WRITABLE_MICROS.end() + 1).is_err());
+    }
+
+    #[test]
+    fn in_json_it_is_its_text() {
+        for micros in [*WRITABLE_MICROS.start(), -1, 0, 1_700_000_000_120_000, *WRITABLE_MICROS.end()] {
+            let time = Timestamp::from_micros(micros).unwrap();
+            assert_eq!(serde_json::to_value(time).unwrap(), time.to_string());
+        }
     }
 
     #[test]

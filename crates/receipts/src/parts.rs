@@ -4,7 +4,7 @@ use std::{borrow::Cow, collections::BTreeMap};
 
 use credence_protocol::{
     SecretKey,
-    receipt::{Exact, Salt, cut_name},
+    receipt::{Exact, Salt, arguments_form, cut_name},
 };
 
 /// Parts of a value of which digests are kept.
@@ -85,8 +85,12 @@ pub fn digest(salt: &Salt, path: &str, form: &str) -> String {
 
 /// Finds a receipt by its arguments. Keyed, so that it says nothing to others.
 pub fn fingerprint(key: &SecretKey, arguments: Option<&Exact<'_>>) -> [u8; 16] {
+    fingerprint_of_form(key, &arguments_form(arguments))
+}
+
+/// The same by the [form](arguments_form) of the arguments.
+pub fn fingerprint_of_form(key: &SecretKey, form: &str) -> [u8; 16] {
     use sha2::{Digest, Sha256};
-    let form = arguments.filter(|value| !value.is_null()).map_or_else(|| "{}".to_owned(), Exact::canonical);
     let mut hash = Sha256::new();
     hash.update(b"credence/guard/fingerprint");
     hash.update(*key.seed());

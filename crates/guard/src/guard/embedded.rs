@@ -8,7 +8,7 @@ use std::{borrow::Cow, collections::BTreeMap, time::Instant};
 
 use credence_protocol::{
     Decision, Uuid,
-    receipt::{CallOutcome, Commitment, Exact, Form, Salts, View, Views, forms_of_result},
+    receipt::{CallOutcome, Commitment, Exact, Form, Salts, View, Views, arguments_form, forms_of_result},
 };
 use credence_receipts::{
     Intent, NewReceipt, Private, now,
@@ -136,8 +136,9 @@ impl BegunCall {
 impl Guard {
     /// Writes into the journal that a call is about to be made. Until this returns, it must not be.
     pub fn begin_embedded(&self, new: NewCall<'_>) -> Result<BegunCall, Error> {
-        let prepared = self.prepare_parsed(Salts::generate()?, Some(new.arguments));
-        let arguments = RawValue::from_string(new.arguments.canonical()).map_err(credence_receipts::Error::from)?;
+        let form = arguments_form(Some(new.arguments));
+        let prepared = self.prepare_form(Salts::generate()?, &form);
+        let arguments = RawValue::from_string(form).map_err(credence_receipts::Error::from)?;
         let caller = new.caller.or(&self.settings.caller);
         let started = StartedCall {
             call: Uuid::now_v7(),

@@ -3,11 +3,11 @@
 use std::sync::PoisonError;
 
 use credence_protocol::receipt::{
-    CallOutcome, Commitment, Exact, Salts, Views, cut_name, forms_of_error, forms_of_result,
+    CallOutcome, Commitment, Exact, Salts, Views, arguments_form, cut_name, forms_of_error, forms_of_result,
 };
 use credence_receipts::{
     CanaryRecord, ControlRecord, Intent, NewReceipt, PartDigests, Private,
-    parts::{digest, digests, fingerprint},
+    parts::{digest, digests, fingerprint_of_form},
 };
 use credence_verify::{Call, Decision, Origin, Stage};
 use serde_json::{Value, value::RawValue};
@@ -81,13 +81,13 @@ impl Guard {
             let unreadable = salts.arguments.commit("unreadable", arguments.map_or("", RawValue::get));
             return Some(PreparedArguments { salts, arguments: unreadable, print: [0; 16] });
         };
-        Some(self.prepare_parsed(salts, arguments.as_ref()))
+        Some(self.prepare_form(salts, &arguments_form(arguments.as_ref())))
     }
 
-    /// The same of arguments that are parsed.
-    pub(super) fn prepare_parsed(&self, salts: Salts, arguments: Option<&Exact<'_>>) -> PreparedArguments {
-        let print = fingerprint(&self.key, arguments);
-        PreparedArguments { salts, arguments: salts.arguments(arguments), print }
+    /// The same of arguments of which this is the [form](arguments_form).
+    pub(super) fn prepare_form(&self, salts: Salts, form: &str) -> PreparedArguments {
+        let print = fingerprint_of_form(&self.key, form);
+        PreparedArguments { salts, arguments: salts.arguments_in_form(form), print }
     }
 
     /// Judges an answer. Nothing is written yet.

@@ -18,6 +18,8 @@ use crate::Error;
 
 /// Nesting that is looked into.
 const MAX_DEPTH: usize = 64;
+/// Doubles below it that have no fraction are integers, each of them another one.
+const MAX_WHOLE: f64 = 9_007_199_254_740_992.0;
 
 /// A JSON value whose numbers are still text.
 #[derive(Debug, Clone, PartialEq)]
@@ -44,6 +46,11 @@ impl<'a> Exact<'a> {
     /// Takes JSON apart that was parsed as a whole before.
     pub fn of(raw: &'a RawValue) -> Result<Self, Error> {
         Reader { text: raw.get(), at: 0 }.value(0)
+    }
+
+    /// The number that a finite double is.
+    pub fn double(double: f64) -> Result<Self, Error> {
+        double_form(double).map(|form| Exact::Number(form.into()))
     }
 
     /// The member of an object.
@@ -312,7 +319,20 @@ fn number(text: &str) -> Result<Cow<'_, str>, Error> {
         // No double stands for it: its digits do.
         return Ok(Cow::Borrowed(text));
     }
-    serde_json_canonicalizer::to_string(&double).map(Cow::Owned).map_err(|e| Error::Malformed(e.to_string()))
+    double_form(double).map(Cow::Owned)
+}
+
+/// The form of a finite double (RFC 8785). Most numbers have a short one, which is written several times as fast.
+pub(super) fn double_form(double: f64) -> Result<String, Error> {
+    let size = double.abs();
+    if double.fract() == 0.0 && size < MAX_WHOLE {
+        // Exact: a double of this size is an integer of 64 bits. There is no -0.
+        return Ok((double as i64).to_string());
+    }
+    if (1e-4..1e15).contains(&size) {
+        return Ok(zmij::Buffer::new().format_finite(double).to_owned());
+    }
+    serde_json_canonicalizer::to_string(&double).map_err(|e| Error::Malformed(e.to_string()))
 }
 
 /// A text in which half a surrogate pair is replaced: tools that cut texts leave such, and clients read on.
@@ -400,6 +420,17 @@ mod tests {
     }
 
     proptest! {
+        /// The quick way gives the same text.
+        #[test]
+        fn doubles_have_the_form_of_rfc_8785(
+            any in prop_oneof![
+                prop::num::f64::NORMAL | prop::num::f64::SUBNORMAL | prop::num::f64::ZERO, -1e3..1e3_f64, 1e14..1e16_f64,
+                1e-5..1e-3_f64, (-100_000..100_000_i64).prop_map(|n| n as f64 / 100.0), any::<i64>().prop_map(|n| n as f64),
+            ],
+        ) {
+            prop_assert_eq!(double_form(any).unwrap(), serde_json_canonicalizer::to_string(&any).unwrap());
+        }
+
         /// Whatever serde_json writes, its form is the same however it was written, and parses back to the same value.
         #[test]
         fn the_form_is_stable(value in json()) {
