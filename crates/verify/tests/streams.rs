@@ -82,6 +82,18 @@ fn score<'a>(rows: impl Iterator<Item = &'a Row> + Clone) -> Score {
     }
 }
 
+/// The AUROC of each kind of fabrication, and its rows.
+fn by_kind(rows: &[Row]) -> Vec<(&str, f64, usize)> {
+    let genuine: Vec<f64> = rows.iter().filter(|row| row.kind.is_none()).map(|row| row.posterior).collect();
+    let mut kinds: BTreeMap<&str, Vec<f64>> = BTreeMap::new();
+    for row in rows {
+        if let Some(kind) = &row.kind {
+            kinds.entry(kind).or_default().push(row.posterior);
+        }
+    }
+    kinds.into_iter().map(|(kind, rows)| (kind, auroc(&rows, &genuine), rows.len())).collect()
+}
+
 fn check(stream: &str) {
     let Some(rows) = judge(stream) else { return };
     let (all, novel) = (score(rows.iter()), score(rows.iter().filter(|row| row.novel)));
@@ -90,6 +102,9 @@ fn check(stream: &str) {
         all.auroc, novel.auroc, all.blocked, all.flagged, all.recall, all.error
     );
     println!("{figures}");
+    for (kind, auroc, count) in by_kind(&rows) {
+        println!("  {kind}: AUROC {auroc:.3} of {count} rows");
+    }
     assert!(all.auroc >= 0.97, "{figures}");
     assert!(novel.auroc >= 0.93, "{figures}");
     assert!(all.blocked <= 0.01, "{figures}");

@@ -31,7 +31,9 @@ const MAX_CALLERS: usize = 8;
 /// Sightings until an oddity says nothing any more, by who reports it.
 const NEEDED: f32 = 10.0;
 const NEEDED_UPSTREAM: f32 = 5.0;
-/// As many results that show an oddity suffice, however far they are apart, by who reports it; of what is reported, fewer than
+/// Up to this share of the results since it first came an oddity is rare.
+const RARE: f32 = 0.03;
+/// As many results that show a rare oddity suffice, however far they are apart, by who reports it; of what is reported, fewer than
 /// [`RARE_FROM`] say nothing by themselves.
 const NEEDED_RARE: f32 = 30.0;
 const RARE_FROM: f32 = 15.0;
@@ -180,26 +182,23 @@ impl Oddities {
     /// By what share an oddity weighs less for having been seen before: 0 (not at all) to 1.
     pub(crate) fn relief(&self, key: OddityKey, origin: Origin) -> f32 {
         let Some(oddity) = self.list.iter().find(|oddity| oddity.key == key) else { return 0.0 };
+        let rate = oddity.count as f32 / (self.calls.wrapping_sub(oddity.first) + 1) as f32;
         // What is rare and stays so is believed by how often it came, not by its share. Of a server itself nobody can space a lie out.
         let (from, rare) = match origin {
             Origin::Reported => (RARE_FROM, NEEDED_RARE),
             Origin::Upstream => (ANNOUNCED, NEEDED_RARE_UPSTREAM),
         };
-        let however_rare = if oddity.count as f32 >= from { oddity.count as f32 / rare } else { 0.0 };
+        let is_rare = rate <= RARE && oddity.count as f32 >= from;
+        let however_rare = if is_rare { (oddity.count as f32 / rare).min(1.0) } else { 0.0 };
         if oddity.sightings < ANNOUNCED {
-            return however_rare.min(1.0);
+            return however_rare;
         }
         let needed = match origin {
             Origin::Reported => (self.calls as f32 / YOUNG).clamp(NEEDED_YOUNG, NEEDED),
             Origin::Upstream => NEEDED_UPSTREAM,
         };
-        let pace = if oddity.believed {
-            1.0
-        } else {
-            let rate = oddity.count as f32 / (self.calls.wrapping_sub(oddity.first) + 1) as f32;
-            (rate / FULL_RATE).clamp(LEAST_PACE, 1.0)
-        };
-        (oddity.sightings * pace / needed).max(however_rare).min(1.0)
+        let pace = if oddity.believed { 1.0 } else { (rate / FULL_RATE).clamp(LEAST_PACE, 1.0) };
+        (oddity.sightings * pace / needed).min(1.0).max(however_rare)
     }
 
     /// How often an oddity was seen.
