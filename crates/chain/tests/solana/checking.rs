@@ -35,7 +35,8 @@ async fn a_feedback_is_read_back_from_its_transaction() {
     assert_eq!((read.index, read.value, read.decimals), (1, 8_400, 2));
     assert_eq!((read.tags, read.uri), (["credence".into(), "uts/2".into()], attestation.uri));
     assert_eq!((read.document, read.revoked), (attestation.document, false));
-    let (landed, newest) = (world.cluster.ledger().landed[1].slot, world.cluster.ledger().slot - 1);
+    let landed = world.cluster.ledger().landed[1].slot;
+    let newest = world.cluster.ledger().slot - 1;
     assert_eq!((read.block, read.confirmations), (landed, newest + 1 - landed));
     assert!(read.confirmations >= FINAL_CONFIRMATIONS, "{}", read.confirmations);
     let seal = read.seal.unwrap();
