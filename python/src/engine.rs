@@ -9,7 +9,7 @@ use std::{
     sync::{Mutex, PoisonError},
 };
 
-use credence_verify::{Calibration, Call, Check, Mode, Origin, ProfileBuilder, Stage, Verdict};
+use credence_verify::{Calibration, Call, Check, Mode, Origin, ProfileBuilder, Stage, Timestamp, Verdict};
 use pyo3::{
     exceptions::{PyTypeError, PyValueError},
     prelude::*,
@@ -67,6 +67,14 @@ struct Circumstances<'a> {
     learn: bool,
     is_error: bool,
     upstream: bool,
+    at: Option<Timestamp>,
+}
+
+/// A time in seconds since 1970.
+fn timestamp(seconds: f64) -> PyResult<Timestamp> {
+    let wrong = || PyValueError::new_err(format!("at: {seconds} is no time in seconds since 1970"));
+    let micros = Some(seconds * 1e6).filter(|micros| micros.is_finite()).ok_or_else(wrong)?;
+    Timestamp::from_micros(micros as i64).map_err(|_| wrong())
 }
 
 impl<'a> Circumstances<'a> {
@@ -78,7 +86,8 @@ impl<'a> Circumstances<'a> {
             call = call.session(session);
         }
         let origin = if self.upstream { Origin::Upstream } else { Origin::Reported };
-        call.learn(self.learn).is_error(self.is_error).origin(origin)
+        let call = call.learn(self.learn).is_error(self.is_error).origin(origin);
+        self.at.map_or(call, |at| call.at(at))
     }
 }
 
@@ -161,13 +170,14 @@ impl Engine {
     ///
     /// `result` is any Python value. `execution_time_ms` and `args` may be left out; the checks that need them are then left out too. With
     /// `session_id` the result is compared with earlier ones of the session. `call_stack_verified=True` says that the call is known to have
-    /// run, so that its latency is not judged. `learn=False` judges without learning. `response` is another name for `result`;
+    /// run, so that its latency is not judged. `at` is when it was made, as `time.time()` gives it: the engine learns after how long the answers
+    /// to equal arguments change. `learn=False` judges without learning. `response` is another name for `result`;
     /// `user_query` is accepted and not used.
     ///
     /// >>> VerificationEngine().verify("get_weather", {"temperature": 18}, 350.0).verdict
     /// 'accept'
     #[pyo3(signature = (tool_name, result=None, execution_time_ms=None, *, args=None, user_query=None, session_id=None,
-                        call_stack_verified=false, response=None, learn=true, is_error=false, from_tool=false))]
+                        call_stack_verified=false, response=None, learn=true, is_error=false, from_tool=false, at=None))]
     #[allow(clippy::too_many_arguments, reason = "the seed's own keywords")]
     fn verify(
         &self,
@@ -183,6 +193,7 @@ impl Engine {
         learn: bool,
         is_error: bool,
         from_tool: bool,
+        at: Option<f64>,
     ) -> PyResult<VerificationResult> {
         let _ = user_query;
         let (result, args) = (result.or(response).map(walk), args.map(walk));
@@ -193,6 +204,7 @@ impl Engine {
             learn,
             is_error,
             upstream: from_tool,
+            at: at.map(timestamp).transpose()?,
         };
         let judge = || {
             let result = result.map_or(Value::Null, |walked| walked.node.into_value());
@@ -209,7 +221,7 @@ impl Engine {
 
     /// Judge a result that is still JSON, as bytes or text. It is parsed without the interpreter's lock.
     #[pyo3(signature = (tool_name, result, execution_time_ms=None, *, args=None, session_id=None, learn=true, is_error=false,
-                        from_tool=false))]
+                        from_tool=false, at=None))]
     #[allow(clippy::too_many_arguments, reason = "as verify")]
     fn verify_json(
         &self,
@@ -222,9 +234,11 @@ impl Engine {
         learn: bool,
         is_error: bool,
         from_tool: bool,
+        at: Option<f64>,
     ) -> PyResult<VerificationResult> {
         let (result, args) = (json_bytes("result", result)?, args.map(|args| json_bytes("args", args)).transpose()?);
-        let circumstances = Circumstances { execution_time_ms, session_id, learn, is_error, upstream: from_tool };
+        let at = at.map(timestamp).transpose()?;
+        let circumstances = Circumstances { execution_time_ms, session_id, learn, is_error, upstream: from_tool, at };
         let verdict = py.detach(|| {
             let mut call = circumstances.apply(Call::from_bytes(tool_name, &result));
             if let Some(args) = &args {

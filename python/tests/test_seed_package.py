@@ -480,3 +480,22 @@ def test_json_is_judged_as_the_value_is() -> None:
         by_json = one.verify_json("t", text.encode(), 10.0, args='{"n": 1}')
         by_value = other.verify("t", {"a": n, "b": [1.5, "x"]}, 10.0, args={"n": 1})
         assert by_json.to_dict() == by_value.to_dict()
+
+
+def test_after_how_long_an_answer_changes_is_learned() -> None:
+    engine = VerificationEngine(mode="adaptive")
+    now = 1_790_000_000.0
+    for n in range(400):
+        service, now = n % 8, now + 10
+        engine.verify("leader", {"leader": service % 4, "healthy": service % 3 != 0}, args={"service": service}, at=now)
+
+    def changed(at: float | None) -> float:
+        by_json = engine.verify_json("leader", '{"leader": 1, "healthy": true}', args='{"service": 2}', learn=False, at=at)
+        result = engine.verify("leader", {"leader": 1, "healthy": True}, args={"service": 2}, learn=False, at=at)
+        assert result.to_dict() == by_json.to_dict()
+        return result.posterior
+
+    assert changed(now + 14 * 3600) < changed(None) < changed(now + 10) * 1.1
+    for wrong in (float("nan"), float("inf"), 1e300, -1e12):
+        with pytest.raises(ValueError, match="seconds since 1970"):
+            changed(wrong)

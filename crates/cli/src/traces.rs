@@ -99,6 +99,7 @@ pub struct Trace {
     pub session_id: Option<String>,
     pub agent: Option<String>,
     pub stake: Option<Stake>,
+    /// When, as RFC 3339; whatever it is, it is repeated.
     pub at: Option<Value>,
     #[serde(default = "yes")]
     pub learn: bool,
@@ -134,7 +135,8 @@ impl Trace {
         if let Some(stake) = self.stake {
             call = call.stake(stake);
         }
-        call
+        let at = self.at.as_ref().and_then(Value::as_str).and_then(|at| at.parse().ok());
+        at.map_or(call, |at| call.at(at))
     }
 
     /// What the engine would refuse, refused with its line.

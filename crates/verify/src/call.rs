@@ -1,6 +1,6 @@
 //! What is judged: one tool call with its result.
 
-use credence_protocol::Stake;
+use credence_protocol::{Stake, Timestamp};
 use serde_json::Value;
 
 /// JSON, parsed or not.
@@ -23,6 +23,7 @@ pub struct Call<'a> {
     pub(crate) learn: bool,
     pub(crate) is_error: bool,
     pub(crate) origin: Origin,
+    pub(crate) at: Option<Timestamp>,
 }
 
 /// Who says that this is the tool's result.
@@ -69,6 +70,7 @@ impl<'a> Call<'a> {
             learn: true,
             is_error: false,
             origin: Origin::Reported,
+            at: None,
         }
     }
 
@@ -115,6 +117,11 @@ impl<'a> Call<'a> {
     /// The tool itself says that it failed (MCP: `isError`). Errors are judged by earlier errors, not by results.
     pub fn is_error(self, is_error: bool) -> Self {
         Self { is_error, ..self }
+    }
+
+    /// Made at this time: enables learning after how long the answer to equal arguments changes (mode adaptive).
+    pub fn at(self, at: Timestamp) -> Self {
+        Self { at: Some(at), ..self }
     }
 
     /// Who says that this is the tool's result; an agent by default.

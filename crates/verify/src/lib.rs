@@ -77,7 +77,7 @@ pub use call::{Call, Origin};
 pub use change::{Change, ChangeStage};
 pub use check::Check;
 pub use combiner::{Evidence, posterior};
-pub use credence_protocol::{Decision, Stake};
+pub use credence_protocol::{Decision, Stake, Timestamp};
 pub use engine::{Builder, Canary, Engine, Feedback, Memory, Mode, Recall};
 pub use error::Error;
 pub use memory::Trimmed;

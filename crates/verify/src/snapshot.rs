@@ -8,15 +8,18 @@ use std::{
     sync::{Arc, atomic::AtomicUsize},
 };
 
+use serde::de::DeserializeOwned;
 use siphasher::sip::SipHasher13;
 
 use crate::{
     Error, Limits,
-    state::{Saved, State},
+    state::{Saved, SavedWithoutAges, State},
 };
 
 const MAGIC: &[u8; 4] = b"CRDV";
-const VERSION: u16 = 4;
+const VERSION: u16 = 5;
+/// The oldest that is read: it knew nothing of after how long answers change.
+const WITHOUT_AGES: u16 = 4;
 
 pub(crate) fn save(state: &State) -> Result<Vec<u8>, Error> {
     let header = [MAGIC.as_slice(), &VERSION.to_le_bytes(), &[0; 8]].concat();
@@ -42,16 +45,21 @@ pub(crate) fn restore(limits: Limits, bytes: &[u8], total: Arc<AtomicUsize>) -> 
     if found > VERSION {
         return Err(Error::NewerSnapshot { found, known: VERSION });
     }
-    if found < VERSION {
+    if found < WITHOUT_AGES {
         return Err(Error::OlderSnapshot { found, known: VERSION });
     }
     let (sum, body) = rest.split_first_chunk::<8>().ok_or_else(short)?;
     if *sum != checksum(body) {
         return Err(Error::Snapshot("it is damaged: its checksum does not match".into()));
     }
-    let (saved, after): (Saved, _) = postcard::take_from_bytes(body).map_err(|e| Error::Snapshot(e.to_string()))?;
+    let saved = if found == WITHOUT_AGES { read::<SavedWithoutAges>(body)?.into() } else { read::<Saved>(body)? };
+    State::restore(limits, saved, total)
+}
+
+fn read<T: DeserializeOwned>(body: &[u8]) -> Result<T, Error> {
+    let (saved, after) = postcard::take_from_bytes(body).map_err(|e| Error::Snapshot(e.to_string()))?;
     if !after.is_empty() {
         return Err(Error::Snapshot("it is longer than its content".into()));
     }
-    State::restore(limits, saved, total)
+    Ok(saved)
 }

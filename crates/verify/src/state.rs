@@ -12,6 +12,7 @@ use std::{
     },
 };
 
+use credence_protocol::Timestamp;
 use lru::LruCache;
 use serde::{
     Deserialize, Serialize, Serializer,
@@ -24,7 +25,10 @@ use crate::{
     Error,
     consistency::Earlier,
     fields::{MAX_DEPTH, PathId},
-    learned::model::{Last, Model},
+    learned::{
+        ages::Ages,
+        model::{Last, Model},
+    },
     memory::{Counter, Weighed},
     stats::RunningStats,
 };
@@ -315,6 +319,9 @@ struct SavedShard {
     tools: Vec<(Id, ToolState)>,
     histories: Vec<(Id, History)>,
     sessions: Vec<(Id, Earlier)>,
+    /// After how long a tool's answers to equal arguments change, and when the arguments were answered last.
+    ages: Vec<(Id, Ages)>,
+    answered: Vec<(Id, i64)>,
 }
 
 /// Everything the engine learned, as it is read back; [`State`] itself is what is written.
@@ -322,6 +329,28 @@ struct SavedShard {
 pub(crate) struct Saved {
     keys: (u64, u64),
     shards: Vec<SavedShard>,
+}
+
+/// The same without ages, as version 4 wrote it.
+#[derive(Deserialize)]
+pub(crate) struct SavedWithoutAges {
+    keys: (u64, u64),
+    shards: Vec<ShardWithoutAges>,
+}
+
+type ShardWithoutAges = (Vec<(Id, ToolState)>, Vec<(Id, History)>, Vec<(Id, Earlier)>);
+
+impl From<SavedWithoutAges> for Saved {
+    fn from(SavedWithoutAges { keys, shards }: SavedWithoutAges) -> Self {
+        let shards = shards.into_iter().map(|(tools, histories, sessions)| SavedShard {
+            tools,
+            histories,
+            sessions,
+            ages: Vec::new(),
+            answered: Vec::new(),
+        });
+        Self { keys, shards: shards.collect() }
+    }
 }
 
 /// Written shard by shard, without a copy: others may learn meanwhile in the shards that are not being written.
@@ -356,10 +385,15 @@ impl Serialize for Shard {
                 list.end()
             }
         }
-        let mut saved = serializer.serialize_struct("SavedShard", 3)?;
+        let mut saved = serializer.serialize_struct("SavedShard", 5)?;
         saved.serialize_field("tools", &List(&self.tools))?;
         saved.serialize_field("histories", &List(&self.histories))?;
         saved.serialize_field("sessions", &List(&self.sessions))?;
+        let aged = self.tools.iter().filter(|(_, used)| !used.value.model.ages.is_empty());
+        let ages: Vec<(&Id, &Ages)> = aged.map(|(id, used)| (id, &used.value.model.ages)).collect();
+        saved.serialize_field("ages", &ages)?;
+        let answered = self.histories.iter().filter_map(|(id, used)| Some((id, used.value.last.at?.micros())));
+        saved.serialize_field("answered", &answered.collect::<Vec<_>>())?;
         saved.end()
     }
 }
@@ -374,7 +408,8 @@ impl State {
             let stats = tool.fields.values().chain([&tool.latency, &tool.size]).all(RunningStats::is_sound);
             stats && tool.errors.iter().map(|errors| &**errors).chain([&tool.model]).all(Model::is_sound)
         };
-        if !saved.shards.iter().flat_map(|shard| &shard.tools).all(|(_, tool)| stats(tool)) {
+        let ages = saved.shards.iter().flat_map(|shard| &shard.ages).all(|(_, ages)| ages.is_sound());
+        if !ages || !saved.shards.iter().flat_map(|shard| &shard.tools).all(|(_, tool)| stats(tool)) {
             return Err(Error::Snapshot("statistics that cannot be".into()));
         }
         let state = Self::new(limits, saved.keys, total);
@@ -390,6 +425,16 @@ impl State {
             }
             for (id, session) in saved.sessions {
                 state.refill(sessions, id, session, &state.counters.sessions, limits.max_sessions);
+            }
+            for (id, ages) in saved.ages {
+                if let Some(used) = tools.peek_mut(&id) {
+                    used.value.model.ages = ages;
+                }
+            }
+            for (id, at) in saved.answered {
+                if let Some(used) = histories.peek_mut(&id) {
+                    used.value.last.at = Timestamp::from_micros(at).ok();
+                }
             }
         }
         Ok(state)

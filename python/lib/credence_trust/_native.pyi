@@ -57,6 +57,7 @@ class Engine:
         learn: bool = True,
         is_error: bool = False,
         from_tool: bool = False,
+        at: Optional[float] = None,
     ) -> VerificationResult: ...
     def verify_json(
         self,
@@ -69,6 +70,7 @@ class Engine:
         learn: bool = True,
         is_error: bool = False,
         from_tool: bool = False,
+        at: Optional[float] = None,
     ) -> VerificationResult: ...
     def record_feedback(self, tool_name: str, confidence_score: float, was_hallucination: bool) -> None: ...
     def confirm(self, tool_name: str, result: Any, *, args: Any = None, session_id: Optional[str] = None) -> None: ...

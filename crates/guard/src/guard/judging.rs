@@ -171,7 +171,8 @@ impl Guard {
         let value = parts.value.as_ref();
         let value = value.ok_or_else(|| Error::Content("the result holds nothing to judge".to_owned()))?;
         // The guard read it from the server itself. Declared errors are not judged at all.
-        let mut call = Call::new(&started.tool, value).execution_time_ms(execution_ms).origin(Origin::Upstream);
+        let mut call =
+            Call::new(&started.tool, value).execution_time_ms(execution_ms).origin(Origin::Upstream).at(started.at);
         if let Some(arguments) = arguments {
             call = call.args(arguments);
         }
@@ -206,7 +207,7 @@ impl Guard {
         if let Some(text) = &parts.differing {
             let name = name_of_text(&started.tool);
             let judged = text.value.as_ref().map(|value| {
-                let call = Call::new(&name, value).origin(Origin::Upstream);
+                let call = Call::new(&name, value).origin(Origin::Upstream).at(started.at);
                 engine.verify(&arguments.as_ref().map_or(call, |arguments| call.args(arguments)))
             });
             if let Some(Ok(judged)) = &judged {

@@ -61,6 +61,10 @@ pub(crate) struct Trace<'a> {
     agent: Option<Cow<'a, str>>,
     #[schema(schema_with = optional_stake)]
     stake: Option<Stake>,
+    /// When, as RFC 3339: the engine learns after how long answers change. Given back with the verdict, whatever it is.
+    #[serde(borrow)]
+    #[schema(value_type = Option<serde_json::Value>)]
+    at: Option<&'a RawValue>,
     /// False to judge without learning from it.
     #[serde(default = "yes")]
     learn: bool,
@@ -101,7 +105,8 @@ impl Trace<'_> {
         if let Some(stake) = self.stake {
             call = call.stake(stake);
         }
-        call
+        let at = self.at.and_then(|at| serde_json::from_str(at.get()).ok());
+        at.map_or(call, |at| call.at(at))
     }
 }
 
@@ -110,6 +115,8 @@ impl Trace<'_> {
 struct Judged<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     id: Option<&'a RawValue>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    at: Option<&'a RawValue>,
     #[serde(flatten)]
     verdict: &'a Verdict,
 }
@@ -120,6 +127,8 @@ struct Judged<'a> {
 pub(crate) struct VerdictSchema {
     #[schema(value_type = Option<serde_json::Value>)]
     id: Option<()>,
+    #[schema(value_type = Option<serde_json::Value>)]
+    at: Option<()>,
     tool: String,
     /// `accept`, `flag` or `block`.
     verdict: String,
@@ -183,7 +192,7 @@ async fn namespace(app: &Arc<App>, token: &Arc<Bearer>) -> Result<Arc<Namespace>
 fn judge_one(app: &App, namespace: &Namespace, token: &Bearer, body: &[u8]) -> Result<Bytes, Problem> {
     let trace: Trace<'_> = parse(body)?;
     let verdict = judge(app, &namespace.engine, token.name.as_str(), &trace)?;
-    let judged = Judged { id: trace.id, verdict: &verdict };
+    let judged = Judged { id: trace.id, at: trace.at, verdict: &verdict };
     let mut text = Vec::with_capacity(USUAL);
     serde_json::to_writer(&mut text, &judged).map_err(|e| Problem::internal(&e))?;
     namespace.recent.add(app.now(), verdict, trace.execution_time_ms);

@@ -57,6 +57,30 @@ fn verdicts_profiles_and_feedback_are_each_tokens_own_and_survive_a_restart() {
     assert_eq!(service.request("GET", "/v1/tools", &theirs, "", "").ok()["tools"], json!([]));
 }
 
+#[test]
+fn after_how_long_answers_change_is_learned_from_the_times_that_come_with_calls() {
+    let service = Service::fresh(&[]);
+    let token = service.token("verify");
+    let trace = |n: u32, leader: u32, at: Value| {
+        let result = json!({ "leader": leader, "healthy": n % 3 != 0 });
+        json!({ "tool": "leader", "args": { "service": n % 8 }, "result": result, "at": at })
+    };
+    let at = |seconds: u32| {
+        json!(format!("2026-11-02T{:02}:{:02}:{:02}+02:00", 8 + seconds / 3_600, seconds / 60 % 60, seconds % 60))
+    };
+    let traces: Vec<Value> = (0..400).map(|n| trace(n % 8, n % 4, at(n * 10))).collect();
+    service.post_as(&token, "/v1/verify/batch", &json!({ "traces": traces })).ok();
+    let judged = |at: Value| {
+        let mut changed = trace(2, 1, at.clone());
+        changed["learn"] = json!(false);
+        let judged = service.post_as(&token, "/v1/verify", &changed).ok();
+        assert_eq!(judged["at"], at, "it is repeated, whatever it is");
+        judged["posterior"].as_f64().unwrap()
+    };
+    let (soon, later, no_time) = (judged(at(4_010)), judged(at(14 * 3_600)), judged(json!({ "when": "today" })));
+    assert!(later < no_time && no_time < soon * 1.1, "{soon} soon, {later} later, {no_time} without a time");
+}
+
 /// What costs more than it says: schemas that double, recursion, thousands of fields.
 #[test]
 fn a_profile_cannot_hold_the_service_up() {

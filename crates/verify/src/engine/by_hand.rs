@@ -30,7 +30,7 @@ impl Engine {
         }
         let is_error = case.call.is_error;
         let model = locked.tool().and_then(|tool| tool.shape(is_error));
-        let observation = case.observation(model, paths);
+        let observation = case.observation(model, paths, &locked);
         let mut evaluation = Evaluation::new(resolved, case, model);
         if !is_error {
             evaluation.schema();

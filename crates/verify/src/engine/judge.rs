@@ -52,10 +52,12 @@ impl<'a> Case<'a> {
         self.call.execution_time_ms
     }
 
-    pub(super) fn observation(&self, model: Option<&Model>, paths: Paths) -> Observation<'a> {
+    pub(super) fn observation(&self, model: Option<&Model>, paths: Paths, locked: &Locked<'_>) -> Observation<'a> {
         let arguments = arguments(self.args, paths);
         let ids = (self.ids.args(), self.ids.session());
-        Observation::new(observe(self.result, model, paths), arguments, ids, self.call.execution_time_ms)
+        let seen = observe(self.result, model, paths);
+        let last = locked.history().map(|history| &history.last);
+        Observation::new(seen, arguments, ids, self.call.execution_time_ms).at(self.call.at, last)
     }
 }
 
@@ -166,7 +168,7 @@ impl Engine {
                 Some(model) => {
                     let last = locked.history().map(|history| &history.last);
                     let by_hand = &resolved.calibration.likelihood_ratios;
-                    let observation = case.observation(Some(model), paths);
+                    let observation = case.observation(Some(model), paths, &locked);
                     let (surprises, rejected) = model.judge(&observation, last, origin);
                     let evidence = Evidence::of(surprises, model, table, by_hand);
                     let set_by_hand = |check: Check| by_hand.contains_key(&check);
@@ -189,7 +191,7 @@ impl Engine {
                     let (aspect, schema) = (evidence.aspect, schema.key);
                     Basis { observation, surprises, strongest, aspect, recurring, rejected, schema, unlike }
                 }
-                None => Basis::of_statement(case.observation(None, paths), schema),
+                None => Basis::of_statement(case.observation(None, paths, &locked), schema),
             });
             if learned != (0.0, 0.0) {
                 posterior = probability(start + together(stated, learned.0));
@@ -202,7 +204,7 @@ impl Engine {
             }
         } else if schema.key.is_some() && otherwise < stated_block {
             // What a server declares of itself can be wrong: what breaks it is counted like anything odd.
-            judged = Some(Basis::of_statement(case.observation(model, paths), schema));
+            judged = Some(Basis::of_statement(case.observation(model, paths, &locked), schema));
         }
         let flag = resolved.calibration.flag_threshold.unwrap_or(DEFAULT_FLAG);
         let block = if stage == Stage::Zero { stated_block } else { block };

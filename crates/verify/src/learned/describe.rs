@@ -3,6 +3,7 @@
 use serde_json::Value;
 
 use super::{
+    ages::ago,
     model::Model,
     observation::Observation,
     observe::{NONE, ObservedValue, ValueKind, name},
@@ -94,7 +95,8 @@ fn describe_cause(
             } else {
                 format!(" (now {})", value(seen))
             };
-            format!("the same arguments gave another result before: {} differs{is}", field())
+            let when = observation.age.map_or_else(|| "before".to_owned(), ago);
+            format!("the same arguments gave another result {when}: {} differs{is}", field())
         }
         Cause::Borrowed => "this very result was given for other arguments".to_owned(),
         Cause::Fast(ms) => {

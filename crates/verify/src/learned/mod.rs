@@ -4,8 +4,9 @@
 //! [`observe`] lists the values of a result by path, [`model`] knows what each path looked like so far and says how
 //! surprising each aspect of the result is, [`evidence`] turns surprises into likelihood ratios: the denominator is how often
 //! this tool's genuine results surprised as much. [`oddities`] counts what was odd and comes again, in case it
-//! is the tool that has changed; [`answers`] keeps what people said of it.
+//! is the tool that has changed; [`ages`] knows after how long answers to equal arguments change, [`answers`] keeps what people said.
 
+pub(crate) mod ages;
 pub(crate) mod answers;
 mod counts;
 mod describe;

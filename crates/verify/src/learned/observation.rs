@@ -2,8 +2,12 @@
 
 use std::cell::OnceCell;
 
+use credence_protocol::Timestamp;
+
 use super::{
+    ages::Age,
     echo::Argument,
+    model::Last,
     observe::{NONE, ObservedValue, ValueKind, fold, mix},
 };
 
@@ -24,6 +28,10 @@ pub(crate) struct Observation<'a> {
     /// 0 where there is none.
     pub(super) session: u64,
     pub(crate) latency_ms: Option<f64>,
+    /// When the call was made.
+    pub(super) at: Option<Timestamp>,
+    /// How long before it the same arguments were answered, where that is known.
+    pub(super) age: Option<Age>,
     /// The whole result in one number, whatever the order of its keys.
     pub(super) digest: u64,
     /// Known paths with the digest of all their values and the first place, ordered; made when first wanted.
@@ -85,6 +93,13 @@ impl<'a> Observation<'a> {
     ) -> Self {
         let session = session.unwrap_or_default();
         let digest = seen.first().map_or(0, |root| root.hash);
-        Self { seen, arguments, args_id, session, latency_ms, digest, fields: OnceCell::new() }
+        Self { seen, arguments, args_id, session, latency_ms, at: None, age: None, digest, fields: OnceCell::new() }
+    }
+
+    /// Made at this time, after what is remembered of the same arguments.
+    pub(crate) fn at(self, at: Option<Timestamp>, last: Option<&Last>) -> Self {
+        // A clock that was set back says nothing.
+        let since = |last: &Last| at?.micros().checked_sub(last.at?.micros()).and_then(|age| u64::try_from(age).ok());
+        Self { at, age: last.and_then(since), ..self }
     }
 }

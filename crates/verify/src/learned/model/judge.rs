@@ -6,6 +6,7 @@ use crate::{
     Origin,
     fields::PathId,
     learned::{
+        ages::at_age,
         answers::{FactKey, fact},
         counts::{Categories, Range},
         echo::Repeated,
@@ -307,13 +308,16 @@ impl Model {
             return;
         }
         let usual = self.repeats.probability();
-        let mut rarest = (usual, 0);
+        // At this age of the answer.
+        let likelier = observation.age.map_or(1.0, |age| self.ages.likelier(age));
+        let at_this_age = |rarity: f64| if likelier == 1.0 { rarity } else { at_age(rarity, likelier) };
+        let mut rarest = (at_this_age(usual), 0);
         let now = observation.fields();
         let mut changed = |node: u32, place: usize| {
             let Some(node) = self.node(node) else { return };
             let (compared, changed) = (f64::from(node.compared), f64::from(node.changed));
             let rarity = (changed + CHANGES_EXPECTED * usual) / (compared + CHANGES_EXPECTED);
-            let rarity = rarity.max(0.5 / (compared + 2.0));
+            let rarity = at_this_age(rarity.max(0.5 / (compared + 2.0)));
             if rarity < rarest.0 {
                 rarest = (rarity, place);
             }

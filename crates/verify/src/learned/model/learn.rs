@@ -196,7 +196,11 @@ impl Model {
         let (Some(args), Some(last)) = (observation.args_id, last) else { return };
         let result = observation.digest;
         let known = last.model == self.id;
+        if known && let Some(age) = observation.age {
+            self.ages.learn(age, last.result != result, lesson.weight);
+        }
         if known && last.result == result {
+            last.at = observation.at.or(last.at);
             self.repeats.learn(false, lesson);
             for (node, _) in &last.fields {
                 self.compared(*node, false);
@@ -245,7 +249,7 @@ impl Model {
         } else {
             last.fields = now.iter().map(|(node, digest, _)| (*node, *digest)).collect();
         }
-        (last.model, last.result) = (self.id, result);
+        (last.model, last.result, last.at) = (self.id, result, observation.at);
     }
 
     /// Counts a path that could have changed between equal calls.

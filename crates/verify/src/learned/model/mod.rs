@@ -6,9 +6,11 @@ mod learn;
 
 use std::{collections::VecDeque, hash::BuildHasherDefault};
 
+use credence_protocol::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::{
+    ages::Ages,
     answers::Answers,
     counts::{Alarms, Categories, Novelty, Range, Stamp},
     echo::Echoes,
@@ -41,6 +43,9 @@ pub(crate) struct Last {
     /// The session that had a result that was learned in doubt: it takes another session to confirm that things changed.
     /// And what was surprising.
     unconfirmed: (u64, u32),
+    /// When the arguments were answered last. Snapshots have it in a list of its own.
+    #[serde(skip)]
+    pub(crate) at: Option<Timestamp>,
 }
 
 impl Last {
@@ -122,6 +127,9 @@ pub(crate) struct Model {
     believed: u32,
     /// Whether equal arguments gave another result.
     repeats: Novelty,
+    /// And after how long. Snapshots have it in a list of its own.
+    #[serde(skip)]
+    pub(crate) ages: Ages,
     /// Whether new arguments gave a known result, by how much a result holds.
     borrowed: [Novelty; SIZES],
     known_results: VecDeque<(u64, u64)>,
@@ -244,6 +252,7 @@ impl Model {
         self.nodes.iter_mut().for_each(|node| node.age(keep));
         self.alarms.iter_mut().for_each(|alarms| alarms.age(keep));
         self.repeats.age(keep);
+        self.ages.age(keep);
         self.borrowed.iter_mut().for_each(|borrowed| borrowed.age(keep));
         self.latency.age(keep);
         for (seen, fired) in &mut self.fired {
