@@ -11,7 +11,10 @@ mod stream;
 
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
     time::{Duration, Instant},
 };
 
@@ -21,6 +24,7 @@ use axum::{
     extract::{Request, State},
     http::{HeaderName, HeaderValue, Method, StatusCode, Uri, header},
     response::Response,
+    serve::ListenerExt,
 };
 use futures_util::StreamExt;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
@@ -66,6 +70,11 @@ const EVENT_STREAM: HeaderValue = HeaderValue::from_static("text/event-stream");
 const MAX_SESSIONS: usize = 1_000;
 /// How long streams may go on once the proxy is asked to end.
 const GRACE: Duration = Duration::from_secs(3);
+/// So long without a call is a lull; receipts wait for none longer than this.
+const LULL: Duration = Duration::from_millis(20);
+const MAX_IN_JOURNAL_FOR: Duration = Duration::from_millis(250);
+/// A message up to this is worked on where it arrived.
+const SMALL: usize = 16 * 1024;
 const SESSION: &str = "mcp-session-id";
 
 /// Which server is proxied, and which web pages may use it.
@@ -85,6 +94,8 @@ struct Proxy {
     local: bool,
     /// Calls that an exchange ended without answering, by session: a stream that is resumed may answer them.
     sessions: Mutex<HashMap<String, Arc<Mutex<PendingRequests>>>>,
+    /// Somebody waits for a lull.
+    flushing: Arc<AtomicBool>,
 }
 
 /// Serves until `stop`, and a little longer: streams that clients keep open are cut then.
@@ -102,8 +113,10 @@ pub async fn serve(
     let client = reqwest::Client::builder().redirect(reqwest::redirect::Policy::none()).build();
     let client = client.map_err(|e| failed(e.to_string()))?;
     let local = listener.local_addr().is_ok_and(|address| is_local(&address));
-    let proxy = Arc::new(Proxy { guard, settings, client, local, sessions: Mutex::default() });
+    let proxy = Arc::new(Proxy { guard, settings, client, local, sessions: Mutex::default(), flushing: Arc::default() });
     let app = Router::new().fallback(handle).with_state(Arc::clone(&proxy));
+    // A small event must not wait for the next one.
+    let listener = listener.tap_io(|stream| drop(stream.set_nodelay(true)));
     let (stopping, mut stopped) = tokio::sync::watch::channel(false);
     let graceful = async move {
         stop.await;
@@ -173,12 +186,11 @@ impl Proxy {
             let caller = self.guard.settings.caller.clone().or(&caller(&parts.headers));
             let named = session.as_deref().map(|session| self.guard.session_name(session));
             let named = named.unwrap_or_else(|| self.guard.settings.session.clone());
-            let begun = tokio::task::spawn_blocking(move || {
+            let (kept, begun) = here_or_aside(body.len(), move || {
                 let begun = exchange.begin(&body, &caller, &named);
                 (exchange, begun)
-            });
-            let failed = |e: tokio::task::JoinError| (StatusCode::INTERNAL_SERVER_ERROR, e.to_string());
-            let (kept, begun) = begun.await.map_err(failed)?;
+            })
+            .await?;
             exchange = kept;
             body = match begun {
                 Ok(text) => Bytes::from(text),
@@ -324,8 +336,7 @@ impl Proxy {
             whole.extend_from_slice(&part);
         }
         let proxy = Arc::clone(self);
-        let passed = tokio::task::spawn_blocking(move || proxy.pass_document(whole, &exchange, status));
-        passed.await.unwrap_or_else(|e| Err((StatusCode::INTERNAL_SERVER_ERROR, e.to_string())))
+        here_or_aside(whole.len(), move || proxy.pass_document(whole, &exchange, status)).await?
     }
 
     /// A whole document: one message, several, or something else.
@@ -365,7 +376,7 @@ impl Proxy {
         self.guard.oversight().added(Direction::ToClient, read.elapsed());
         if !failed {
             self.guard.after_delivery(&batch);
-            flush_journal_soon(&self.guard);
+            self.flush_journal_soon();
         }
         given
     }
@@ -374,7 +385,32 @@ impl Proxy {
     fn unanswered(&self, requests: &Mutex<PendingRequests>) {
         let calls = lock(requests).unanswered();
         self.guard.record_unanswered(calls);
-        flush_journal_soon(&self.guard);
+        self.flush_journal_soon();
+    }
+
+    /// Has the receipts moved into the ledger in the next lull: calls wait for the database while they are.
+    fn flush_journal_soon(&self) {
+        if self.guard.in_journal_for().is_none() || self.flushing.swap(true, Relaxed) {
+            return;
+        }
+        let (guard, flushing) = (Arc::clone(&self.guard), Arc::clone(&self.flushing));
+        let Ok(runtime) = tokio::runtime::Handle::try_current() else {
+            flushing.store(false, Relaxed);
+            return guard.flush_journal_or_warn();
+        };
+        runtime.spawn(async move {
+            let mut calls = guard.calls();
+            loop {
+                tokio::time::sleep(LULL).await;
+                let before = std::mem::replace(&mut calls, guard.calls());
+                if calls == before || guard.in_journal_for().is_none_or(|waited| waited > MAX_IN_JOURNAL_FOR) {
+                    break;
+                }
+            }
+            // What is recorded from now on is for the next time.
+            flushing.store(false, Relaxed);
+            tokio::task::spawn_blocking(move || guard.flush_journal_or_warn());
+        });
     }
 
     /// What is left when the proxy ends.
@@ -409,16 +445,12 @@ fn is_message(bytes: &[u8], exchange: &Exchange) -> bool {
     }
 }
 
-/// Has the receipts moved into the ledger, once whoever waits for an answer has it.
-fn flush_journal_soon(guard: &Arc<Guard>) {
-    if guard.in_journal_for().is_none() {
-        return;
+/// Works on so many bytes: where they are, or aside, so that others have their turn. Another thread takes as long to wake as a small message takes.
+async fn here_or_aside<T: Send + 'static>(bytes: usize, work: impl FnOnce() -> T + Send + 'static) -> Result<T, Refused> {
+    if bytes <= SMALL {
+        return Ok(work());
     }
-    let guard = Arc::clone(guard);
-    match tokio::runtime::Handle::try_current() {
-        Ok(runtime) => drop(runtime.spawn_blocking(move || guard.flush_journal_or_warn())),
-        Err(_) => guard.flush_journal_or_warn(),
-    }
+    tokio::task::spawn_blocking(work).await.map_err(|e| (StatusCode::INTERNAL_SERVER_ERROR, e.to_string()))
 }
 
 fn lock(requests: &Mutex<PendingRequests>) -> std::sync::MutexGuard<'_, PendingRequests> {

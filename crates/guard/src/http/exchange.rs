@@ -70,7 +70,7 @@ impl Exchange {
         }
         if self.proxy.guard.record(&mut batch).is_none() {
             self.proxy.guard.after_delivery(&batch);
-            super::flush_journal_soon(&self.proxy.guard);
+            self.proxy.flush_journal_soon();
         }
         warn(&format!("the tool server answered, and {why}: it cannot be verified and is withheld"));
         let call = |number| Piece::Call { number, message: "", result: None };
