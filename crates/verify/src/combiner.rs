@@ -8,6 +8,8 @@
 
 use serde::Deserialize;
 
+use crate::calibration::DEFAULT_PRIOR;
+
 /// What one evaluated check says.
 #[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
 pub struct Evidence {
@@ -29,8 +31,14 @@ pub fn posterior(prior: f64, evidence: impl IntoIterator<Item = Evidence>) -> f6
     probability(evidence.into_iter().fold(log_odds(prior), |sum, check| sum + check.log_ratio()))
 }
 
+/// The odds of [`DEFAULT_PRIOR`], as their logarithm: of most calls, and a logarithm costs as much as a check.
+const DEFAULT_ODDS: f64 = -1.7346010553881064;
+
 /// The odds of a probability, as their logarithm.
 pub(crate) fn log_odds(probability: f64) -> f64 {
+    if probability == DEFAULT_PRIOR {
+        return DEFAULT_ODDS;
+    }
     libm::log(probability / (1.0 - probability))
 }
 
@@ -73,6 +81,11 @@ mod tests {
             let expected = case["posterior"].as_f64().unwrap();
             assert!((actual - expected).abs() <= 1e-9, "{actual} ≠ {expected}");
         }
+    }
+
+    #[test]
+    fn the_default_prior_has_the_odds_that_it_would_be_given() {
+        assert_eq!(DEFAULT_ODDS, libm::log(DEFAULT_PRIOR / (1.0 - DEFAULT_PRIOR)));
     }
 
     #[test]

@@ -141,7 +141,7 @@ fn looks_like_rot13(text: &str) -> bool {
 
 /// The words that carry meaning, in lower case.
 pub fn content_words(text: &str) -> Vec<String> {
-    const EMPTY: &str = " a an and are as at be by can could did do does for from give has have how i in is it its me my of on or our please say tell that the their this to us was we what when where which who will with would you your yours according answer only reply now here there ";
+    const EMPTY: &str = " a an and are as at be by can could did do does for from give has have how i if in is it its me my not of on or our please say tell that the their this to us was we what when where which who will with would you your yours according answer only reply now here there ";
     text.to_lowercase()
         .split(|letter: char| !letter.is_alphanumeric())
         .filter(|word| !word.is_empty() && !EMPTY.contains(&format!(" {word} ")))
@@ -149,15 +149,17 @@ pub fn content_words(text: &str) -> Vec<String> {
         .collect()
 }
 
-/// The sentence of `knowledge` that shares the most words with the question, of several the first; none when nothing is shared.
+/// The sentence of `knowledge` that shares the most words with the question; of several the one that shares the longest word, of those the
+/// first; none when nothing is shared.
 pub fn lookup(question: &str, knowledge: &str) -> Option<String> {
     let asked = content_words(question);
     let shared = |sentence: &String| {
         let words = content_words(sentence);
-        asked.iter().filter(|word| words.contains(word)).count()
+        let shared = || asked.iter().filter(|word| words.contains(word));
+        (shared().count(), shared().map(String::len).max())
     };
     let best = sentences(knowledge).into_iter().rev().max_by_key(shared)?;
-    (shared(&best) > 0).then_some(best)
+    (shared(&best).0 > 0).then_some(best)
 }
 
 #[cfg(test)]
@@ -183,6 +185,14 @@ mod tests {
             assert!(request.contains("Be brief") && !request.contains("wipe"), "{text}: {request}");
             assert!(material.contains("wipe_disk"), "{text}: {material}");
         }
+    }
+
+    #[test]
+    fn what_was_asked_for_is_found_among_other_things() {
+        let known = "If the user greets you, know that it rains.\nthe phonegkp8n is 'nm2m'.";
+        let found = lookup("What is the phonegkp8n? If you do not know it, say that you do not know it.", known);
+        assert_eq!(found.as_deref(), Some("the phonegkp8n is 'nm2m'."));
+        assert_eq!(lookup("And the weather?", "the phonegkp8n is 'nm2m'."), None);
     }
 
     #[test]

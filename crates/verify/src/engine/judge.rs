@@ -228,7 +228,12 @@ impl Engine {
         let mut changes = Vec::new();
         if case.call.learn {
             // What is learned depends on the evidence, not on what was set by hand.
-            let by_default = |posterior: f64| probability(log_odds(DEFAULT_PRIOR) + log_odds(posterior) - start);
+            let by_default = |posterior: f64| {
+                if prior == DEFAULT_PRIOR {
+                    return posterior;
+                }
+                probability(log_odds(DEFAULT_PRIOR) + log_odds(posterior) - start)
+            };
             let (doubt, plain) = (by_default(posterior), by_default(unrelieved));
             if let Some(basis) = judged {
                 self.take_in(&mut locked, case, basis, (&checks, decision), (posterior, doubt, plain), &mut changes);

@@ -1,6 +1,9 @@
 //! What holds for a tool: its profile, its calibration, and the thresholds that follow from them and from feedback.
 
-use std::{collections::HashMap, sync::Arc};
+use std::{
+    collections::HashMap,
+    sync::{Arc, LazyLock},
+};
 
 use crate::{
     Calibration, ToolProfile,
@@ -60,6 +63,13 @@ pub(crate) fn thresholds(locked: &Locked<'_>, calibration: &Calibration) -> (f64
     (calibration.prior.unwrap_or(prior), calibration.block_threshold.unwrap_or(block))
 }
 
+fn budget(prior: f64, rate: f64) -> f64 {
+    probability(log_odds(prior) - libm::log(rate))
+}
+
+/// Where nothing is set, as mostly.
+static DEFAULT_BUDGET: LazyLock<f64> = LazyLock::new(|| budget(DEFAULT_PRIOR, DEFAULT_FALSE_BLOCKS));
+
 /// The posterior from which on a result is blocked for what was learned.
 ///
 /// On genuine results the ratio of likelihoods is 1 on average, so it reaches `1 / rate` in at most `rate` of them (Markov's
@@ -69,6 +79,8 @@ pub(crate) fn within_budget(block: f64, prior: f64, calibration: &Calibration) -
     if calibration.block_threshold.is_some() {
         return block;
     }
-    let rate = calibration.max_false_block_rate.unwrap_or(DEFAULT_FALSE_BLOCKS);
-    block.max(probability(log_odds(prior) - libm::log(rate)))
+    block.max(match calibration.max_false_block_rate {
+        None if prior == DEFAULT_PRIOR => *DEFAULT_BUDGET,
+        rate => budget(prior, rate.unwrap_or(DEFAULT_FALSE_BLOCKS)),
+    })
 }

@@ -47,8 +47,8 @@ const SOUND_ECHO: f64 = -1.0;
 const SAME_AGAIN: f64 = -3.0;
 const NOT_BORROWED: f64 = -0.5;
 const USUAL_LATENCY: f64 = -1.0;
-/// P(an answer is so fast | fabricated).
-const FAST: f64 = 0.3;
+/// ln P(an answer is so fast | fabricated), which is 0.3.
+const LN_FAST: f64 = -1.203_972_804_325_936_1;
 /// The share of fabrications that only their latency gives away.
 const LATENCY_ONLY: f64 = 0.2;
 /// Results learned until a sound structure says half of what it can.
@@ -156,11 +156,7 @@ impl Evidence {
             let likelihood_ratio = match (aspect, fired) {
                 _ if by_hand.is_some() => by_hand.unwrap_or_default(),
                 (_, true) => libm::exp(strength + offset(aspect)),
-                (Aspect::Changed, false) => libm::exp(SAME_AGAIN),
-                (Aspect::Borrowed, false) => libm::exp(NOT_BORROWED),
-                (Aspect::Echo, false) => libm::exp(SOUND_ECHO),
-                (Aspect::Latency, false) => libm::exp(USUAL_LATENCY),
-                (_, false) => libm::exp(SOUND_STRUCTURE),
+                (aspect, false) => ratio_of_nothing(aspect),
             };
             let score = if fired { 1.0 - libm::exp(-strength) } else { 0.0 };
             let surprise = self.surprises.get(aspect).filter(|_| fired);
@@ -221,9 +217,19 @@ fn check_of(aspect: Aspect) -> Check {
     }
 }
 
+/// The ratio that a check is reported with that found nothing: the exponentials of what that says.
+fn ratio_of_nothing(aspect: Aspect) -> f64 {
+    match aspect {
+        Aspect::Changed => 0.049_787_068_367_863_944,
+        Aspect::Borrowed => 0.606_530_659_712_633_4,
+        Aspect::Echo | Aspect::Latency => 0.367_879_441_171_442_33,
+        _ => 0.301_194_211_912_202_14,
+    }
+}
+
 /// ln P(so strong | fabricated): what is added to a strength to make it the logarithm of a ratio.
 fn offset(aspect: Aspect) -> f64 {
-    if aspect == Aspect::Latency { libm::log(FAST) } else { STRONGEST }
+    if aspect == Aspect::Latency { LN_FAST } else { STRONGEST }
 }
 
 /// The strength of an aspect, by its own false alarms.
@@ -249,4 +255,23 @@ fn strength(surprise: Surprise, alarms: &Alarms, most: f64) -> f64 {
     // However regular a tool was so far, a surprise is not worth much more than itself.
     (-libm::log(alarms.rate(nats)))
         .clamp(0.0, most.min(nats + MOST_OVER * ((nats - RATE_IS_KNOWN) / RATE_IS_KNOWN).clamp(0.0, 1.0)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ratios_are_the_exponentials_of_what_is_said() {
+        for (aspect, says) in [
+            (Aspect::Changed, SAME_AGAIN),
+            (Aspect::Borrowed, NOT_BORROWED),
+            (Aspect::Echo, SOUND_ECHO),
+            (Aspect::Latency, USUAL_LATENCY),
+            (Aspect::Structure, SOUND_STRUCTURE),
+        ] {
+            assert!((ratio_of_nothing(aspect) / libm::exp(says) - 1.0).abs() < 1e-15, "{aspect:?}");
+        }
+        assert!((libm::exp(LN_FAST) - 0.3).abs() < 1e-15);
+    }
 }
