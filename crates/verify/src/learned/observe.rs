@@ -42,6 +42,8 @@ pub(crate) struct ObservedValue<'a> {
     pub(crate) key: &'a str,
     /// The whole value in one number: the order of keys does not matter, that of items does.
     pub(crate) hash: u64,
+    /// Of a number: scaled, which is worked out once for judging and learning.
+    pub(crate) scaled: f64,
     pub(crate) what: ValueKind<'a>,
 }
 
@@ -266,7 +268,8 @@ impl<'a> Walk<'a, '_> {
             Value::Array(items) => ValueKind::Array(items.len()),
             Value::Object(members) => ValueKind::Object { keys: 0, len: members.len() as u32, map: false, end: 0 },
         };
-        self.seen.push(ObservedValue { path, node, parent, key, hash, what });
+        let scaled = if let ValueKind::Number(number) = what { scaled(number) } else { 0.0 };
+        self.seen.push(ObservedValue { path, node, parent, key, hash, scaled, what });
         match value {
             Value::Array(items) => {
                 let path = self.paths.item(path);

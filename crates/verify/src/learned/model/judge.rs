@@ -172,7 +172,7 @@ impl Model {
             ValueKind::Number(number) => {
                 out.add(Aspect::Value, value(), place, Cause::Value, odd_value);
                 if let Some(known) = &node.number {
-                    let (form, scaled) = (number_form(number), scaled(number));
+                    let (form, scaled) = (number_form(number), seen.scaled);
                     let why = Cause::NumberForm;
                     let odd_form = || in_manner(why, new_or_rare(&known.forms, form));
                     out.add(Aspect::Format, known.forms.rarity(form), place, why, odd_form);
@@ -390,7 +390,7 @@ fn whats(value: &ObservedValue<'_>) -> [Option<(Cause, u32)>; 6] {
         ValueKind::Null => [kind, None, None, None, None, None],
         ValueKind::Bool => [kind, same, None, None, None, None],
         ValueKind::Number(number) => {
-            let magnitude = libm::floor(scaled(number) / core::f64::consts::LN_10) as i32;
+            let magnitude = libm::floor(value.scaled / core::f64::consts::LN_10) as i32;
             let form = Some((Cause::NumberForm, number_form(number)));
             [kind, same, form, Some((Cause::Number, magnitude as u32)), echo, None]
         }

@@ -152,7 +152,7 @@ impl Model {
                 grown += if node.number.is_none() { NUMBER_BYTES } else { 0 };
                 let known = node.number.get_or_insert_default();
                 grown += known.forms.learn(number_form(number), lesson);
-                known.range.learn(scaled(number), lesson);
+                known.range.learn(seen.scaled, lesson);
             }
             ValueKind::Text { text, form, .. } => {
                 grown += node.values.learn(seen.value(), lesson);
