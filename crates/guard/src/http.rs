@@ -113,7 +113,8 @@ pub async fn serve(
     let client = reqwest::Client::builder().redirect(reqwest::redirect::Policy::none()).build();
     let client = client.map_err(|e| failed(e.to_string()))?;
     let local = listener.local_addr().is_ok_and(|address| is_local(&address));
-    let proxy = Arc::new(Proxy { guard, settings, client, local, sessions: Mutex::default(), flushing: Arc::default() });
+    let proxy =
+        Arc::new(Proxy { guard, settings, client, local, sessions: Mutex::default(), flushing: Arc::default() });
     let app = Router::new().fallback(handle).with_state(Arc::clone(&proxy));
     // A small event must not wait for the next one.
     let listener = listener.tap_io(|stream| drop(stream.set_nodelay(true)));
@@ -446,7 +447,10 @@ fn is_message(bytes: &[u8], exchange: &Exchange) -> bool {
 }
 
 /// Works on so many bytes: where they are, or aside, so that others have their turn. Another thread takes as long to wake as a small message takes.
-async fn here_or_aside<T: Send + 'static>(bytes: usize, work: impl FnOnce() -> T + Send + 'static) -> Result<T, Refused> {
+async fn here_or_aside<T: Send + 'static>(
+    bytes: usize,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, Refused> {
     if bytes <= SMALL {
         return Ok(work());
     }
