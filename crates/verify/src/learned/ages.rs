@@ -92,7 +92,7 @@ pub(super) fn ago(age: Age) -> String {
     let seconds = age / MICROS;
     let (count, unit) = match seconds {
         0 => return "less than a second ago".to_owned(),
-        ..120 => (seconds, "second"),
+        1..120 => (seconds, "second"),
         120..7_200 => (seconds / 60, "minute"),
         7_200..172_800 => (seconds / 3_600, "hour"),
         _ => (seconds / 86_400, "day"),
