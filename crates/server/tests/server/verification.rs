@@ -62,7 +62,7 @@ fn after_how_long_answers_change_is_learned_from_the_times_that_come_with_calls(
     let service = Service::fresh(&[]);
     let token = service.token("verify");
     let trace = |n: u32, leader: u32, at: Value| {
-        let result = json!({ "leader": leader, "healthy": n % 3 != 0 });
+        let result = json!({ "leader": leader, "healthy": !n.is_multiple_of(3) });
         json!({ "tool": "leader", "args": { "service": n % 8 }, "result": result, "at": at })
     };
     let at = |seconds: u32| {
