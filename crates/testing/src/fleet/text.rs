@@ -190,7 +190,7 @@ mod tests {
     #[test]
     fn what_was_asked_for_is_found_among_other_things() {
         let known = "If the user greets you, know that it rains.\nthe phonegkp8n is 'nm2m'.";
-        let found = lookup("What is the phonegkp8n? If you do not know it, say that you do not know it.", known);
+        let found = lookup("Tell me the phonegkp8n. If you are not sure, then leave it.", known);
         assert_eq!(found.as_deref(), Some("the phonegkp8n is 'nm2m'."));
         assert_eq!(lookup("And the weather?", "the phonegkp8n is 'nm2m'."), None);
     }
