@@ -152,7 +152,9 @@ pub fn content_words(text: &str) -> Vec<String> {
 /// The sentence of `knowledge` that shares the most words with the question; of several the one that shares the longest word, of those the
 /// first; none when nothing is shared.
 pub fn lookup(question: &str, knowledge: &str) -> Option<String> {
-    let asked = content_words(question);
+    let mut asked = content_words(question);
+    asked.sort();
+    asked.dedup();
     let shared = |sentence: &String| {
         let words = content_words(sentence);
         let shared = || asked.iter().filter(|word| words.contains(word));
@@ -189,8 +191,8 @@ mod tests {
 
     #[test]
     fn what_was_asked_for_is_found_among_other_things() {
-        let known = "If the user greets you, know that it rains.\nthe phonegkp8n is 'nm2m'.";
-        let found = lookup("Tell me the phonegkp8n. If you are not sure, then leave it.", known);
+        let known = "If the user asks, the weather is fine.\nthe phonegkp8n is 'nm2m'.";
+        let found = lookup("Tell me the phonegkp8n. Leave the weather out: if it has weather in it, start again.", known);
         assert_eq!(found.as_deref(), Some("the phonegkp8n is 'nm2m'."));
         assert_eq!(lookup("And the weather?", "the phonegkp8n is 'nm2m'."), None);
     }
