@@ -23,6 +23,7 @@
 pub mod agreement;
 pub mod alerts;
 pub mod answer;
+mod both;
 pub mod config;
 pub mod content;
 pub mod courier;

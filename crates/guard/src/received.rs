@@ -76,7 +76,10 @@ pub fn receive_text(text: &str) -> Received<'_> {
         let words = words.split(" at line ").next().unwrap_or_default();
         return unreadable(trimmed, format!("it is not JSON: {words}"));
     }
-    let mut scan = Scan { text: trimmed, bytes: trimmed.as_bytes(), at: 0, out: String::new(), copied: 0 };
+    let bytes = trimmed.as_bytes();
+    // The first bytes of U+0085, U+2028 and U+2029.
+    let separators = memchr::memchr2(0xc2, 0xe2, bytes).is_some();
+    let mut scan = Scan { text: trimmed, bytes, at: 0, separators, out: String::new(), copied: 0 };
     match scan.value(0, true) {
         Ok(()) => Received::Message(scan.finish()),
         Err(why) => unreadable(trimmed, why.to_owned()),
@@ -120,6 +123,8 @@ struct Scan<'a> {
     text: &'a str,
     bytes: &'a [u8],
     at: usize,
+    /// There may be line separators in its strings.
+    separators: bool,
     out: String,
     /// How much of the text is in `out`.
     copied: usize,
@@ -252,6 +257,10 @@ impl<'a> Scan<'a> {
     fn string(&mut self) {
         self.at += 1;
         loop {
+            if !self.separators {
+                let rest = self.bytes.get(self.at..).unwrap_or_default();
+                self.at += memchr::memchr2(b'"', b'\\', rest).unwrap_or(rest.len());
+            }
             match self.bytes.get(self.at) {
                 None => return,
                 Some(b'"') => {

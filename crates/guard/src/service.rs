@@ -48,7 +48,8 @@ pub fn run_http(
 ) -> Result<(), Error> {
     let background = Background::start(guard, courier)?;
     let failed = |e| Error::Io("serving".into(), e);
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(failed)?;
+    // One thread moves the messages: waking a second one takes longer than a small message does, and large ones are worked on aside.
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(failed)?;
     let served = runtime.block_on(async {
         use tokio::signal::unix::{SignalKind, signal};
         let listener = tokio::net::TcpListener::bind(listen).await;

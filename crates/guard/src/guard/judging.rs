@@ -17,6 +17,7 @@ use crate::{
     Error,
     agreement::TEXT_DIFFERS,
     answer::{Answer, AnswerParts, Leaves},
+    both::{LARGE_BYTES, both},
     config::FlagAction,
     content, injection,
     oversight::EndedCall,
@@ -102,22 +103,28 @@ impl Guard {
         });
         let PreparedArguments { salts, arguments, .. } = prepared;
         let parsed_arguments = started.arguments.as_deref().and_then(|raw| Exact::of(raw).ok());
-        let parts = AnswerParts::parse(answer, parsed_arguments.as_ref(), &mut unjudged);
-        let mut assessment = None;
-        if parts.outcome == CallOutcome::Result && unjudged.is_none() {
+        let scan = policy.content_injection && !off;
+        let parts = AnswerParts::parse(answer, parsed_arguments.as_ref(), scan, &mut unjudged);
+        let assess = || {
+            if let Some(why) = unjudged {
+                return Err(why);
+            }
+            if parts.outcome != CallOutcome::Result {
+                return Err(parts.why_unjudged().to_owned());
+            }
             self.calibrate(&started.tool, &policy);
             let arguments = parsed_arguments.as_ref().and_then(|exact| content::value(exact).ok());
-            match self.assess(&started, &parts, arguments.as_ref(), execution_ms) {
-                Ok(assessed) => assessment = Some(assessed),
-                Err(error) => unjudged = Some(cut(&error.to_string(), MAX_REASON)),
-            }
-        } else if unjudged.is_none() {
-            unjudged = Some(parts.why_unjudged().to_owned());
-        }
+            let assessed = self.assess(&started, &parts, arguments.as_ref(), execution_ms);
+            assessed.map_err(|error| cut(&error.to_string(), MAX_REASON))
+        };
+        let bytes: usize = parts.forms.iter().map(|(_, form)| form.len()).sum();
+        let (assessed, result) = both(bytes >= LARGE_BYTES, assess, || Views::commit(&salts.result, &parts.forms));
+        let (assessment, unjudged) = match assessed {
+            Ok(assessment) => (Some(assessment), None),
+            Err(why) => (None, Some(why)),
+        };
         let blocked = assessment.as_ref().is_some_and(|one| one.decision == Decision::Block);
-        let scan = policy.content_injection && !off;
         let injection = scan.then(|| self.instructions.look(&started, &parts, !blocked)).flatten();
-        let result = Views::commit(&salts.result, &parts.forms);
         let private = Private { salts, print: prepared.print_text() };
         let mut receipt = self.intent(&started, arguments).into_receipt(parts.outcome);
         receipt.execution_ms = (parts.outcome != CallOutcome::Unanswered).then_some(execution_ms);
