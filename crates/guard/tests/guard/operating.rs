@@ -140,6 +140,43 @@ fn rules_without_effect_are_told() {
     assert!(shell.ok(&["guard", "config", "check", "--state", "state"]).contains("fine"));
 }
 
+/// A guard starts without these, and does less than the file says.
+#[test]
+fn what_the_file_names_and_is_not_there_is_told() {
+    let shell = Shell::new();
+    configure(
+        &shell,
+        "mode = \"enforce\"\nenforce_after = \"0d\"\nblock_rate = 1\n[alerts]\ncommand = [\"no-such-program\"]\n\
+         [alerts.webhook]\nurl = \"https://x.example/\"\nheader = \"Authorization\"\nenv = \"HOOK_SECRET\"\n\
+         [metrics]\nfile = \"/no/such/folder/{server}.prom\"\n[reviews]\nsend = true\n[quarantine]\nenabled = false\n",
+    );
+    let ran = shell.run(&["guard", "config", "check", "--state", "state"]);
+    assert_eq!(ran.code, Some(2), "{ran:?}");
+    for expected in [
+        "line 2: enforce_after is no time at all",
+        "line 3: block_rate = 1: up to 100 % of the genuine results may be blocked",
+        "line 5: the program no-such-program is not in PATH",
+        "line 9: the environment here has no HOOK_SECRET",
+        "line 11: there is no folder /no/such/folder",
+        "line 13: send in [reviews] has no effect",
+        "valid, with 6 warnings",
+    ] {
+        assert!(ran.stdout.contains(expected), "{expected}: {}", ran.stdout);
+    }
+    let mut guard = session(&shell, &[]);
+    assert!(guard.call("echo", good())["result"].get("isError").is_none());
+    guard.leave();
+    let known = serde_json::to_string(&["sh", "-c", "true"]).unwrap();
+    configure(
+        &shell,
+        &format!(
+            "[alerts]\ncommand = {known}\n[metrics]\nsocket = \"{}/{{server}}.sock\"\n",
+            shell.folder.path().display()
+        ),
+    );
+    assert!(shell.ok(&["guard", "config", "check", "--state", "state"]).contains("fine"));
+}
+
 #[test]
 fn flags_can_be_silent_or_logged() {
     for (action, notes, logged) in [("note", 2, false), ("silent", 1, false), ("log", 1, true)] {
