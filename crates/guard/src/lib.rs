@@ -51,6 +51,7 @@ pub mod reports;
 pub mod rollup;
 pub mod schemas;
 pub mod server_name;
+pub mod server_words;
 pub mod service;
 pub mod settings;
 #[cfg(feature = "otlp")]

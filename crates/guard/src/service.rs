@@ -33,8 +33,8 @@ pub fn run_stdio(
     courier: Option<CourierSettings>,
     upstream: stdio::Upstream,
 ) -> Result<i32, Error> {
-    let background = Background::start(guard, courier)?;
-    let code = stdio::run(guard, upstream)?;
+    let background = Background::start(guard, courier).inspect_err(|_| guard.give_back_unheard())?;
+    let code = stdio::run(guard, upstream).inspect_err(|_| guard.give_back_unheard())?;
     background.finish(guard)?;
     Ok(code)
 }
@@ -46,7 +46,7 @@ pub fn run_http(
     settings: HttpSettings,
     listen: &str,
 ) -> Result<(), Error> {
-    let background = Background::start(guard, courier)?;
+    let background = Background::start(guard, courier).inspect_err(|_| guard.give_back_unheard())?;
     let failed = |e| Error::Io("serving".into(), e);
     // One thread moves the messages: waking a second one takes longer than a small message does, and large ones are worked on aside.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(failed)?;

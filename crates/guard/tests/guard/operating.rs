@@ -448,6 +448,56 @@ fn a_second_server_of_one_label_has_a_model_of_its_own() {
     assert_eq!(shell.json(&["guard", "off", "db", "--state", "state"])["servers"].as_array().unwrap().len(), 2);
 }
 
+/// One command in two folders, as clients of two projects start it.
+#[test]
+fn the_same_command_in_two_folders_is_two_servers() {
+    let shell = Shell::new();
+    for (folder, gives) in [("one", "pages"), ("two", "people")] {
+        fs::create_dir_all(shell.path(folder)).unwrap();
+        fs::write(shell.path(folder).join("server.py"), SERVER.replace("sys.argv[1]", &format!("{gives:?}"))).unwrap();
+        fs::write(shell.path(folder).join("declared.txt"), "Data").unwrap();
+    }
+    let state = shell.path("state").display().to_string();
+    let start = |folder: &str, words: &[&str]| {
+        let mut args = vec!["guard", "--state", &state, "--name", "db", "--"];
+        args.extend(words);
+        let mut command = shell.command(&args);
+        command.current_dir(shell.path(folder));
+        Session::spawn(&shell, command)
+    };
+    let mut first = start("one", &["python3", "server.py"]);
+    assert_eq!(withheld_of(&mut first, 60), 0);
+    first.leave();
+    let mut second = start("two", &["python3", "server.py"]);
+    assert_eq!(doubted_of(&mut second, 3), 0, "it is not judged by the first one's results: {}", second.stderr());
+    second.leave();
+    // The first one again, by its whole path and from elsewhere.
+    let whole = shell.path("one/server.py").display().to_string();
+    let mut again = start("one", &["python3", &whole]);
+    assert_eq!(withheld_of(&mut again, 5), 0, "{}", again.stderr());
+    again.leave();
+    let status = shell.json(&["guard", "status", "--state", "state"]);
+    let servers: Vec<&str> =
+        status["guards"].as_array().unwrap().iter().map(|guard| guard["server"].as_str().unwrap()).collect();
+    assert!(servers.len() == 2 && servers[0] == "db" && servers[1].starts_with("db-"), "{servers:?}");
+}
+
+/// A mistyped command must not be what a label leads to from then on.
+#[test]
+fn a_server_that_never_answered_does_not_own_its_label() {
+    let shell = Shell::new();
+    for mistyped in [&["no-such-program"][..], &["python3", "./gone.py"]] {
+        let args = [&["guard", "--state", "state", "--name", "bad", "--"], mistyped].concat();
+        assert_ne!(shell.run(&args).code, Some(0));
+    }
+    let mut guard = session(&shell, &[]);
+    guard.call("echo", good());
+    guard.leave();
+    assert!(!guard.stderr().contains("was another server until now"), "{}", guard.stderr());
+    let status = shell.json(&["guard", "status", "--state", "state"]);
+    assert!(status["guards"].as_array().unwrap().iter().all(|guard| guard["server"] == "bad"), "{status}");
+}
+
 /// Under the former name the same results are doubted: that is what the identity keeps from happening.
 #[test]
 fn a_server_that_declares_another_name_starts_afresh_and_the_former_is_found_again() {
