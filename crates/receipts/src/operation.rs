@@ -71,7 +71,7 @@ pub struct Operator {
     pub terminal: Option<String>,
     /// The user's number.
     pub uid: u32,
-    /// The user's name, where the environment gives one. Not verified: the number is.
+    /// The user's name in the system's list of users, where it has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub user: Option<String>,
 }

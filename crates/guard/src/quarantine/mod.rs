@@ -18,7 +18,7 @@ pub mod cipher;
 mod error;
 pub mod item;
 pub mod keeper;
-mod operator;
+pub(crate) mod operator;
 pub mod reporting;
 pub mod reviewer;
 pub mod reviewer_key;

@@ -139,10 +139,10 @@ impl Reviewer {
         Ok(Self { guards: guards.collect(), archive, key_file: key_file(state), operator, detail })
     }
 
-    /// Everything that is kept, of one server or of all; old results are removed on the way.
-    pub fn review(&self, server: Option<&str>) -> Result<Review, Error> {
+    /// Everything that is kept, in the folders of some servers or in all; old results are removed on the way.
+    pub fn review(&self, servers: Option<&[String]>) -> Result<Review, Error> {
         let mut review = Review::default();
-        for guard in self.guards.iter().filter(|one| server.is_none_or(|server| one.server == server)) {
+        for guard in self.guards.iter().filter(|one| servers.is_none_or(|servers| servers.contains(&one.server))) {
             for listed in guard.list()? {
                 match self.read(guard, listed.call) {
                     Ok(Some(reviewed)) => review.items.push(reviewed),
@@ -230,10 +230,10 @@ impl Reviewer {
         store::remove(&guard.place, call).map(drop)
     }
 
-    /// Removes everything that is kept, of one server or of all; gives how much it was.
-    pub fn forget_all(&self, server: Option<&str>) -> Result<usize, Error> {
+    /// Removes everything that is kept, in the folders of some servers or in all; gives how much it was.
+    pub fn forget_all(&self, servers: Option<&[String]>) -> Result<usize, Error> {
         let mut removed = 0;
-        for guard in self.guards.iter().filter(|one| server.is_none_or(|server| one.server == server)) {
+        for guard in self.guards.iter().filter(|one| servers.is_none_or(|servers| servers.contains(&one.server))) {
             let kept = store::list(&guard.place)?;
             if kept.is_empty() {
                 continue;

@@ -370,6 +370,24 @@ fn off_and_on_take_effect_in_a_running_guard_and_are_recorded() {
     shell.fails(&["guard", "off", "bed", "--state", "state"], "no guard of 'bed' has run yet; known in");
 }
 
+/// The name that a caller puts into its environment is not who it is.
+#[test]
+fn who_switches_is_what_the_system_says() {
+    let shell = Shell::new();
+    let mut guard = session(&shell, &[]);
+    guard.call("echo", good());
+    for word in ["off", "on"] {
+        let mut command = shell.command(&["guard", word, "bad", "--state", "state"]);
+        assert!(command.env("USER", "mallory").env("LOGNAME", "mallory").output().unwrap().status.success());
+    }
+    guard.leave();
+    let history = shell.json(&["guard", "review", "--history", "--state", "state"]);
+    let done = history["operations"].as_array().unwrap();
+    assert_eq!(done.len(), 2, "{history}");
+    assert!(!history.to_string().contains("mallory"), "{history}");
+    assert!(done.iter().all(|one| one["operation"]["by"]["uid"].is_u64()), "{history}");
+}
+
 /// The operation entries in the ledger of the first guard.
 fn operations(shell: &Shell) -> Vec<Value> {
     let database = shell.path("state/bad/1/receipts/000001/ledger.db");
@@ -444,6 +462,18 @@ fn a_second_server_of_one_label_has_a_model_of_its_own() {
     assert_eq!(shell.json(&["guard", "status", "--state", "state"])["guards"].as_array().unwrap().len(), 2);
     assert!(receipts(&shell).values().all(|one| one["server"] == "db"));
     verifies(&shell);
+    // A person means both by their label, or one by its folder; another name is a mistake.
+    let folder = other["server"].as_str().unwrap();
+    let of = |wanted: &str| shell.json(&["guard", "status", "--state", "state", "--server", wanted])["tools"].clone();
+    assert_eq!((of("db").as_array().unwrap().len(), of(folder).as_array().unwrap().len()), (2, 1));
+    for args in [&["status"][..], &["review", "--list"], &["forget", "--all"]] {
+        let mut all = vec!["guard"];
+        all.extend(args);
+        all.extend(["--state", "state", "--server"]);
+        assert!(shell.run(&[&all[..], &["db"]].concat()).code.is_some_and(|code| code == 0), "{args:?}");
+        let known = format!("no guard of 'dbx' has run yet; known in state: db, {folder}");
+        shell.fails(&[&all[..], &["dbx"]].concat(), &known);
+    }
     // Both are switched by their label.
     assert_eq!(shell.json(&["guard", "off", "db", "--state", "state"])["servers"].as_array().unwrap().len(), 2);
 }

@@ -18,7 +18,7 @@ use credence_protocol::{Uuid, is_deceptive};
 use credence_receipts::OperationAction;
 use serde_json::{Value, json, value::RawValue};
 
-use super::{StateArgs, remote};
+use super::{StateArgs, remote, servers};
 use crate::{
     commands::Done,
     output::{self, Output},
@@ -36,7 +36,7 @@ pub struct ReviewArgs {
     call: Option<Uuid>,
     #[command(flatten)]
     keeping: StateArgs,
-    /// Only this server
+    /// Only this server: its label, or the name of its folder
     #[arg(long)]
     server: Option<String>,
     /// Those that were answered, too
@@ -89,7 +89,7 @@ pub struct ForgetArgs {
     /// Everything that is kept
     #[arg(long)]
     all: bool,
-    /// Everything of this server
+    /// Everything of this server: its label, or the name of its folder
     #[arg(long, requires = "all")]
     server: Option<String>,
 }
@@ -129,7 +129,8 @@ pub fn review(out: &Output, args: &ReviewArgs) -> Done {
         let reviewed = reviewer.show(call)?;
         return show(out, &json_of(&reviewed), || full(&reviewed)).map(|()| ExitCode::SUCCESS);
     }
-    let mut review = reviewer.review(args.server.as_deref())?;
+    let servers = servers::meant_by(&args.keeping.folder()?, args.server.as_deref())?;
+    let mut review = reviewer.review(servers.as_deref())?;
     review.items.retain(|one| args.all || one.answer.is_none());
     let in_terminal = io::stdin().is_terminal() && io::stdout().is_terminal();
     if args.one_by_one || in_terminal && !args.list && !out.json && !args.all {
@@ -208,7 +209,10 @@ pub fn forget(out: &Output, args: &ForgetArgs) -> Done {
     let reviewer = open(&args.keeping)?;
     let forgotten = match args.call {
         Some(call) => reviewer.forget(call).map(|()| 1)?,
-        None => reviewer.forget_all(args.server.as_deref())?,
+        None => {
+            let servers = servers::meant_by(&args.keeping.folder()?, args.server.as_deref())?;
+            reviewer.forget_all(servers.as_deref())?
+        }
     };
     show(out, &json!({ "forgotten": forgotten }), || {
         format!("{} forgotten\n", output::count(forgotten, "kept result"))

@@ -21,7 +21,7 @@ use credence_receipts::archive::{Archive, Filter, Source};
 use serde::{Serialize, Serializer};
 use serde_json::{Value, json};
 
-use super::{StateArgs, review, watch};
+use super::{StateArgs, review, servers, watch};
 use crate::{
     commands::Done,
     output::{self, Output},
@@ -32,7 +32,7 @@ use crate::{
 pub struct Args {
     #[command(flatten)]
     keeping: StateArgs,
-    /// Only this server
+    /// Only this server: its label, or the name of its folder
     #[arg(long)]
     server: Option<String>,
     /// Only this tool
@@ -118,14 +118,18 @@ fn look(args: &Args) -> anyhow::Result<Seen> {
     let state = args.keeping.folder()?;
     let key = args.keeping.secret(false)?;
     let archive = Archive::open(&state, &args.keeping.provider, &key)?;
-    let filter =
-        Filter { server: args.server.clone(), tool: args.tool.clone(), since: args.since, ..Filter::default() };
+    let servers = servers::meant_by(&state, args.server.as_deref())?;
+    let is_meant = |server: &String| servers.as_ref().is_none_or(|servers| servers.contains(server));
+    let filter = Filter { tool: args.tool.clone(), since: args.since, ..Filter::default() };
     let mut tools: BTreeMap<(String, String), Tool> = BTreeMap::new();
     let mut problems = Vec::new();
     archive.visit(
         &filter,
         &mut |found, _| {
             let server = archive.sources[found.source].server.clone();
+            if !is_meant(&server) {
+                return Ok(());
+            }
             let place = (server.clone(), found.receipt.tool.clone());
             let tool = tools.entry(place).or_insert_with(|| Tool {
                 server,
@@ -150,10 +154,9 @@ fn look(args: &Args) -> anyhow::Result<Seen> {
         let title = format!("{} {}: latency", tool.server, tool.tool);
         traces::write(path, tool.latency.chart(&title, "Latency", "ms").file().as_bytes())?;
     }
-    let shown = |source: &&Source| args.server.as_ref().is_none_or(|server| *server == source.server);
-    let guards: Vec<_> =
-        archive.sources.iter().filter(shown).map(|source| guard(&state, &key, &archive, source)).collect();
-    let offered = offered(&state, args.server.as_deref(), &guards, &mut problems);
+    let shown = archive.sources.iter().filter(|source| is_meant(&source.server));
+    let guards: Vec<_> = shown.map(|source| guard(&state, &key, &archive, source)).collect();
+    let offered = offered(&state, &guards, &mut problems);
     let shown = json!({
         "state": state, "guards": guards, "tools": tools.values().collect::<Vec<_>>(), "offered_schemas": offered, "problems": problems,
     });
@@ -219,11 +222,11 @@ struct OfferedSchema {
     at: Timestamp,
 }
 
-fn offered(state: &Path, server: Option<&str>, guards: &[GuardLine], problems: &mut Vec<String>) -> Vec<OfferedSchema> {
+fn offered(state: &Path, guards: &[GuardLine], problems: &mut Vec<String>) -> Vec<OfferedSchema> {
     let mut servers: Vec<&str> = guards.iter().map(|guard| guard.server.as_str()).collect();
     servers.dedup();
     let mut offered = Vec::new();
-    for name in servers.into_iter().filter(|name| server.is_none_or(|wanted| wanted == *name)) {
+    for name in servers {
         match Schemas::read(&model_folder(&state.join(name))) {
             Ok(schemas) => offered.extend(schemas.tools.into_iter().filter_map(|(tool, schema)| {
                 Some(OfferedSchema { server: name.to_owned(), tool, at: schema.offered?.at })
