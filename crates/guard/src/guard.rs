@@ -460,7 +460,7 @@ impl Guard {
             quarantine.finish();
         }
         self.tick();
-        self.oversight.write_metrics(self.book.as_ref().map_or(0, ReceiptBook::in_journal));
+        self.oversight.end_metrics(self.book.as_ref().map_or(0, ReceiptBook::in_journal));
         self.oversight.finish();
         self.give_back_unheard();
         let sealed = self.book.as_ref().map_or(Ok(()), ReceiptBook::seal);

@@ -50,6 +50,7 @@ pub mod report;
 pub mod reports;
 pub mod rollup;
 pub mod schemas;
+mod secrets;
 pub mod server_name;
 pub mod server_words;
 pub mod service;

@@ -16,7 +16,7 @@ use std::{
     path::PathBuf,
     sync::{
         Arc, Mutex, OnceLock, PoisonError,
-        atomic::{AtomicU64, Ordering::Relaxed},
+        atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
     },
     time::Duration,
 };
@@ -37,6 +37,7 @@ use crate::{
     identity::{Launch, ServerIdentity},
     metrics::{Direction, Metrics, Sink, Snapshot},
     report::{self, GuardReport, Off},
+    secrets::SecretVariables,
     settings::GuardMode,
     switch::Switch,
     warn,
@@ -107,6 +108,7 @@ pub struct Oversight {
     alerts: Option<Alerts>,
     metrics: Option<Metrics>,
     sink: OnceLock<Sink>,
+    ended: AtomicBool,
     #[cfg(feature = "otlp")]
     spans: Option<crate::spans::Spans>,
     in_a_row: Mutex<HashMap<String, u32>>,
@@ -145,8 +147,9 @@ impl Oversight {
             wait: ArcSwapOption::empty(),
             waits_until: Mutex::default(),
             alerts,
-            metrics: config.metrics.is_some().then(|| Metrics::new(label)),
+            metrics: config.metrics.is_some().then(|| Metrics::new(label, &place_name(&place))),
             sink: OnceLock::new(),
+            ended: AtomicBool::new(false),
             #[cfg(feature = "otlp")]
             spans,
             in_a_row: Mutex::default(),
@@ -163,6 +166,11 @@ impl Oversight {
     /// How the server is started or reached.
     pub fn launch(&self) -> Option<&Launch> {
         self.rules.launch.as_ref()
+    }
+
+    /// Variables of the environment that nobody else gets.
+    pub(crate) fn secrets(&self) -> SecretVariables {
+        SecretVariables::new(self.rules.config.alerts.as_ref())
     }
 
     /// What holds for tools that no section is about.
@@ -308,7 +316,7 @@ impl Oversight {
         let Some(alerts) = &self.alerts else { return };
         let (server, tool) = (self.label.clone(), tool.map(plain));
         let (call, verdict) = call.unzip();
-        alerts.raise(&Alert { kind, reason, server, at: now(), call, tool, verdict });
+        alerts.raise(&Alert { kind, reason: reason.into(), server, at: now(), call, tool, verdict });
     }
 
     /// Takes in what the engine says of a change of the tool.
@@ -354,7 +362,7 @@ impl Oversight {
             let Some(alerts) = &self.alerts else { return };
             let (server, tool) = (self.label.clone(), Some(plain(&receipt.tool)));
             let (call, verdict) = (Some(receipt.call), receipt.verdict);
-            alerts.raise(&Alert { kind, reason, server, at: now(), call, tool, verdict });
+            alerts.raise(&Alert { kind, reason: reason.into(), server, at: now(), call, tool, verdict });
         };
         if receipt.verdict == Some(Decision::Block) {
             raise(AlertKind::Block, if call.withheld { "withheld" } else { "blocked" });
@@ -404,7 +412,14 @@ impl Oversight {
             quarantine_bytes: folder_bytes(&self.place.join("quarantine")),
             off: self.is_off(),
             enforcing: self.strictest() == GuardMode::Enforce,
+            ended: self.ended.load(Relaxed),
         })
+    }
+
+    /// Writes the last metrics: the guard ends, and its file stays.
+    pub fn end_metrics(&self, in_journal: usize) {
+        self.ended.store(true, Relaxed);
+        self.write_metrics(in_journal);
     }
 
     /// Replaces the file of the metrics.
@@ -492,6 +507,12 @@ fn about(left: EnforceAfter) -> String {
         EnforceAfter::Time(_) => "less than a minute".to_owned(),
         EnforceAfter::Calls(calls) => format!("{calls} calls"),
     }
+}
+
+/// The last two parts of a guard's place: the server's folder and the guard's number.
+fn place_name(place: &std::path::Path) -> String {
+    let parts = [place.parent().and_then(std::path::Path::file_name), place.file_name()];
+    parts.map(|part| part.unwrap_or_default().to_string_lossy()).join("/")
 }
 
 fn folder_bytes(folder: &std::path::Path) -> u64 {

@@ -337,6 +337,7 @@ impl GuardLine {
                 text += &format!(" ({error})");
             }
             lines.push(text);
+            lines.extend(alerts.off.as_ref().map(|why| format!("ALERTS ARE OFF: {why}")));
         }
         if report.changes > 0 {
             lines.push(format!(
