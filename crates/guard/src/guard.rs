@@ -438,6 +438,7 @@ impl Guard {
     pub fn save(&self) -> Result<(), Error> {
         let flushed = self.flush_journal();
         self.refresh_schemas();
+        self.oversight.record_changes(self.book.as_ref());
         self.oversight.keep(self.book.as_ref());
         if self.counts.since_saved.swap(0, Relaxed) == 0 {
             return flushed;

@@ -34,6 +34,8 @@ pub enum OperationAction {
     Renamed,
     /// `guard.toml` was read again and says something else of this server; `detail` says what.
     Configured,
+    /// A result of `tool` shows a change, which was told; `detail` says how far it has come, and nothing of the result.
+    Changed,
     /// A person looked at a result that was flagged or withheld: it is genuine.
     Accept,
     /// A person looked at it: it is not.
@@ -54,6 +56,7 @@ impl OperationAction {
             Self::Enforcing => "enforcing",
             Self::Renamed => "renamed",
             Self::Configured => "configured",
+            Self::Changed => "changed",
             Self::Accept => "accept",
             Self::Reject => "reject",
             Self::Release => "release",

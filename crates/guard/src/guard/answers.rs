@@ -161,8 +161,8 @@ impl Guard {
         if item.has_instructions() {
             self.instructions.take_answer(&item.tool, &parts, item.arguments.as_deref(), genuine);
         }
-        // The engine had nothing against it, and has learned it already.
-        if !item.is_doubted() {
+        // The engine had nothing against it, told of no change, and has learned it already.
+        if !item.concerns_engine() {
             return Ok(());
         }
         if item.posterior.is_none() {

@@ -27,7 +27,7 @@ pub mod store;
 use std::time::Duration;
 
 pub use error::QuarantineError;
-pub use item::{Finding, KeptItem};
+pub use item::{Finding, KeptChange, KeptItem};
 pub use keeper::Quarantine;
 pub use reviewer::Reviewer;
 

@@ -106,6 +106,21 @@ pub fn waiting(place: &Path) -> Result<Option<QuarantineCounts>, Error> {
     }))
 }
 
+/// Reads what is kept of calls, and changes nothing.
+pub struct KeptReader(Option<Arc<QuarantineKey>>);
+
+impl KeptReader {
+    /// For the guards in `state`; without their key it knows of nothing.
+    pub fn open(state: &Path) -> Self {
+        Self(QuarantineKey::open(state).ok().flatten().map(Arc::new))
+    }
+
+    /// What the guard called `name` (server and number) in `place` keeps of a call.
+    pub fn read(&self, place: &Path, name: &str, call: Uuid) -> Option<KeptItem> {
+        Store::new(place, name, Arc::clone(self.0.as_ref()?)).read(call).ok().flatten()
+    }
+}
+
 /// Refuses the folder of another user: files of this one in it would be in that guard's way.
 pub fn check_owner(state: &Path) -> Result<(), Error> {
     let owner = std::fs::metadata(state).map_err(|e| Error::Io(state.to_owned(), e))?.uid();

@@ -8,8 +8,8 @@ use credence_charts::{MIN_OBSERVATIONS, Observed};
 use credence_guard::{
     courier,
     identity::model_folder,
-    quarantine::reviewer::{self, QuarantineCounts},
-    report::{GuardReport, Off},
+    quarantine::reviewer::{self, KeptReader, QuarantineCounts},
+    report::{GuardReport, Off, ToldChange},
     schemas::Schemas,
     switch,
 };
@@ -254,19 +254,63 @@ struct GuardLine {
     /// What the guard says of itself: as it is, where it runs, or was when it ended.
     #[serde(skip_serializing_if = "Option::is_none")]
     says: Option<GuardReport>,
+    /// The last changes that it told, newest first.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    last_changes: Vec<ShownChange>,
+}
+
+/// A change that was told, and what the quarantine has of it.
+#[derive(Serialize)]
+struct ShownChange {
+    #[serde(flatten)]
+    told: ToldChange,
+    /// What changed, in words: it can repeat parts of the result.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    what: Option<String>,
+}
+
+impl ShownChange {
+    fn of(told: &ToldChange, kept: &KeptReader, source: &Source) -> Self {
+        let item = told.call.and_then(|call| kept.read(source.place_folder(), &source.name(), call));
+        let changes = item.map(|item| item.changes).unwrap_or_default();
+        let what = changes.into_iter().find(|change| change.reason == told.reason).map(|change| change.what);
+        Self { told: told.clone(), what }
+    }
+
+    fn line(&self) -> String {
+        let ToldChange { at, reason, tool, call, sightings } = &self.told;
+        let mut line = format!("  {at} {reason}");
+        if let Some(tool) = tool {
+            line += &format!(": {}", review::visible(tool));
+        }
+        if let Some(sightings) = sightings {
+            line += &format!(" ({})", output::count(*sightings as usize, "result"));
+        }
+        if let Some(what) = &self.what {
+            line += &format!(": {}", review::visible(what));
+        }
+        if let Some(call) = call {
+            line += &format!("; call {call}");
+        }
+        line
+    }
 }
 
 fn guard(state: &Path, key: &SecretKey, archive: &Archive, source: &Source) -> GuardLine {
     let canaries = archive.canaries(source).unwrap_or_default();
     let sum = canaries.values().fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
+    let says = says(state, key, source);
+    let kept = KeptReader::open(state);
+    let told = says.iter().flat_map(|report| report.last_changes.iter().rev());
     GuardLine {
+        last_changes: told.map(|told| ShownChange::of(told, &kept, source)).collect(),
         server: source.server.clone(),
         place: source.place,
         process: source.running.clone(),
         canaries: sum,
         quarantine: reviewer::waiting(source.place_folder()).ok().flatten(),
         authority: courier::progress(source.place_folder()),
-        says: says(state, key, source),
+        says,
     }
 }
 
@@ -339,12 +383,9 @@ impl GuardLine {
             lines.push(text);
             lines.extend(alerts.off.as_ref().map(|why| format!("ALERTS ARE OFF: {why}")));
         }
-        if report.changes > 0 {
-            lines.push(format!(
-                "changes: {}, last {}",
-                report.changes,
-                report.last_change.as_deref().unwrap_or_default()
-            ));
+        if report.changes > 0 || !self.last_changes.is_empty() {
+            lines.push(format!("changes: {}", report.changes));
+            lines.extend(self.last_changes.iter().map(ShownChange::line));
         }
         lines.into_iter().map(|line| format!("  {line}\n")).collect()
     }
