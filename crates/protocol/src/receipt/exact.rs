@@ -380,6 +380,29 @@ mod tests {
         Exact::parse(text).unwrap().canonical()
     }
 
+    proptest! {
+        /// Eight bytes at once or one by one, from every place on.
+        #[test]
+        fn the_next_escaped_byte_is_found(
+            bytes in prop::collection::vec(prop_oneof![8 => Just(b'a'), 4 => 0x80..=0xffu8, 1 => any::<u8>(), 1 => b'\x1e'..=b'#', 1 => Just(b'\\')], 0..48),
+        ) {
+            for from in 0..=bytes.len() + 1 {
+                let escaped = |byte: &u8| *byte < b' ' || matches!(byte, b'"' | b'\\');
+                let slow = bytes.get(from..).and_then(|rest| rest.iter().position(escaped)).map(|at| from + at);
+                prop_assert_eq!(next_escaped(&bytes, from), slow, "from {}", from);
+            }
+        }
+
+        /// A quoted text is read as itself.
+        #[test]
+        fn what_is_quoted_is_the_same_text(text in "[a-c\"\\\\\u{0}-\u{1f}\u{7f}-\u{a0}é天\u{2028}😀]{0,40}") {
+            let mut quoted = String::new();
+            quote(&text, &mut quoted);
+            prop_assert_eq!(serde_json::from_str::<String>(&quoted).unwrap(), text.clone());
+            prop_assert_eq!(canonical(&serde_json::to_string(&text).unwrap()), quoted);
+        }
+    }
+
     #[test]
     fn integers_keep_their_digits_and_other_numbers_their_value() {
         assert_eq!(canonical("12345678901234567890123"), "12345678901234567890123");
