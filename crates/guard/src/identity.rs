@@ -182,7 +182,11 @@ impl ServerFolder {
         let server = state.join(&self.name);
         let _lock = lock(&server)?;
         let unused = |known: ServerIdentity| known.launch == launch.fingerprint() && known.declared.is_empty();
-        if self.is_new && ServerIdentity::read(&server).is_some_and(unused) {
+        // Another guard of the same server may have heard from it.
+        let own = std::process::id().to_string();
+        let others = folder::all_places(state)?.into_iter().filter(|(name, _, _)| *name == self.name);
+        let mut running = others.filter_map(|(_, _, place)| folder::running_process(&place));
+        if self.is_new && running.all(|process| process == own) && ServerIdentity::read(&server).is_some_and(unused) {
             let path = server.join(FILE);
             fs::remove_file(&path).map_err(|e| Error::Io(path, e))?;
         }
