@@ -18,6 +18,8 @@
 //! | goose | `~/.config/goose/config.yaml` | | `extensions` (YAML) |
 //! | Continue | `~/.continue/config.yaml`, files in `~/.continue/mcpServers` | files in `.continue/mcpServers` | `mcpServers`, a list (YAML) |
 //!
+//! Continue's older `~/.continue/config.json` has servers in another form and is not rewritten ([`Client::older_file`]).
+//!
 //! A user's path without `~` is below the folder the system has for settings: `$XDG_CONFIG_HOME` or `~/.config` on
 //! Linux, `~/Library/Application Support` on macOS, `%APPDATA%` on Windows.
 
@@ -295,6 +297,14 @@ impl Client {
         all
     }
 
+    /// A file of an older version with servers in a form that is not rewritten, where the client still reads it.
+    pub fn older_file(self, at: &Environment) -> Option<PathBuf> {
+        let folder = at.home.join(".continue");
+        // Beside the newer file the older one is not read.
+        let (older, newer) = (folder.join("config.json"), folder.join("config.yaml"));
+        (self == Self::Continue && older.exists() && !newer.exists()).then_some(older)
+    }
+
     /// Those of its [candidates](Self::candidates) that exist; at least one, or an error that says where was looked.
     pub fn find(self, at: &Environment) -> Result<Vec<Candidate>, Error> {
         let (found, missing): (Vec<_>, Vec<_>) = self.candidates(at).into_iter().partition(|file| file.path.exists());
@@ -350,6 +360,20 @@ mod tests {
         }
         let error = "emacs".parse::<Client>().unwrap_err().to_string();
         assert!(error.contains("\"emacs\"") && error.contains("claude-desktop, claude-code"), "{error}");
+    }
+
+    #[test]
+    fn an_older_file_counts_where_no_newer_one_takes_its_place() {
+        let home = tempfile::tempdir().unwrap();
+        let at = Environment { home: home.path().to_owned(), ..environment(System::Linux) };
+        let folder = home.path().join(".continue");
+        fs::create_dir(&folder).unwrap();
+        assert_eq!(Client::Continue.older_file(&at), None);
+        fs::write(folder.join("config.json"), "{}").unwrap();
+        assert_eq!(Client::Continue.older_file(&at), Some(folder.join("config.json")));
+        assert_eq!(Client::Cursor.older_file(&at), None);
+        fs::write(folder.join("config.yaml"), "").unwrap();
+        assert_eq!(Client::Continue.older_file(&at), None);
     }
 
     #[test]

@@ -9,6 +9,7 @@ use serde_json::{Value, value::RawValue};
 
 use crate::{
     agreement::{Agreement, compare},
+    both::{LARGE_BYTES, both},
     content, vetting,
 };
 
@@ -82,6 +83,34 @@ pub(crate) struct DifferingText {
     pub odd_numbers: bool,
 }
 
+/// What of a result is judged, and beside its verdict.
+struct ToJudge {
+    /// The value, or why there is none.
+    value: Result<Value, String>,
+    texts: Vec<String>,
+    differing: Option<DifferingText>,
+    leaves: Leaves,
+}
+
+impl ToJudge {
+    fn of(result: &Exact<'_>, bytes: usize, arguments: Option<&Exact<'_>>, with_texts: bool) -> Self {
+        let texts = if with_texts { content::texts(result) } else { Vec::new() };
+        if bytes > MAX_JUDGED_BYTES {
+            let why = format!("a result of {bytes} bytes; up to {MAX_JUDGED_BYTES} are judged");
+            return Self { value: Err(why), texts, differing: None, leaves: Leaves::None };
+        }
+        let judged = judged_part(result);
+        let differing = match compare(result, arguments) {
+            Agreement::Differs { content, odd_numbers } => Some(DifferingText { value: content, odd_numbers }),
+            Agreement::Same => None,
+        };
+        let leaves = if bytes <= MAX_PARTS_BYTES { Leaves::Apart(leaves(&judged)) } else { Leaves::None };
+        let value =
+            content::value(&judged).map_err(|_| "a number in the result is beyond what can be judged".to_owned());
+        Self { value, texts, differing, leaves }
+    }
+}
+
 impl AnswerParts {
     /// Why there is no verdict on it.
     pub fn why_unjudged(&self) -> &'static str {
@@ -93,8 +122,13 @@ impl AnswerParts {
         }
     }
 
-    /// Takes an answer apart; what keeps it from being judged is told in `unjudged`.
-    pub fn parse(answer: Answer<'_>, arguments: Option<&Exact<'_>>, unjudged: &mut Option<String>) -> Self {
+    /// Takes an answer apart, its texts too where somebody will read them; what keeps it from being judged is told in `unjudged`.
+    pub fn parse(
+        answer: Answer<'_>,
+        arguments: Option<&Exact<'_>>,
+        with_texts: bool,
+        unjudged: &mut Option<String>,
+    ) -> Self {
         let mut parts = Self {
             outcome: CallOutcome::Unanswered,
             forms: Vec::new(),
@@ -147,26 +181,25 @@ impl AnswerParts {
                 if matches!(exact.get("isError"), Some(Exact::Word("true"))) {
                     parts.outcome = CallOutcome::ToolError;
                 }
-                parts.forms = forms_of_result(&exact);
-                parts.texts = content::texts(&exact);
-                parts.foreign = vetting::has_foreign_members(&exact);
-                parts.empty = !parts.foreign && content::is_empty(&exact);
                 parts.structured = exact.get("structuredContent").is_some_and(|structured| !structured.is_null());
-                if raw.get().len() > MAX_JUDGED_BYTES {
-                    *unjudged =
-                        Some(format!("a result of {} bytes; up to {MAX_JUDGED_BYTES} are judged", raw.get().len()));
-                    return parts;
-                }
-                let judged = judged_part(&exact);
-                if raw.get().len() <= MAX_PARTS_BYTES {
-                    parts.leaves = Leaves::Apart(leaves(&judged));
-                }
-                if let Agreement::Differs { content, odd_numbers } = compare(&exact, arguments) {
-                    parts.differing = Some(DifferingText { value: content, odd_numbers });
-                }
-                match content::value(&judged) {
+                let bytes = raw.get().len();
+                // What the receipt says of it, and what the engine is asked.
+                let (described, judged) = both(
+                    bytes >= LARGE_BYTES,
+                    || {
+                        parts.foreign = vetting::has_foreign_members(&exact);
+                        parts.empty = !parts.foreign && content::is_empty(&exact);
+                        forms_of_result(&exact)
+                    },
+                    || ToJudge::of(&exact, bytes, arguments, with_texts),
+                );
+                parts.forms = described;
+                parts.texts = judged.texts;
+                parts.leaves = judged.leaves;
+                parts.differing = judged.differing;
+                match judged.value {
                     Ok(value) => parts.value = Some(value),
-                    Err(_) => *unjudged = Some("a number in the result is beyond what can be judged".to_owned()),
+                    Err(why) => *unjudged = Some(why),
                 }
             }
         }

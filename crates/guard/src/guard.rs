@@ -11,9 +11,10 @@ mod model;
 
 use std::{
     collections::{HashMap, HashSet},
+    path::Path,
     sync::{
         Arc, Mutex, PoisonError,
-        atomic::{AtomicU64, Ordering::Relaxed},
+        atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
     },
     time::Duration,
 };
@@ -34,7 +35,8 @@ use crate::{
     agreement::Habits,
     answer::Answer,
     config::AlertKind,
-    content, identity,
+    content,
+    identity::{self, Launch, ServerFolder},
     oversight::Oversight,
     pending::StartedCall,
     quarantine::Quarantine,
@@ -87,6 +89,10 @@ pub struct Guard {
     /// Calls that go on as tasks: whichever connection asks for their results.
     tasks: Mutex<HashMap<String, StartedCall>>,
     counts: Counts,
+    /// The folder that was found for the server.
+    found: Option<ServerFolder>,
+    /// The server has sent a message.
+    heard: AtomicBool,
     key: SecretKey,
 }
 
@@ -100,9 +106,20 @@ impl Guard {
     /// Takes a place, reads what was learned, and opens the receipts. Where these cannot be opened an enforcing guard does not
     /// start; the others go on without, and say so.
     pub fn start(settings: Settings, key: SecretKey) -> Result<Arc<Self>, Error> {
-        let launch = settings.rules.launch.as_ref();
-        let name = launch.map(|launch| identity::find(&settings.state, &settings.name, launch)).transpose()?;
-        let name = name.unwrap_or_else(|| settings.name.clone());
+        let launch = settings.rules.launch.clone();
+        let found =
+            launch.as_ref().map(|launch| identity::find(&settings.state, &settings.name, launch)).transpose()?;
+        let state = settings.state.clone();
+        let started = Self::start_in(settings, key, found.clone());
+        if let (Err(_), Some(found), Some(launch)) = (&started, &found, &launch) {
+            give_back(found, &state, launch);
+        }
+        started
+    }
+
+    /// Starts in the folder that was found for the server.
+    fn start_in(settings: Settings, key: SecretKey, found: Option<ServerFolder>) -> Result<Arc<Self>, Error> {
+        let name = found.as_ref().map_or_else(|| settings.name.clone(), |found| found.name.clone());
         let place = folder::take_place(&settings.state, &name)?;
         let server = settings.state.join(&name);
         let oversight =
@@ -172,6 +189,8 @@ impl Guard {
             controls: Mutex::default(),
             tasks: Mutex::default(),
             counts: Counts::default(),
+            found,
+            heard: AtomicBool::new(false),
             key,
         });
         // Known before the server says anything.
@@ -180,6 +199,18 @@ impl Guard {
         guard.register_schemas(&known);
         guard.take_up_answers_or_warn();
         Ok(guard)
+    }
+
+    /// The server has sent a message: it is what its label leads to.
+    pub(crate) fn hear(&self) {
+        self.heard.store(true, Relaxed);
+    }
+
+    /// Gives the label of a server back that could not be started, or never sent a message.
+    pub(crate) fn give_back_unheard(&self) {
+        if let (false, Some(found), Some(launch)) = (self.heard.load(Relaxed), &self.found, self.oversight.launch()) {
+            give_back(found, &self.settings.state, launch);
+        }
     }
 
     /// The key that signs receipts and summaries.
@@ -407,6 +438,7 @@ impl Guard {
     pub fn save(&self) -> Result<(), Error> {
         let flushed = self.flush_journal();
         self.refresh_schemas();
+        self.oversight.record_changes(self.book.as_ref());
         self.oversight.keep(self.book.as_ref());
         if self.counts.since_saved.swap(0, Relaxed) == 0 {
             return flushed;
@@ -429,8 +461,9 @@ impl Guard {
             quarantine.finish();
         }
         self.tick();
-        self.oversight.write_metrics(self.book.as_ref().map_or(0, ReceiptBook::in_journal));
+        self.oversight.end_metrics(self.book.as_ref().map_or(0, ReceiptBook::in_journal));
         self.oversight.finish();
+        self.give_back_unheard();
         let sealed = self.book.as_ref().map_or(Ok(()), ReceiptBook::seal);
         saved.and(sealed.map_err(Error::from))
     }
@@ -444,6 +477,12 @@ impl Guard {
     /// Under whose name receipts and summaries are signed.
     pub fn provider(&self) -> &EntityId {
         &self.settings.provider
+    }
+}
+
+fn give_back(found: &ServerFolder, state: &Path, launch: &Launch) {
+    if let Err(error) = found.give_back(state, launch) {
+        warn(&format!("the label of a server that did not start is not free again: {error}"));
     }
 }
 

@@ -170,7 +170,13 @@ impl Proxy {
             }
             Err(error) => return Err((StatusCode::BAD_REQUEST, format!("the request ended early: {error}"))),
         };
-        let carries = self.settings.check_request(&parts, &body)?;
+        let proxy = Arc::clone(self);
+        let (parts, body, carries) = here_or_aside(body.len(), move || {
+            let carries = proxy.settings.check_request(&parts, &body);
+            (parts, body, carries)
+        })
+        .await?;
+        let carries = carries?;
         let session = parts.headers.get(SESSION).and_then(|value| value.to_str().ok()).map(str::to_owned);
         let of_session = session.as_deref().map(|session| self.session(session));
         // A stream that a client asks for carries what its session waits for; everything else answers what it carries.
@@ -187,19 +193,17 @@ impl Proxy {
             let caller = self.guard.settings.caller.clone().or(&caller(&parts.headers));
             let named = session.as_deref().map(|session| self.guard.session_name(session));
             let named = named.unwrap_or_else(|| self.guard.settings.session.clone());
-            let (kept, begun) = here_or_aside(body.len(), move || {
+            let (kept, begun, known) = here_or_aside(body.len(), move || {
                 let begun = exchange.begin(&body, &caller, &named);
-                (exchange, begun)
+                let known = begun.as_ref().ok().and_then(|text| id_of(text));
+                (exchange, begun, known)
             })
             .await?;
-            exchange = kept;
+            (exchange, *id) = (kept, known);
             body = match begun {
                 Ok(text) => Bytes::from(text),
                 Err(refused) => return Ok(json_response(StatusCode::BAD_REQUEST, refused.answer)),
             };
-            if let Ok(Parsed::One(message)) = std::str::from_utf8(&body).map(parse) {
-                *id = message.id.map(|id| id.get().to_owned());
-            }
         }
         let mut headers = parts.headers;
         clean_headers(&mut headers, &carries);
@@ -432,6 +436,14 @@ enum Passed {
 impl Passed {
     fn json(text: String) -> Self {
         Passed::Messages(JSON, Body::from(text))
+    }
+}
+
+/// The id of a single message, as JSON.
+fn id_of(text: &str) -> Option<String> {
+    match parse(text) {
+        Parsed::One(message) => message.id.map(|id| id.get().to_owned()),
+        _ => None,
     }
 }
 

@@ -7,8 +7,9 @@
 //! (label, how the server is started or reached, the name it declares in `initialize`)
 //! ```
 //!
-//! - How it is started: the program without runners, versions, flags and the values of flags; or its URL without credentials, query
-//!   and fragment; or its socket. A new version or a new token is the same server.
+//! - How it is started: the program without runners, versions and options, with the files and folders that it is given
+//!   ([`server_words`](crate::server_words)); or its URL without credentials, query and fragment; or its socket. A new version or a new
+//!   token is the same server.
 //! - The first server of a label has the folder `STATE/LABEL`, others `STATE/LABEL-` and a part of their fingerprint. One server under
 //!   two labels has two folders (ADR 29).
 //! - The declared name comes after the guard has started. When it is another than before, the guard goes on with the model of that name,
@@ -25,7 +26,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use url::Url;
 
-use crate::{Error, server_name, warn};
+use crate::{Error, server_words, warn};
 
 const FILE: &str = "identity.json";
 const LOCK: &str = "identity.lock";
@@ -51,7 +52,7 @@ impl Launch {
     /// What tells one server from another: no versions, no flags, no secrets.
     fn words(&self) -> Vec<String> {
         match self {
-            Self::Command(command) => server_name::identifying_words(command),
+            Self::Command(command) => server_words::words(command),
             Self::Url(url) => vec!["url".to_owned(), plain_url(url)],
             Self::Socket(path) => vec!["socket".to_owned(), path.display().to_string()],
         }
@@ -60,6 +61,16 @@ impl Launch {
     /// Equal for equal servers.
     pub fn fingerprint(&self) -> String {
         fingerprint(&self.words())
+    }
+
+    /// Those that it had in another version, or while its files were not there yet.
+    fn former_fingerprints(&self) -> Vec<String> {
+        match self {
+            Self::Command(command) => {
+                server_words::former_words(command).iter().map(|words| fingerprint(words)).collect()
+            }
+            Self::Url(_) | Self::Socket(_) => Vec::new(),
+        }
     }
 
     /// For people: which server that is. Positional arguments are left out, for they may be secret.
@@ -156,10 +167,52 @@ pub fn file_of_suffix(stem: &str, suffix: &str, ending: &str) -> String {
     format!("{stem}{suffix}.{ending}")
 }
 
-/// Finds the folder of the server that `label` leads to, or makes one. Gives the folder's name in `state`.
-pub fn find(state: &Path, label: &str, launch: &Launch) -> Result<String, Error> {
+/// The folder of a server.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ServerFolder {
+    /// Its name in the state's folder.
+    pub name: String,
+    /// Nobody has asked for this server before: [`Self::give_back`] takes that back.
+    pub is_new: bool,
+}
+
+impl ServerFolder {
+    /// The server never ran: its label is free again, where nothing else is known of it. What a mistyped command was must not own it.
+    pub fn give_back(&self, state: &Path, launch: &Launch) -> Result<(), Error> {
+        let server = state.join(&self.name);
+        let _lock = lock(&server)?;
+        let unused = |known: ServerIdentity| known.launch == launch.fingerprint() && known.declared.is_empty();
+        // Another guard of the same server may have heard from it.
+        let own = std::process::id().to_string();
+        let others = folder::all_places(state)?.into_iter().filter(|(name, _, _)| *name == self.name);
+        let mut running = others.filter_map(|(_, _, place)| folder::running_process(&place));
+        if self.is_new && running.all(|process| process == own) && ServerIdentity::read(&server).is_some_and(unused) {
+            let path = server.join(FILE);
+            fs::remove_file(&path).map_err(|e| Error::Io(path, e))?;
+        }
+        Ok(())
+    }
+}
+
+/// Finds the folder of the server that `label` leads to, or makes one.
+pub fn find(state: &Path, label: &str, launch: &Launch) -> Result<ServerFolder, Error> {
     folder::check_name(label)?;
     let print = launch.fingerprint();
+    let formers = launch.former_fingerprints();
+    let short: String = label.chars().take(64 - SHORT - 1).collect();
+    let named = |print: &String| format!("{short}-{}", &print[..SHORT]);
+    let names: Vec<String> =
+        std::iter::once(label.to_owned()).chain([&print].into_iter().chain(&formers).map(named)).collect();
+    let known = |name: &String| ServerIdentity::read(&state.join(name));
+    if let Some(name) = names.iter().find(|name| known(name).is_some_and(|known| known.launch == print)) {
+        return Ok(ServerFolder { name: name.clone(), is_new: false });
+    }
+    for name in &names {
+        let is_former = |known: &ServerIdentity| formers.contains(&known.launch);
+        if known(name).is_some_and(|known| is_former(&known)) && take_over(&state.join(name), launch, is_former)? {
+            return Ok(ServerFolder { name: name.clone(), is_new: false });
+        }
+    }
     let identity = |follows: Option<String>| ServerIdentity {
         label: label.to_owned(),
         launch: print.clone(),
@@ -169,35 +222,41 @@ pub fn find(state: &Path, label: &str, launch: &Launch) -> Result<String, Error>
         follows,
         since: now(),
     };
-    let first = claim(&state.join(label), || identity(None))?;
+    let (first, is_new) = claim(&state.join(label), || identity(None))?;
     if first.launch == print {
-        return Ok(label.to_owned());
+        return Ok(ServerFolder { name: label.to_owned(), is_new });
     }
-    let short: String = label.chars().take(64 - SHORT - 1).collect();
-    let name = format!("{short}-{}", &print[..SHORT]);
-    let fresh = !state.join(&name).join(FILE).exists();
-    let own = claim(&state.join(&name), || identity(Some(first.description.clone())))?;
+    let name = named(&print);
+    let (own, is_new) = claim(&state.join(&name), || identity(Some(first.description.clone())))?;
     if own.launch != print {
         return Err(Error::Content(format!(
             "{} holds another server: give this one a label of its own with --name",
             state.join(&name).display()
         )));
     }
-    if fresh {
+    if is_new {
         warn(&format!(
             "'{label}' was another server until now ({}): this one ({}) starts afresh, with its state in '{name}'",
             first.description, own.description
         ));
     }
-    Ok(name)
+    Ok(ServerFolder { name, is_new })
 }
 
-/// The identity in `folder`; where there is none it is the given one. State of a time before identities is taken over by the first
-/// server that asks for it.
-fn claim(server: &Path, new: impl FnOnce() -> ServerIdentity) -> Result<ServerIdentity, Error> {
+/// Goes on with what is known under a fingerprint that the server had before; whether nobody else was quicker.
+fn take_over(server: &Path, launch: &Launch, is_former: impl FnOnce(&ServerIdentity) -> bool) -> Result<bool, Error> {
+    let _lock = lock(server)?;
+    let Some(known) = ServerIdentity::read(server).filter(is_former) else { return Ok(false) };
+    write(server, &ServerIdentity { launch: launch.fingerprint(), description: launch.description(), ..known })?;
+    Ok(true)
+}
+
+/// The identity in `folder`, and whether it is new; where there is none it is the given one. State of a time before identities is taken
+/// over by the first server that asks for it.
+fn claim(server: &Path, new: impl FnOnce() -> ServerIdentity) -> Result<(ServerIdentity, bool), Error> {
     let _lock = lock(server)?;
     if let Some(known) = ServerIdentity::read(server) {
-        return Ok(known);
+        return Ok((known, false));
     }
     if server.join(FILE).exists() {
         warn(&format!(
@@ -207,7 +266,7 @@ fn claim(server: &Path, new: impl FnOnce() -> ServerIdentity) -> Result<ServerId
     }
     let identity = new();
     write(server, &identity)?;
-    Ok(identity)
+    Ok((identity, true))
 }
 
 /// What became of a name that a server declares.
@@ -278,6 +337,65 @@ mod tests {
         Launch::Command(line.split(' ').map(str::to_owned).collect())
     }
 
+    fn name(state: &tempfile::TempDir, label: &str, launch: &Launch) -> String {
+        find(state.path(), label, launch).unwrap().name
+    }
+
+    /// As the version before wrote it.
+    fn write_former(state: &tempfile::TempDir, folder: &str, label: &str, launch: &Launch) {
+        let launch_print = launch.former_fingerprints().pop().unwrap();
+        assert_ne!(launch_print, launch.fingerprint());
+        let identity = ServerIdentity {
+            label: label.into(),
+            launch: launch_print,
+            description: "x".into(),
+            declared: vec![DeclaredName { name: "X".into(), since: now(), suffix: String::new() }],
+            current: Some(0),
+            follows: None,
+            since: now(),
+        };
+        fs::create_dir_all(state.path().join(folder)).unwrap();
+        write(&state.path().join(folder), &identity).unwrap();
+    }
+
+    #[test]
+    fn state_under_a_former_fingerprint_is_found_by_one_server() {
+        let state = tempfile::tempdir().unwrap();
+        let (one, two) = (command("server --cwd /a"), command("server --cwd /b"));
+        write_former(&state, "s", "s", &one);
+        assert_eq!(name(&state, "s", &one), "s");
+        let other = name(&state, "s", &two);
+        assert_ne!(other, "s", "the two were taken for one before");
+        assert_eq!((name(&state, "s", &one), name(&state, "s", &two)), ("s".to_owned(), other));
+        let known = ServerIdentity::read(&state.path().join("s")).unwrap();
+        assert_eq!((known.launch, known.declared.len()), (one.fingerprint(), 1));
+        // Also that of a second server of a label.
+        let (first, second) = (command("npx git"), command("java -jar /x.jar"));
+        assert_eq!(name(&state, "t", &first), "t");
+        let folder = format!("t-{}", &second.former_fingerprints().pop().unwrap()[..SHORT]);
+        write_former(&state, &folder, "t", &second);
+        assert_eq!((name(&state, "t", &second), name(&state, "t", &second)), (folder.clone(), folder));
+    }
+
+    #[test]
+    fn a_server_that_never_ran_does_not_keep_its_label() {
+        let state = tempfile::tempdir().unwrap();
+        let (mistyped, meant) = (command("npx flies"), command("npx files"));
+        let taken = find(state.path(), "s", &mistyped).unwrap();
+        assert!(taken.is_new);
+        taken.give_back(state.path(), &mistyped).unwrap();
+        let found = find(state.path(), "s", &meant).unwrap();
+        assert_eq!((found.name.as_str(), found.is_new), ("s", true));
+        // Nothing is given back that somebody knows already, or that another has taken meanwhile.
+        let again = find(state.path(), "s", &meant).unwrap();
+        assert!(!again.is_new);
+        again.give_back(state.path(), &meant).unwrap();
+        taken.give_back(state.path(), &mistyped).unwrap();
+        declare(&state.path().join("s"), "Files").unwrap();
+        found.give_back(state.path(), &meant).unwrap();
+        assert!(ServerIdentity::read(&state.path().join("s")).is_some());
+    }
+
     #[test]
     fn versions_flags_and_secrets_make_no_other_server() {
         for (a, b) in [
@@ -309,22 +427,22 @@ mod tests {
     fn two_servers_of_one_label_have_two_folders_and_find_them_again() {
         let state = tempfile::tempdir().unwrap();
         let (one, two) = (command("npx files /tmp"), command("npx git"));
-        assert_eq!(find(state.path(), "s", &one).unwrap(), "s");
-        let other = find(state.path(), "s", &two).unwrap();
+        assert_eq!(name(&state, "s", &one), "s");
+        let other = name(&state, "s", &two);
         assert!(other.starts_with("s-") && other.len() == 10, "{other}");
-        assert_eq!(find(state.path(), "s", &one).unwrap(), "s");
-        assert_eq!(find(state.path(), "s", &two).unwrap(), other);
+        assert_eq!(name(&state, "s", &one), "s");
+        assert_eq!(name(&state, "s", &two), other);
         let identity = ServerIdentity::read(&state.path().join(&other)).unwrap();
         assert_eq!((identity.label.as_str(), identity.follows.as_deref()), ("s", Some("files")));
-        assert_ne!(find(state.path(), "t", &one).unwrap(), "s", "one server under two labels has two folders");
+        assert_ne!(name(&state, "t", &one), "s", "one server under two labels has two folders");
     }
 
     #[test]
     fn state_of_before_is_found_again() {
         let state = tempfile::tempdir().unwrap();
         fs::create_dir_all(state.path().join("s/1")).unwrap();
-        assert_eq!(find(state.path(), "s", &command("npx files")).unwrap(), "s");
-        assert_ne!(find(state.path(), "s", &command("npx git")).unwrap(), "s");
+        assert_eq!(name(&state, "s", &command("npx files")), "s");
+        assert_ne!(name(&state, "s", &command("npx git")), "s");
     }
 
     #[test]
@@ -351,6 +469,6 @@ mod tests {
         let state = tempfile::tempdir().unwrap();
         let label = "x".repeat(64);
         find(state.path(), &label, &command("npx files")).unwrap();
-        assert_eq!(find(state.path(), &label, &command("npx git")).unwrap().len(), 64);
+        assert_eq!(name(&state, &label, &command("npx git")).len(), 64);
     }
 }

@@ -23,6 +23,7 @@
 pub mod agreement;
 pub mod alerts;
 pub mod answer;
+mod both;
 pub mod config;
 pub mod content;
 pub mod courier;
@@ -49,7 +50,9 @@ pub mod report;
 pub mod reports;
 pub mod rollup;
 pub mod schemas;
+mod secrets;
 pub mod server_name;
+pub mod server_words;
 pub mod service;
 pub mod settings;
 #[cfg(feature = "otlp")]

@@ -35,6 +35,7 @@ const PATIENCE: Duration = Duration::from_secs(2);
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct CallLabels {
     server: String,
+    place: String,
     tool: String,
     verdict: &'static str,
 }
@@ -42,24 +43,28 @@ struct CallLabels {
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct ToolLabels {
     server: String,
+    place: String,
     tool: String,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct DirectionLabels {
     server: String,
+    place: String,
     direction: &'static str,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct OutcomeLabels {
     server: String,
+    place: String,
     outcome: &'static str,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct ServerLabels {
     server: String,
+    place: String,
 }
 
 /// Which way a message goes.
@@ -84,11 +89,15 @@ pub struct Snapshot {
     pub off: bool,
     /// It withholds what is blocked.
     pub enforcing: bool,
+    /// The guard ends.
+    pub ended: bool,
 }
 
 /// What is counted.
 pub struct Metrics {
     server: String,
+    /// The guard's own folder and number: two guards of one server count apart.
+    place: String,
     registry: Registry,
     tools: Mutex<HashSet<String>>,
     calls: Family<CallLabels, Counter>,
@@ -101,15 +110,17 @@ pub struct Metrics {
     quarantine: Family<ServerLabels, Gauge>,
     off: Family<ServerLabels, Gauge>,
     enforcing: Family<ServerLabels, Gauge>,
+    up: Family<ServerLabels, Gauge>,
 }
 
 impl Metrics {
-    /// The numbers of the guard of the server with this label.
-    pub fn new(server: &str) -> Self {
+    /// The numbers of the guard of the server with this label, in this place (`files/1`).
+    pub fn new(server: &str, place: &str) -> Self {
         let mut registry = Registry::with_prefix("credence_guard");
         let histogram: fn() -> Histogram = || Histogram::new(SECONDS);
         let metrics = Self {
             server: server.to_owned(),
+            place: place.to_owned(),
             registry: Registry::default(),
             tools: Mutex::default(),
             calls: Family::default(),
@@ -122,6 +133,7 @@ impl Metrics {
             quarantine: Family::default(),
             off: Family::default(),
             enforcing: Family::default(),
+            up: Family::default(),
         };
         let r = &mut registry;
         r.register("calls", "Calls of tools, by verdict", metrics.calls.clone());
@@ -133,12 +145,13 @@ impl Metrics {
         r.register("journal_records", "Receipts in the journal and not in the ledger yet", metrics.in_journal.clone());
         r.register("quarantine_bytes", "Results kept for somebody to look at, in bytes", metrics.quarantine.clone());
         r.register("switched_off", "1 while the guard is switched off", metrics.off.clone());
+        r.register("up", "1 while the guard runs, 0 in what it leaves", metrics.up.clone());
         r.register("enforcing", "1 while results can be withheld", metrics.enforcing.clone());
         Self { registry, ..metrics }
     }
 
     fn labels(&self) -> ServerLabels {
-        ServerLabels { server: self.server.clone() }
+        ServerLabels { server: self.server.clone(), place: self.place.clone() }
     }
 
     fn tool(&self, tool: &str) -> String {
@@ -151,15 +164,16 @@ impl Metrics {
 
     /// Counts a call.
     pub fn call(&self, receipt: &Receipt, withheld: bool) {
-        let (server, tool) = (self.server.clone(), self.tool(&receipt.tool));
+        let ServerLabels { server, place } = self.labels();
+        let tool = self.tool(&receipt.tool);
         let verdict = match receipt.verdict {
             Some(Decision::Accept) => "accept",
             Some(Decision::Flag) => "flag",
             Some(Decision::Block) => "block",
             None => "none",
         };
-        let labels = ToolLabels { server: server.clone(), tool: tool.clone() };
-        self.calls.get_or_create(&CallLabels { server, tool, verdict }).inc();
+        let labels = ToolLabels { server: server.clone(), place: place.clone(), tool: tool.clone() };
+        self.calls.get_or_create(&CallLabels { server, place, tool, verdict }).inc();
         if withheld {
             self.withheld.get_or_create(&labels).inc();
         }
@@ -174,7 +188,8 @@ impl Metrics {
             Direction::ToServer => "to_server",
             Direction::ToClient => "to_client",
         };
-        let labels = DirectionLabels { server: self.server.clone(), direction };
+        let ServerLabels { server, place } = self.labels();
+        let labels = DirectionLabels { server, place, direction };
         self.added.get_or_create(&labels).observe(time.as_secs_f64());
     }
 
@@ -192,9 +207,11 @@ impl Metrics {
         gauge(&self.quarantine, now.quarantine_bytes);
         gauge(&self.off, u64::from(now.off));
         gauge(&self.enforcing, u64::from(now.enforcing));
+        gauge(&self.up, u64::from(!now.ended));
         let AlertCounts { sent, failed, dropped, suppressed, .. } = &now.alerts;
         for (outcome, count) in [("sent", sent), ("failed", failed), ("dropped", dropped), ("suppressed", suppressed)] {
-            let labels = OutcomeLabels { server: self.server.clone(), outcome };
+            let ServerLabels { server, place } = self.labels();
+            let labels = OutcomeLabels { server, place, outcome };
             self.alerts.get_or_create(&labels).set(i64::try_from(*count).unwrap_or(i64::MAX));
         }
         let mut text = String::new();
@@ -312,7 +329,7 @@ mod tests {
 
     #[test]
     fn ever_new_names_of_tools_are_counted_together() {
-        let metrics = Metrics::new("s");
+        let metrics = Metrics::new("s", "s/1");
         let names: HashSet<String> = (0..1000).map(|n| metrics.tool(&format!("t{n}"))).collect();
         assert_eq!(names.len(), MAX_TOOLS + 1);
         assert!(names.contains("other"));

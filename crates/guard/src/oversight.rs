@@ -12,22 +12,21 @@
 mod policies;
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, VecDeque},
     path::PathBuf,
     sync::{
         Arc, Mutex, OnceLock, PoisonError,
-        atomic::{AtomicU64, Ordering::Relaxed},
+        atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
     },
     time::Duration,
 };
 
 use arc_swap::{ArcSwap, ArcSwapOption};
 use credence_protocol::{
-    Decision, SecretKey, Timestamp, Uuid,
+    Decision, SecretKey, Timestamp,
     receipt::{Receipt, cut_name},
 };
 use credence_receipts::{OperationAction, OperationRecord, ReceiptBook, folder, now};
-use credence_verify::{ChangeStage, Verdict};
 
 use crate::{
     Error,
@@ -36,7 +35,9 @@ use crate::{
     enforcement::{self, Wait},
     identity::{Launch, ServerIdentity},
     metrics::{Direction, Metrics, Sink, Snapshot},
-    report::{self, GuardReport, Off},
+    quarantine::KeptChange,
+    report::{self, GuardReport, Off, ToldChange},
+    secrets::SecretVariables,
     settings::GuardMode,
     switch::Switch,
     warn,
@@ -46,6 +47,10 @@ pub use policies::Policy;
 
 /// Tools whose results in a row are counted.
 const MAX_COUNTED: usize = 10_000;
+/// Changes that `guard status` shows.
+const SHOWN_CHANGES: usize = 5;
+/// Entries of changes that wait for the ledger; it gets them every half second.
+const MAX_UNRECORDED: usize = 1_000;
 /// Results of one tool withheld in a row from which on somebody is told.
 pub const LOCK_OUT: u32 = 5;
 
@@ -73,6 +78,8 @@ impl Rules {
 pub struct EndedCall<'a> {
     /// Its receipt.
     pub receipt: &'a Receipt,
+    /// The changes of the tool that its result shows.
+    pub changes: &'a [KeptChange],
     /// The client did not get the result.
     pub withheld: bool,
     /// The mode it was judged in.
@@ -107,11 +114,15 @@ pub struct Oversight {
     alerts: Option<Alerts>,
     metrics: Option<Metrics>,
     sink: OnceLock<Sink>,
+    ended: AtomicBool,
     #[cfg(feature = "otlp")]
     spans: Option<crate::spans::Spans>,
     in_a_row: Mutex<HashMap<String, u32>>,
     changes: AtomicU64,
-    last_change: Mutex<Option<String>>,
+    /// The last of them, oldest first.
+    last_changes: Mutex<VecDeque<ToldChange>>,
+    /// Entries of changes that are not in the ledger yet: a call does not wait for it.
+    unrecorded: Mutex<Vec<OperationRecord>>,
     said: Mutex<Option<GuardReport>>,
     server_folder: PathBuf,
     place: PathBuf,
@@ -145,13 +156,15 @@ impl Oversight {
             wait: ArcSwapOption::empty(),
             waits_until: Mutex::default(),
             alerts,
-            metrics: config.metrics.is_some().then(|| Metrics::new(label)),
+            metrics: config.metrics.is_some().then(|| Metrics::new(label, &place_name(&place))),
             sink: OnceLock::new(),
+            ended: AtomicBool::new(false),
             #[cfg(feature = "otlp")]
             spans,
             in_a_row: Mutex::default(),
             changes: AtomicU64::new(0),
-            last_change: Mutex::default(),
+            last_changes: Mutex::default(),
+            unrecorded: Mutex::default(),
             said: Mutex::default(),
             label: label.to_owned(),
             server_folder,
@@ -163,6 +176,11 @@ impl Oversight {
     /// How the server is started or reached.
     pub fn launch(&self) -> Option<&Launch> {
         self.rules.launch.as_ref()
+    }
+
+    /// Variables of the environment that nobody else gets.
+    pub(crate) fn secrets(&self) -> SecretVariables {
+        SecretVariables::new(self.rules.config.alerts.as_ref())
     }
 
     /// What holds for tools that no section is about.
@@ -242,6 +260,7 @@ impl Oversight {
         if let Some(wait) = self.wait.load().as_ref() {
             wait.tick();
         }
+        self.record_changes(book);
         self.say();
         changed.unwrap_or(Changed::Nothing)
     }
@@ -293,35 +312,69 @@ impl Oversight {
 
     /// Raises an alert that is about no call.
     pub fn alert(&self, kind: AlertKind, reason: &'static str, tool: Option<&str>) {
-        self.raise(kind, reason, tool, None);
-    }
-
-    fn raise(&self, kind: AlertKind, reason: &'static str, tool: Option<&str>, call: Option<(Uuid, Decision)>) {
         if kind == AlertKind::Change {
-            self.changes.fetch_add(1, Relaxed);
-            let what = tool.map_or_else(|| reason.to_owned(), |tool| format!("{reason}: {}", plain(tool)));
-            *self.last_change.lock().unwrap_or_else(PoisonError::into_inner) = Some(format!("{} {what}", now()));
-            if let Some(metrics) = &self.metrics {
-                metrics.changed();
-            }
+            let told =
+                ToldChange { at: now(), reason: reason.into(), tool: tool.map(plain), call: None, sightings: None };
+            self.count_change();
+            self.note_change(told);
         }
         let Some(alerts) = &self.alerts else { return };
         let (server, tool) = (self.label.clone(), tool.map(plain));
-        let (call, verdict) = call.unzip();
-        alerts.raise(&Alert { kind, reason, server, at: now(), call, tool, verdict });
+        alerts.raise(&Alert { kind, reason: reason.into(), server, at: now(), call: None, tool, verdict: None });
     }
 
-    /// Takes in what the engine says of a change of the tool.
-    pub fn changed(&self, call: Uuid, tool: &str, verdict: &Verdict) {
-        for change in &verdict.changes {
-            let (kind, reason) = match change.stage {
-                ChangeStage::Believed => (AlertKind::Change, "believed_again"),
-                ChangeStage::Learned => (AlertKind::Change, "learned"),
-                ChangeStage::LockedOut => (AlertKind::LockOut, "blocked_for_a_while"),
-                // A lie that is told again and again looks the same: somebody has to look before it is believed.
-                _ => (AlertKind::Change, "recurring"),
-            };
-            self.raise(kind, reason, Some(tool), Some((call, verdict.decision)));
+    fn count_change(&self) {
+        self.changes.fetch_add(1, Relaxed);
+        if let Some(metrics) = &self.metrics {
+            metrics.changed();
+        }
+    }
+
+    fn note_change(&self, told: ToldChange) {
+        let mut last = self.last_changes.lock().unwrap_or_else(PoisonError::into_inner);
+        if last.len() >= SHOWN_CHANGES {
+            last.pop_front();
+        }
+        last.push_back(told);
+    }
+
+    /// Takes in what a result shows of a change of its tool.
+    fn change_of(&self, receipt: &Receipt, change: &KeptChange) {
+        let kind = if change.is_lock_out() { AlertKind::LockOut } else { AlertKind::Change };
+        let (tool, call) = (Some(plain(&receipt.tool)), Some(receipt.call));
+        let mut entry = OperationRecord::by_guard(OperationAction::Changed, Some(change.progress()));
+        (entry.tool, entry.call) = (tool.clone(), call);
+        if kind == AlertKind::Change {
+            self.count_change();
+        }
+        self.note_change(ToldChange {
+            at: entry.at,
+            reason: change.reason.clone(),
+            tool: tool.clone(),
+            call,
+            sightings: Some(change.sightings),
+        });
+        if let Some(alerts) = &self.alerts {
+            let (reason, server, verdict) = (change.reason.clone().into(), self.label.clone(), receipt.verdict);
+            alerts.raise(&Alert { kind, reason, server, at: entry.at, call, tool, verdict });
+        }
+        let mut unrecorded = self.unrecorded.lock().unwrap_or_else(PoisonError::into_inner);
+        if unrecorded.len() < MAX_UNRECORDED {
+            unrecorded.push(entry);
+        }
+    }
+
+    /// Writes what was told of changes into the ledger.
+    pub fn record_changes(&self, book: Option<&ReceiptBook>) {
+        let entries = std::mem::take(&mut *self.unrecorded.lock().unwrap_or_else(PoisonError::into_inner));
+        if entries.is_empty() {
+            return;
+        }
+        if let Some(Err(error)) = book.map(|book| book.record_operations(&entries)) {
+            warn(&format!("changes of tools that were told could not be recorded: {error}"));
+            let mut unrecorded = self.unrecorded.lock().unwrap_or_else(PoisonError::into_inner);
+            let room = MAX_UNRECORDED.saturating_sub(unrecorded.len());
+            unrecorded.extend(entries.into_iter().take(room));
         }
     }
 
@@ -331,6 +384,7 @@ impl Oversight {
             wait.count(calls.len() as u64);
         }
         for call in calls {
+            call.changes.iter().for_each(|change| self.change_of(call.receipt, change));
             self.alert_of(call);
             if let Some(metrics) = &self.metrics {
                 metrics.call(call.receipt, call.withheld);
@@ -354,7 +408,7 @@ impl Oversight {
             let Some(alerts) = &self.alerts else { return };
             let (server, tool) = (self.label.clone(), Some(plain(&receipt.tool)));
             let (call, verdict) = (Some(receipt.call), receipt.verdict);
-            alerts.raise(&Alert { kind, reason, server, at: now(), call, tool, verdict });
+            alerts.raise(&Alert { kind, reason: reason.into(), server, at: now(), call, tool, verdict });
         };
         if receipt.verdict == Some(Decision::Block) {
             raise(AlertKind::Block, if call.withheld { "withheld" } else { "blocked" });
@@ -404,7 +458,14 @@ impl Oversight {
             quarantine_bytes: folder_bytes(&self.place.join("quarantine")),
             off: self.is_off(),
             enforcing: self.strictest() == GuardMode::Enforce,
+            ended: self.ended.load(Relaxed),
         })
+    }
+
+    /// Writes the last metrics: the guard ends, and its file stays.
+    pub fn end_metrics(&self, in_journal: usize) {
+        self.ended.store(true, Relaxed);
+        self.write_metrics(in_journal);
     }
 
     /// Replaces the file of the metrics.
@@ -460,7 +521,7 @@ impl Oversight {
             wait_restarted: progress.is_some_and(|progress| progress.restarted),
             alerts: self.alerts.as_ref().map(Alerts::counts),
             changes: self.changes.load(Relaxed),
-            last_change: self.last_change.lock().unwrap_or_else(PoisonError::into_inner).clone(),
+            last_changes: self.last_changes.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned().collect(),
         }
     }
 
@@ -492,6 +553,12 @@ fn about(left: EnforceAfter) -> String {
         EnforceAfter::Time(_) => "less than a minute".to_owned(),
         EnforceAfter::Calls(calls) => format!("{calls} calls"),
     }
+}
+
+/// The last two parts of a guard's place: the server's folder and the guard's number.
+fn place_name(place: &std::path::Path) -> String {
+    let parts = [place.parent().and_then(std::path::Path::file_name), place.file_name()];
+    parts.map(|part| part.unwrap_or_default().to_string_lossy()).join("/")
 }
 
 fn folder_bytes(folder: &std::path::Path) -> u64 {

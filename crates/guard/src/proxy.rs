@@ -107,7 +107,10 @@ pub fn from_server<'l>(
     batch: &mut JudgedBatch<'l>,
 ) -> Piece<'l> {
     match received {
-        Received::Message(text) => from_text(guard, requests, text, read, batch),
+        Received::Message(text) => {
+            guard.hear();
+            from_text(guard, requests, text, read, batch)
+        }
         Received::Unreadable { why, ids, shown } => {
             warn(&format!("the server printed something that is not a message ({why}), kept from the client: {shown}"));
             unreadable(guard, requests, why, ids, read, batch)

@@ -76,7 +76,10 @@ pub fn receive_text(text: &str) -> Received<'_> {
         let words = words.split(" at line ").next().unwrap_or_default();
         return unreadable(trimmed, format!("it is not JSON: {words}"));
     }
-    let mut scan = Scan { text: trimmed, bytes: trimmed.as_bytes(), at: 0, out: String::new(), copied: 0 };
+    let bytes = trimmed.as_bytes();
+    // The first bytes of U+0085, U+2028 and U+2029.
+    let separators = memchr::memchr2(0xc2, 0xe2, bytes).is_some();
+    let mut scan = Scan { text: trimmed, bytes, at: 0, separators, out: String::new(), copied: 0 };
     match scan.value(0, true) {
         Ok(()) => Received::Message(scan.finish()),
         Err(why) => unreadable(trimmed, why.to_owned()),
@@ -120,6 +123,8 @@ struct Scan<'a> {
     text: &'a str,
     bytes: &'a [u8],
     at: usize,
+    /// There may be line separators in its strings.
+    separators: bool,
     out: String,
     /// How much of the text is in `out`.
     copied: usize,
@@ -252,6 +257,10 @@ impl<'a> Scan<'a> {
     fn string(&mut self) {
         self.at += 1;
         loop {
+            if !self.separators {
+                let rest = self.bytes.get(self.at..).unwrap_or_default();
+                self.at += memchr::memchr2(b'"', b'\\', rest).unwrap_or(rest.len());
+            }
             match self.bytes.get(self.at) {
                 None => return,
                 Some(b'"') => {
@@ -411,6 +420,71 @@ mod tests {
         assert_eq!(message(text), text, "a text is data");
     }
 
+    /// JSON written by hand, with everything that a string can hold: escapes also at its ends, halves of pairs, line separators and the
+    /// characters that begin with the same bytes.
+    fn written() -> impl Strategy<Value = String> {
+        let part = prop_oneof![
+            "[a-c €¢é天😀]{0,9}",
+            Just("\\\"".to_owned()),
+            Just("\\\\".to_owned()),
+            Just("\\n".to_owned()),
+            Just("\\u2028".to_owned()),
+            Just("\\u00e9".to_owned()),
+            Just("\\ud83d".to_owned()),
+            Just("\\ude00".to_owned()),
+            "[\u{85}\u{2027}-\u{202a}\u{80}\u{a0}]",
+        ];
+        let text = prop::collection::vec(part, 0..6).prop_map(|parts| format!("\"{}\"", parts.concat()));
+        let leaf = prop_oneof![text.clone(), Just("1.50e1".to_owned()), Just("null".to_owned())];
+        let space = || prop_oneof![Just(""), Just(" "), Just("\n"), Just("\r\n\t")];
+        let value = leaf.prop_recursive(3, 24, 4, move |inner| {
+            let item = (inner.clone(), space()).prop_map(|(value, space)| format!("{space}{value}{space}"));
+            let member = (text.clone(), inner, space(), 0..9_999u32);
+            let member =
+                member.prop_map(|(name, value, space, n)| format!("\"{n}{}{space}:{space}{value}", &name[1..]));
+            prop_oneof![
+                prop::collection::vec(item, 0..4).prop_map(|items| format!("[{}]", items.join(","))),
+                prop::collection::vec(member, 0..2).prop_map(|members| format!("{{{}}}", members.join(","))),
+            ]
+        });
+        value.prop_map(|value| format!("{{\"result\":{value}}}"))
+    }
+
+    /// The same character by character: what has to change in a message of which every member stays.
+    fn changed_by_characters(text: &str) -> String {
+        let (mut out, mut inside) = (String::new(), false);
+        let mut rest = text;
+        let half = |text: &str| u32::from_str_radix(text.strip_prefix("\\u")?.get(..4)?, 16).ok();
+        while let Some(c) = rest.chars().next() {
+            let mut length = c.len_utf8();
+            match c {
+                '"' => {
+                    inside = !inside;
+                    out.push(c);
+                }
+                '\\' => match (half(rest), rest.get(6..).and_then(half)) {
+                    (Some(0xd800..=0xdbff), Some(0xdc00..=0xdfff)) => {
+                        length = 12;
+                        out.push_str(&rest[..length]);
+                    }
+                    (Some(0xd800..=0xdfff), _) => {
+                        length = 6;
+                        out.push_str("\\ufffd");
+                    }
+                    _ => {
+                        length = 2;
+                        out.push_str(&rest[..length]);
+                    }
+                },
+                '\n' | '\r' if !inside => out.push(' '),
+                '\u{85}' | '\u{2028}' | '\u{2029}' => out.push_str(&format!("\\u{:04x}", u32::from(c))),
+                c => out.push(c),
+            }
+            rest = &rest[length..];
+        }
+        out
+    }
+
     fn json() -> impl Strategy<Value = Value> {
         let leaf = prop_oneof![Just(Value::Null), any::<i64>().prop_map(Value::from), ".*".prop_map(Value::from)];
         leaf.prop_recursive(4, 32, 6, |inner| {
@@ -434,6 +508,18 @@ mod tests {
     }
 
     proptest! {
+        /// Looked at byte by byte or from one mark to the next, a message changes in the same places.
+        #[test]
+        fn strings_are_read_alike_however_fast(text in written()) {
+            prop_assert!(serde_json::from_str::<&RawValue>(&text).is_ok(), "{}", text);
+            let expected = changed_by_characters(&text);
+            prop_assert_eq!(message(&text), expected.clone());
+            let bytes = text.as_bytes();
+            let mut scan = Scan { text: &text, bytes, at: 0, separators: true, out: String::new(), copied: 0 };
+            prop_assert!(scan.value(0, true).is_ok());
+            prop_assert_eq!(scan.finish(), expected);
+        }
+
         /// Whatever JSON it is: the value stays but for what the guard's name holds, and no line break is left.
         #[test]
         fn the_value_stays(value in json(), pretty: bool) {

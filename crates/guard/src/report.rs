@@ -3,7 +3,7 @@
 
 use std::{fs, path::Path};
 
-use credence_protocol::Timestamp;
+use credence_protocol::{Timestamp, Uuid};
 use credence_receipts::Operator;
 use serde::{Deserialize, Serialize};
 
@@ -60,9 +60,27 @@ pub struct GuardReport {
     /// How often a tool or server was found to have changed.
     #[serde(default)]
     pub changes: u64,
-    /// What changed last.
+    /// The last of these changes, oldest first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub last_changes: Vec<ToldChange>,
+}
+
+/// A change that was told. What the result held stays in the quarantine, where it is encrypted.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ToldChange {
+    /// When.
+    pub at: Timestamp,
+    /// How far it has come, as alerts call it.
+    pub reason: String,
+    /// The tool; absent where it is the server that changed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub last_change: Option<String>,
+    pub tool: Option<String>,
+    /// The call whose result shows it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub call: Option<Uuid>,
+    /// How many results showed it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sightings: Option<u32>,
 }
 
 /// Since when it is off, and who did it.

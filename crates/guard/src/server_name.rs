@@ -3,7 +3,7 @@
 use url::Url;
 
 /// Programs whose first argument says what they run.
-const RUNNERS: [&str; 15] = [
+pub(crate) const RUNNERS: [&str; 15] = [
     "env",
     "sudo",
     "mcp-remote",
@@ -22,7 +22,7 @@ const RUNNERS: [&str; 15] = [
 ];
 
 /// Flags of runners whose value follows.
-const WITH_VALUE: [&str; 18] = [
+pub(crate) const WITH_VALUE: [&str; 18] = [
     "-e",
     "--env",
     "--env-file",
@@ -42,10 +42,8 @@ const WITH_VALUE: [&str; 18] = [
     "--python",
     "--directory",
 ];
-/// Flags of interpreters after which the program itself stands.
-const EVALUATED: [&str; 3] = ["-c", "-e", "--eval"];
 /// Words of runners that are no program.
-const VERBS: [&str; 6] = ["run", "exec", "x", "dlx", "tool", "start"];
+pub(crate) const VERBS: [&str; 6] = ["run", "exec", "x", "dlx", "tool", "start"];
 /// Names that say nothing: the folder's says more.
 const GENERIC: [&str; 10] = ["index", "main", "server", "app", "cli", "mod", "dist", "build", "src", "bin"];
 
@@ -72,70 +70,8 @@ pub fn from_command(command: &[String]) -> String {
     if name.is_empty() { "server".to_owned() } else { name }
 }
 
-/// What tells the server of a command from others: the program without runners and versions, then its arguments without flags and the
-/// word after each flag, which is an option or a secret. `-c` is followed by the program itself.
-pub fn identifying_words(command: &[String]) -> Vec<String> {
-    let Some((program, rest)) = command.split_first() else { return Vec::new() };
-    let name = name_of(program);
-    if RUNNERS.contains(&name.as_str()) {
-        let mut args = rest.iter().enumerate();
-        while let Some((n, arg)) = args.next() {
-            if name != "docker" && EVALUATED.contains(&arg.as_str()) {
-                return std::iter::once(name).chain(args.next().map(|(_, code)| code.clone())).collect();
-            }
-            let is_flag = arg.starts_with('-');
-            if WITH_VALUE.contains(&arg.as_str()) {
-                args.next();
-            } else if !is_flag && !is_assignment(arg) && !VERBS.contains(&arg.as_str()) {
-                return identifying_words(&rest[n..]);
-            }
-        }
-    }
-    if let Ok(url) = program.parse::<Url>()
-        && url.host().is_some()
-    {
-        return vec![crate::identity::plain_url(&url)];
-    }
-    let mut words = vec![without_version(program)];
-    let mut args = rest.iter();
-    while let Some(arg) = args.next() {
-        match arg.as_str() {
-            "-c" => words.extend(args.next().cloned()),
-            flag if flag.starts_with('-') && flag.contains('=') => {}
-            flag if flag.starts_with('-') => drop(args.next()),
-            word => words.push(
-                word.parse::<Url>()
-                    .ok()
-                    .filter(|url| url.host().is_some())
-                    .map_or_else(|| word.to_owned(), |url| crate::identity::plain_url(&url)),
-            ),
-        }
-    }
-    words
-}
-
-/// `NAME=value`, a variable for the program that follows.
-fn is_assignment(arg: &str) -> bool {
-    let name = arg.split_once('=').map(|(name, value)| (name, value.starts_with('=')));
-    name.is_some_and(|(name, comparison)| {
-        !comparison && !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
-    })
-}
-
-/// A program or package without its version; a path from the root, so that it means the same everywhere.
-fn without_version(program: &str) -> String {
-    if program.starts_with(['/', '.']) {
-        let whole = std::path::absolute(program).map(|path| path.display().to_string());
-        return whole.unwrap_or_else(|_| program.to_owned());
-    }
-    let scope = usize::from(program.starts_with('@'));
-    let end = program[scope..].find(['@', ':']).map_or(program.len(), |at| at + scope);
-    let end = program.find("==").map_or(end, |at| at.min(end));
-    program[..end].to_owned()
-}
-
 /// The last part of a path or package that says something.
-fn name_of(path: &str) -> String {
+pub(crate) fn name_of(path: &str) -> String {
     let mut parts = path.rsplit(['/', '\\']).filter(|part| !part.is_empty()).map(|part| {
         let stem = match part.rsplit_once('.') {
             Some((stem, ending))

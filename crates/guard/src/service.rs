@@ -33,8 +33,8 @@ pub fn run_stdio(
     courier: Option<CourierSettings>,
     upstream: stdio::Upstream,
 ) -> Result<i32, Error> {
-    let background = Background::start(guard, courier)?;
-    let code = stdio::run(guard, upstream)?;
+    let background = Background::start(guard, courier).inspect_err(|_| guard.give_back_unheard())?;
+    let code = stdio::run(guard, upstream).inspect_err(|_| guard.give_back_unheard())?;
     background.finish(guard)?;
     Ok(code)
 }
@@ -46,9 +46,10 @@ pub fn run_http(
     settings: HttpSettings,
     listen: &str,
 ) -> Result<(), Error> {
-    let background = Background::start(guard, courier)?;
+    let background = Background::start(guard, courier).inspect_err(|_| guard.give_back_unheard())?;
     let failed = |e| Error::Io("serving".into(), e);
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(failed)?;
+    // One thread moves the messages: waking a second one takes longer than a small message does, and large ones are worked on aside.
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(failed)?;
     let served = runtime.block_on(async {
         use tokio::signal::unix::{SignalKind, signal};
         let listener = tokio::net::TcpListener::bind(listen).await;

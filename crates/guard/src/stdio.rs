@@ -32,7 +32,6 @@ use crate::{
     warn,
 };
 use outgoing::Outgoing;
-pub(crate) use upstream::SECRET_VARIABLES;
 use upstream::Server;
 pub use upstream::Upstream;
 
@@ -54,7 +53,7 @@ const GRACE_TERM: Duration = Duration::from_secs(2);
 
 /// Stands between `upstream` and this process's standard input and output. Gives the exit code to end with.
 pub fn run(guard: &Arc<Guard>, upstream: Upstream) -> Result<i32, Error> {
-    let (server, server_lines, to_server) = Server::open(upstream)?;
+    let (server, server_lines, to_server) = Server::open(upstream, &guard.oversight().secrets())?;
     // Not through std's buffers: a message leaves when it is written.
     let file =
         |fd: io::Result<OwnedFd>| fd.map(File::from).map_err(|e| Error::Io("standard input or output".into(), e));

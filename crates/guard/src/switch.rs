@@ -7,7 +7,6 @@
 
 use std::{
     fs,
-    io::IsTerminal,
     path::{Path, PathBuf},
     sync::{Arc, Mutex, PoisonError},
 };
@@ -15,11 +14,11 @@ use std::{
 use arc_swap::ArcSwapOption;
 use credence_protocol::{SecretKey, Uuid};
 use credence_receipts::{
-    OperationAction, OperationRecord, Operator, ReceiptBook, folder, now,
+    OperationAction, OperationRecord, ReceiptBook, folder, now,
     operation_journal::{OperationJournal, WaitingOperations},
 };
 
-use crate::warn;
+use crate::{quarantine::operator, warn};
 
 /// Which line a guard has recorded last, in its place.
 const RECORDED: &str = "switch.recorded";
@@ -27,32 +26,16 @@ const RECORDED: &str = "switch.recorded";
 /// Why a result was not judged, in receipts.
 pub const SWITCHED_OFF: &str = "the guard is switched off";
 
-/// The user that runs this process, and the terminal.
-pub fn operator() -> Operator {
-    let terminal = [std::io::stdin().is_terminal(), std::io::stdout().is_terminal(), std::io::stderr().is_terminal()];
-    let terminal = terminal.iter().position(|is| *is).and_then(|fd| fs::read_link(format!("/proc/self/fd/{fd}")).ok());
-    let user = std::env::var("USER").ok().filter(|user| !user.is_empty() && user.len() <= 64);
-    Operator {
-        terminal: terminal.map(|path| path.display().to_string()),
-        uid: rustix::process::getuid().as_raw(),
-        user: user.filter(|user| !user.chars().any(char::is_control)),
-    }
-}
-
-/// Switches the server in `server` off or on. Gives what was written; `None` where it is so already.
-pub fn switch(
-    server: &Path,
-    key: &SecretKey,
-    off: bool,
-    by: Operator,
-) -> Result<Option<OperationRecord>, credence_receipts::Error> {
+/// Switches the server in `server` off or on, in the name of whom the system says runs this process. Gives what was written; `None` where it is so already.
+pub fn switch(server: &Path, key: &SecretKey, off: bool) -> Result<Option<OperationRecord>, credence_receipts::Error> {
     let journal = OperationJournal::of_switch(server, key);
     if is_off(&journal.read()?) == off {
         return Ok(None);
     }
     let action = if off { OperationAction::Off } else { OperationAction::On };
+    let (by, detail) = operator::current();
     let record =
-        OperationRecord { action, at: now(), by: Some(by), call: None, detail: None, id: Uuid::now_v7(), tool: None };
+        OperationRecord { action, at: now(), by: Some(by), call: None, detail, id: Uuid::now_v7(), tool: None };
     journal.append(std::slice::from_ref(&record))?;
     Ok(Some(record))
 }
@@ -167,16 +150,16 @@ mod tests {
     #[test]
     fn the_last_line_is_the_state_and_nothing_is_written_twice() {
         let server = tempfile::tempdir().unwrap();
-        assert!(switch(server.path(), &key(), false, operator()).unwrap().is_none(), "it is on");
-        let off = switch(server.path(), &key(), true, operator()).unwrap().unwrap();
-        assert!(switch(server.path(), &key(), true, operator()).unwrap().is_none(), "it is off already");
+        assert!(switch(server.path(), &key(), false).unwrap().is_none(), "it is on");
+        let off = switch(server.path(), &key(), true).unwrap().unwrap();
+        assert!(switch(server.path(), &key(), true).unwrap().is_none(), "it is off already");
         assert_eq!(off_since(server.path(), &key()), Some(off));
-        switch(server.path(), &key(), false, operator()).unwrap().unwrap();
+        switch(server.path(), &key(), false).unwrap().unwrap();
         assert!(off_since(server.path(), &key()).is_none());
         let mut file = fs::OpenOptions::new().append(true).open(server.path().join("switch")).unwrap();
         file.write_all(b"AAAA {\"action\":\"of").unwrap();
         assert!(off_since(server.path(), &key()).is_none(), "half a line is passed over");
-        switch(server.path(), &key(), true, operator()).unwrap().unwrap();
+        switch(server.path(), &key(), true).unwrap().unwrap();
         assert!(off_since(server.path(), &key()).is_some(), "the next line is whole");
     }
 
@@ -185,7 +168,7 @@ mod tests {
         let (server, place) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         let guard = Switch::open(server.path(), place.path(), &key());
         assert!(guard.refresh(None).is_none() && !guard.is_off());
-        let off = switch(server.path(), &key(), true, operator()).unwrap().unwrap();
+        let off = switch(server.path(), &key(), true).unwrap().unwrap();
         assert!(!has_taken(place.path(), &off));
         assert!(guard.refresh(None).is_none());
         assert!(guard.is_off() && has_taken(place.path(), &off));
@@ -198,16 +181,16 @@ mod tests {
         let (server, place, other) =
             (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         let stranger = SecretKey::from_seed(&[8; 32]);
-        switch(server.path(), &stranger, true, operator()).unwrap().unwrap();
+        switch(server.path(), &stranger, true).unwrap().unwrap();
         // Copied from another server's.
-        switch(other.path(), &key(), true, operator()).unwrap().unwrap();
+        switch(other.path(), &key(), true).unwrap().unwrap();
         let copied = fs::read(other.path().join("switch")).unwrap();
         fs::OpenOptions::new().append(true).open(server.path().join("switch")).unwrap().write_all(&copied).unwrap();
         let guard = Switch::open(server.path(), place.path(), &key());
         let trouble = guard.refresh(None).unwrap();
         assert!(!guard.is_off() && trouble.contains("2 lines in 'switch'"), "{trouble}");
         assert!(guard.refresh(None).is_none(), "once");
-        switch(server.path(), &key(), true, operator()).unwrap().unwrap();
+        switch(server.path(), &key(), true).unwrap().unwrap();
         assert!(guard.refresh(None).is_none() && guard.is_off());
     }
 }

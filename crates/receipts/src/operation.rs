@@ -34,6 +34,8 @@ pub enum OperationAction {
     Renamed,
     /// `guard.toml` was read again and says something else of this server; `detail` says what.
     Configured,
+    /// A result of `tool` shows a change, which was told; `detail` says how far it has come, and nothing of the result.
+    Changed,
     /// A person looked at a result that was flagged or withheld: it is genuine.
     Accept,
     /// A person looked at it: it is not.
@@ -54,6 +56,7 @@ impl OperationAction {
             Self::Enforcing => "enforcing",
             Self::Renamed => "renamed",
             Self::Configured => "configured",
+            Self::Changed => "changed",
             Self::Accept => "accept",
             Self::Reject => "reject",
             Self::Release => "release",
@@ -71,7 +74,7 @@ pub struct Operator {
     pub terminal: Option<String>,
     /// The user's number.
     pub uid: u32,
-    /// The user's name, where the environment gives one. Not verified: the number is.
+    /// The user's name in the system's list of users, where it has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub user: Option<String>,
 }

@@ -11,26 +11,24 @@ use std::{
 use rustix::process::{Pid, Signal, kill_process_group};
 
 use super::{Alert, Deliver};
-use crate::stdio::SECRET_VARIABLES;
+use crate::secrets::SecretVariables;
 
 /// How long it may take.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Runs `command` for each alert, one at a time.
-pub fn deliverer(command: Vec<String>) -> Deliver {
-    Box::new(move |alert| run(&command, alert))
+pub fn deliverer(command: Vec<String>, secrets: SecretVariables) -> Deliver {
+    Box::new(move |alert| run(&command, &secrets, alert))
 }
 
-fn run(command: &[String], alert: &Alert) -> Result<(), String> {
+fn run(command: &[String], secrets: &SecretVariables, alert: &Alert) -> Result<(), String> {
     let Some((program, args)) = command.split_first() else { return Err("no command".to_owned()) };
     let failed = |why: String| format!("{program}: {why}");
     let text = serde_json::to_string(alert).map_err(|e| e.to_string())?;
     let mut child = Command::new(program);
-    for secret in SECRET_VARIABLES {
-        child.env_remove(secret);
-    }
+    secrets.remove_from(&mut child);
     child.args(args).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).process_group(0);
-    child.env("CREDENCE_ALERT_KIND", alert.kind.name()).env("CREDENCE_ALERT_REASON", alert.reason);
+    child.env("CREDENCE_ALERT_KIND", alert.kind.name()).env("CREDENCE_ALERT_REASON", &*alert.reason);
     child.env("CREDENCE_ALERT_SERVER", &alert.server).env("CREDENCE_ALERT_AT", alert.at.to_string());
     child.env("CREDENCE_ALERT_CALL", alert.call.map(|call| call.to_string()).unwrap_or_default());
     child.env("CREDENCE_ALERT_TOOL", alert.tool.clone().unwrap_or_default());

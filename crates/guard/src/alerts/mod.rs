@@ -12,6 +12,7 @@ mod command;
 mod webhook;
 
 use std::{
+    borrow::Cow,
     collections::BTreeMap,
     sync::{
         Arc, Mutex, PoisonError,
@@ -27,6 +28,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     Error,
     config::{AlertConfig, AlertKind},
+    secrets::SecretVariables,
     warn,
 };
 
@@ -41,7 +43,7 @@ pub struct Alert {
     /// What it is about.
     pub kind: AlertKind,
     /// What happened, a fixed word: `blocked`, `withheld_in_a_row`, `server_renamed`, `journal_forged`, …
-    pub reason: &'static str,
+    pub reason: Cow<'static, str>,
     /// The client's label of the server.
     pub server: String,
     /// When.
@@ -71,6 +73,9 @@ pub struct AlertCounts {
     /// What went wrong last.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
+    /// Why a receiver has got nothing since the guard started.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub off: Option<String>,
 }
 
 #[derive(Default)]
@@ -110,20 +115,29 @@ pub struct Alerts {
     counters: Arc<Counters>,
     limits: Mutex<BTreeMap<AlertKind, (Instant, u32)>>,
     per_minute: u32,
+    /// Why a receiver gets nothing.
+    off: Option<String>,
 }
 
 /// Delivers one alert; the words say why it failed.
 type Deliver = Box<dyn FnMut(&Alert) -> Result<(), String> + Send>;
 
 impl Alerts {
-    /// Starts a thread for each receiver.
+    /// Starts a thread for each receiver. One that cannot be told anything is left out, which [`AlertCounts::off`] says.
     pub fn start(config: &AlertConfig) -> Result<Self, Error> {
-        let mut receivers: Vec<(&str, Deliver)> = Vec::new();
+        let (mut receivers, mut off): (Vec<(&str, Deliver)>, Option<String>) = (Vec::new(), None);
         if let Some(webhook) = &config.webhook {
-            receivers.push(("alerts-webhook", webhook::deliverer(webhook)?));
+            match webhook::deliverer(webhook) {
+                Ok(deliver) => receivers.push(("alerts-webhook", deliver)),
+                // A guard that did not start would take the client's tools away.
+                Err(error) => {
+                    warn(&format!("alerts are not sent to the webhook: {error}"));
+                    off = Some(format!("the webhook gets nothing: {error}"));
+                }
+            }
         }
         if let Some(command) = &config.command {
-            receivers.push(("alerts-command", command::deliverer(command.clone())));
+            receivers.push(("alerts-command", command::deliverer(command.clone(), SecretVariables::new(Some(config)))));
         }
         let counters = Arc::new(Counters::default());
         let (mut queues, mut ended) = (Vec::new(), Vec::new());
@@ -149,6 +163,7 @@ impl Alerts {
             counters,
             limits: Mutex::default(),
             per_minute: config.per_minute,
+            off,
         })
     }
 
@@ -184,7 +199,7 @@ impl Alerts {
         let Counters { sent, failed, dropped, suppressed, error } = &*self.counters;
         let error = error.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let [sent, failed, dropped, suppressed] = [sent, failed, dropped, suppressed].map(|count| count.load(Relaxed));
-        AlertCounts { sent, failed, dropped, suppressed, error }
+        AlertCounts { sent, failed, dropped, suppressed, error, off: self.off.clone() }
     }
 
     /// Takes no more, and waits a little for what is in the queues.
@@ -203,7 +218,7 @@ mod tests {
 
     fn alert(kind: AlertKind) -> Alert {
         let at = credence_receipts::now();
-        Alert { kind, reason: "blocked", server: "s".into(), at, call: None, tool: None, verdict: None }
+        Alert { kind, reason: "blocked".into(), server: "s".into(), at, call: None, tool: None, verdict: None }
     }
 
     fn told(script: &str) -> AlertConfig {

@@ -26,14 +26,12 @@ pub fn deliverer(webhook: &Webhook) -> Result<Deliver, Error> {
         let name = HeaderName::from_bytes(header.name.as_bytes()).map_err(|e| Error::Content(e.to_string()))?;
         let secret = match &header.from {
             SecretFrom::Environment(variable) => std::env::var(variable).map_err(|_| {
-                Error::Content(format!(
-                    "alerts: the environment has no {variable}, where the webhook's header should be"
-                ))
+                Error::Content(format!("the environment has no {variable}, where the webhook's header should be"))
             })?,
             SecretFrom::File(path) => read_secret(path).map_err(|e: ConfigError| Error::Content(e.to_string()))?,
         };
         let mut value = HeaderValue::from_str(&secret)
-            .map_err(|_| Error::Content(format!("alerts: the value of {} cannot be a header", header.name)))?;
+            .map_err(|_| Error::Content(format!("the value of {} cannot be a header", header.name)))?;
         value.set_sensitive(true);
         headers.insert(name, value);
     }
@@ -42,7 +40,7 @@ pub fn deliverer(webhook: &Webhook) -> Result<Deliver, Error> {
         .redirect(reqwest::redirect::Policy::none())
         .default_headers(headers)
         .build()
-        .map_err(|e| Error::Content(format!("alerts: {e}")))?;
+        .map_err(|e| Error::Content(e.to_string()))?;
     let url = webhook.url.clone();
     let shown = crate::http::without_secrets(&url);
     Ok(Box::new(move |alert| {

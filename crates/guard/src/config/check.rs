@@ -1,17 +1,29 @@
-//! Rules of `guard.toml` that can never do anything: what `credence guard config check` warns about.
+//! What `credence guard config check` warns about: rules of `guard.toml` that can never do anything or do what nobody wants, and names
+//! of variables, programs and folders that are not there.
 
-use super::{At, GuardConfig, Layer, ToolSection};
+use std::{
+    env, fs,
+    os::unix::fs::PermissionsExt,
+    path::{Path, PathBuf},
+};
+
+use super::{
+    AlertConfig, At, EnforceAfter, GuardConfig, Layer, MetricsConfig, SecretFrom, ToolSection, file::read_secret,
+};
 use crate::settings::GuardMode;
+
+/// The block rate from which on it is told that this is much.
+const HIGH_BLOCK_RATE: f64 = 0.2;
 
 /// What guards have met so far: labels, and the tools of each.
 pub type Seen = std::collections::BTreeMap<String, std::collections::BTreeSet<String>>;
 
-/// Something that is not wrong and does nothing.
+/// Something that can be read and does not do what it says.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 pub struct Warning {
     /// The line of the file.
     pub line: usize,
-    /// What does nothing, and why.
+    /// What, and why.
     pub text: String,
 }
 
@@ -20,6 +32,13 @@ pub fn warnings(config: &GuardConfig, seen: &Seen) -> Vec<Warning> {
     let mut found = Vec::new();
     let mut warn = |line: usize, text: String| found.push(Warning { line, text });
     wait_without_enforcing(config, &mut warn);
+    for layer in layers(config) {
+        odd_values(layer, &mut warn);
+    }
+    if config.reviews.send && !config.quarantine.enabled {
+        let text = "send in [reviews] has no effect: nothing waits for review where [quarantine] is not enabled";
+        warn(config.lines.of("reviews.send"), text.to_owned());
+    }
     for (n, section) in config.servers.iter().enumerate() {
         let name = format!("[server.\"{}\"]", section.servers);
         if section.layer == Layer::default() && section.tools.is_empty() {
@@ -66,10 +85,82 @@ pub fn warnings(config: &GuardConfig, seen: &Seen) -> Vec<Warning> {
         && webhook.url.scheme() == "http"
         && !is_loopback(&webhook.url)
     {
-        warn(1, format!("alerts go to {} without encryption: use https", webhook.url));
+        let line = config.lines.of("alerts.webhook.url");
+        warn(line, format!("alerts go to {} without encryption: use https", webhook.url));
     }
     found.sort_by_key(|warning| warning.line);
     found
+}
+
+/// Variables, files, programs and folders that the file names and that are not there. A guard starts all the same, and does without.
+pub fn missing(config: &GuardConfig) -> Vec<Warning> {
+    let mut found = Vec::new();
+    let mut warn = |key: &str, text: String| found.push(Warning { line: config.lines.of(key), text });
+    if let Some(AlertConfig { webhook, command, .. }) = &config.alerts {
+        match webhook.as_ref().and_then(|webhook| webhook.header.as_ref()).map(|header| &header.from) {
+            Some(SecretFrom::Environment(variable)) if env::var_os(variable).is_none() => warn(
+                "alerts.webhook.env",
+                format!(
+                    "the environment here has no {variable}: a guard that a client starts without it sends nothing to the webhook; \
+                     file = \"…\" does not depend on the client"
+                ),
+            ),
+            Some(SecretFrom::File(path)) => {
+                if let Err(error) = read_secret(path) {
+                    warn("alerts.webhook.file", format!("{error}; guards send nothing to the webhook"));
+                }
+            }
+            _ => {}
+        }
+        if let Some(program) = command.as_ref().and_then(|command| command.first()).filter(|one| !is_program(one)) {
+            let place = if program.contains('/') { "is not an executable file" } else { "is not in PATH" };
+            warn("alerts.command", format!("the program {program} {place}: no alert is delivered to it"));
+        }
+    }
+    if let Some(metrics) = &config.metrics {
+        let (key, path) = match metrics {
+            MetricsConfig::File(path) => ("metrics.file", path),
+            MetricsConfig::Socket(path) => ("metrics.socket", path),
+        };
+        let folder = Path::new(path).parent().filter(|folder| !folder.to_string_lossy().contains('{'));
+        if let Some(folder) = folder.filter(|folder| !folder.is_dir()) {
+            warn(key, format!("there is no folder {}: no metrics are written", folder.display()));
+        }
+    }
+    found.sort_by_key(|warning| warning.line);
+    found
+}
+
+/// Whether a command's first word can be run: a whole path, or a name in `PATH`.
+fn is_program(program: &str) -> bool {
+    let executable =
+        |path: &Path| fs::metadata(path).is_ok_and(|of| of.is_file() && of.permissions().mode() & 0o111 != 0);
+    if program.contains('/') {
+        return executable(Path::new(program));
+    }
+    let folders: Vec<PathBuf> = env::split_paths(&env::var_os("PATH").unwrap_or_default()).collect();
+    folders.iter().any(|folder| executable(&folder.join(program)))
+}
+
+fn layers(config: &GuardConfig) -> impl Iterator<Item = &Layer> {
+    let tools = config.servers.iter().flat_map(|section| &section.tools).map(|tool| &tool.layer);
+    std::iter::once(&config.all).chain(config.servers.iter().map(|section| &section.layer)).chain(tools)
+}
+
+/// Values that are allowed, and that few people mean.
+fn odd_values(layer: &Layer, warn: &mut dyn FnMut(usize, String)) {
+    if let Some(At { value: EnforceAfter::Time(time), line }) = layer.enforce_after
+        && time.is_zero()
+    {
+        warn(line, "enforce_after is no time at all: leave it out, or write how long, such as \"7d\"".to_owned());
+    }
+    if let Some(At { value, line }) = layer.block_rate.filter(|rate| rate.value >= HIGH_BLOCK_RATE) {
+        let share = value * 100.0;
+        warn(
+            line,
+            format!("block_rate = {value}: up to {share:.0} % of the genuine results may be blocked; 0.01 is usual"),
+        );
+    }
 }
 
 /// `enforce_after` where no mode that it meets is `enforce`.

@@ -283,6 +283,17 @@ pub enum MetricsConfig {
     Socket(String),
 }
 
+/// Where settings stand whose values depend on what is outside of the file.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct KeyLines(pub(crate) std::collections::BTreeMap<&'static str, usize>);
+
+impl KeyLines {
+    /// The line of a key, such as `alerts.webhook.env`; 1 where it is not known.
+    pub fn of(&self, key: &str) -> usize {
+        self.0.get(key).copied().unwrap_or(1)
+    }
+}
+
 /// Everything in the file.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct GuardConfig {
@@ -302,6 +313,8 @@ pub struct GuardConfig {
     pub metrics: Option<MetricsConfig>,
     /// An OpenTelemetry collector (OTLP over HTTP) that gets a span of each call.
     pub otlp_endpoint: Option<Url>,
+    /// Where some of these stand.
+    pub lines: KeyLines,
 }
 
 impl GuardConfig {

@@ -10,8 +10,9 @@ use toml::{
 use url::Url;
 
 use super::{
-    AlertConfig, AlertKind, At, ConfigError, DEFAULT_ALERTS_PER_MINUTE, EnforceAfter, FlagAction, GuardConfig, Layer,
-    MetricsConfig, Quarantine, Reviews, SecretFrom, SecretHeader, ServerSection, ToolSection, Webhook, glob::Glob,
+    AlertConfig, AlertKind, At, ConfigError, DEFAULT_ALERTS_PER_MINUTE, EnforceAfter, FlagAction, GuardConfig,
+    KeyLines, Layer, MetricsConfig, Quarantine, Reviews, SecretFrom, SecretHeader, ServerSection, ToolSection, Webhook,
+    glob::Glob,
 };
 use crate::{quarantine::reviewer_key::ReviewerPublicKey, settings::GuardMode};
 
@@ -29,6 +30,16 @@ const TOP_KEYS: [&str; 12] = [
     "alerts",
     "metrics",
     "telemetry",
+];
+/// Keys of which the line is kept.
+const KEYS_WITH_LINES: [&str; 7] = [
+    "alerts.command",
+    "alerts.webhook.url",
+    "alerts.webhook.env",
+    "alerts.webhook.file",
+    "metrics.file",
+    "metrics.socket",
+    "reviews.send",
 ];
 /// A wait beyond this is a mistake of units.
 const MAX_DAYS: u64 = 366;
@@ -58,6 +69,8 @@ pub fn read(path: &Path, text: &str) -> Result<GuardConfig, ConfigError> {
             _ => return Err(file.unknown(member, "", &TOP_KEYS)),
         }
     }
+    config.lines =
+        KeyLines(KEYS_WITH_LINES.iter().filter_map(|key| Some((*key, file.line_of_key(top, key)?))).collect());
     Ok(config)
 }
 
@@ -77,6 +90,16 @@ impl Source<'_> {
 
     fn line_of(&self, member: Member<'_>) -> usize {
         self.line(member.0.span().start)
+    }
+
+    /// The line of a key, given as `section.key`.
+    fn line_of_key(&self, top: &DeTable<'_>, key: &str) -> Option<usize> {
+        let (first, rest) = key.split_once('.').map_or((key, None), |(first, rest)| (first, Some(rest)));
+        let (name, value) = top.iter().find(|(name, _)| name.get_ref() == first)?;
+        match rest {
+            Some(rest) => self.line_of_key(value.get_ref().as_table()?, rest),
+            None => Some(self.line(name.span().start)),
+        }
     }
 
     fn wrong(&self, line: usize, why: String) -> ConfigError {
@@ -134,8 +157,8 @@ impl Source<'_> {
         let number = text.and_then(|text| text.parse::<f64>().ok());
         let fits = |share: &f64| (0.0..=1.0).contains(share) && (zero || *share > 0.0);
         number.filter(fits).ok_or_else(|| {
-            let from = if zero { "from 0" } else { "above 0 and" };
-            self.wrong_value(member, format!("a share {from} to 1 is needed, such as 0.01"))
+            let range = if zero { "from 0 to 1" } else { "above 0 and up to 1" };
+            self.wrong_value(member, format!("a number {range} is needed, such as 0.01 for one in a hundred"))
         })
     }
 

@@ -157,12 +157,12 @@ impl Guard {
     fn learn_from_item(&self, item: &KeptItem, genuine: bool) -> Result<(), Error> {
         let Some(result) = &item.result else { return Err(Error::Content("its content is not kept".to_owned())) };
         let arguments = item.arguments.as_deref().and_then(|raw| Exact::of(raw).ok());
-        let parts = AnswerParts::parse(Answer::Result(result), arguments.as_ref(), &mut None);
+        let parts = AnswerParts::parse(Answer::Result(result), arguments.as_ref(), true, &mut None);
         if item.has_instructions() {
             self.instructions.take_answer(&item.tool, &parts, item.arguments.as_deref(), genuine);
         }
-        // The engine had nothing against it, and has learned it already.
-        if !item.is_doubted() {
+        // The engine had nothing against it, told of no change, and has learned it already.
+        if !item.concerns_engine() {
             return Ok(());
         }
         if item.posterior.is_none() {

@@ -184,8 +184,8 @@ impl Guard {
             verdict.no_receipt = Some(why);
         }
         [(judged, _)] = one;
-        let doubted = verdict.withheld.is_some() || verdict.decision.is_some_and(|one| one != Decision::Accept);
-        let result = doubted.then(|| result_text(returned)).and_then(|text| RawValue::from_string(text).ok());
+        let kept = verdict.withheld.is_some() || judged.is_for_review();
+        let result = kept.then(|| result_text(returned)).and_then(|text| RawValue::from_string(text).ok());
         (verdict, Finished { judged, result })
     }
 

@@ -17,11 +17,12 @@ use crate::{
     Error,
     agreement::TEXT_DIFFERS,
     answer::{Answer, AnswerParts, Leaves},
+    both::{LARGE_BYTES, both},
     config::FlagAction,
     content, injection,
     oversight::EndedCall,
     pending::{PreparedArguments, StartedCall},
-    quarantine::item::Explained,
+    quarantine::{KeptChange, item::Explained},
     settings::GuardMode,
     switch::SWITCHED_OFF,
 };
@@ -70,6 +71,8 @@ pub(super) struct Assessment {
     pub text_in_doubt: bool,
     /// What the engine says of it, unless it is accepted.
     pub explained: Explained,
+    /// The changes of the tool that it shows.
+    pub changes: Vec<KeptChange>,
 }
 
 impl Guard {
@@ -102,22 +105,28 @@ impl Guard {
         });
         let PreparedArguments { salts, arguments, .. } = prepared;
         let parsed_arguments = started.arguments.as_deref().and_then(|raw| Exact::of(raw).ok());
-        let parts = AnswerParts::parse(answer, parsed_arguments.as_ref(), &mut unjudged);
-        let mut assessment = None;
-        if parts.outcome == CallOutcome::Result && unjudged.is_none() {
+        let scan = policy.content_injection && !off;
+        let parts = AnswerParts::parse(answer, parsed_arguments.as_ref(), scan, &mut unjudged);
+        let assess = || {
+            if let Some(why) = unjudged {
+                return Err(why);
+            }
+            if parts.outcome != CallOutcome::Result {
+                return Err(parts.why_unjudged().to_owned());
+            }
             self.calibrate(&started.tool, &policy);
             let arguments = parsed_arguments.as_ref().and_then(|exact| content::value(exact).ok());
-            match self.assess(&started, &parts, arguments.as_ref(), execution_ms) {
-                Ok(assessed) => assessment = Some(assessed),
-                Err(error) => unjudged = Some(cut(&error.to_string(), MAX_REASON)),
-            }
-        } else if unjudged.is_none() {
-            unjudged = Some(parts.why_unjudged().to_owned());
-        }
+            let assessed = self.assess(&started, &parts, arguments.as_ref(), execution_ms);
+            assessed.map_err(|error| cut(&error.to_string(), MAX_REASON))
+        };
+        let bytes: usize = parts.forms.iter().map(|(_, form)| form.len()).sum();
+        let (assessed, result) = both(bytes >= LARGE_BYTES, assess, || Views::commit(&salts.result, &parts.forms));
+        let (assessment, unjudged) = match assessed {
+            Ok(assessment) => (Some(assessment), None),
+            Err(why) => (None, Some(why)),
+        };
         let blocked = assessment.as_ref().is_some_and(|one| one.decision == Decision::Block);
-        let scan = policy.content_injection && !off;
         let injection = scan.then(|| self.instructions.look(&started, &parts, !blocked)).flatten();
-        let result = Views::commit(&salts.result, &parts.forms);
         let private = Private { salts, print: prepared.print_text() };
         let mut receipt = self.intent(&started, arguments).into_receipt(parts.outcome);
         receipt.execution_ms = (parts.outcome != CallOutcome::Unanswered).then_some(execution_ms);
@@ -170,20 +179,13 @@ impl Guard {
     ) -> Result<Assessment, Error> {
         let value = parts.value.as_ref();
         let value = value.ok_or_else(|| Error::Content("the result holds nothing to judge".to_owned()))?;
-        // The guard read it from the server itself. Declared errors are not judged at all.
-        let mut call =
-            Call::new(&started.tool, value).execution_time_ms(execution_ms).origin(Origin::Upstream).at(started.at);
+        // Declared errors are not judged at all.
+        let mut call = question(started, value, Some(execution_ms), &self.settings.session);
         if let Some(arguments) = arguments {
             call = call.args(arguments);
         }
-        // A session that nobody named is this process: it says nothing of who calls, and would be the only caller there is.
-        let session = started.caller.session.as_ref().filter(|session| **session != self.settings.session);
-        if let Some(session) = session {
-            call = call.session(session);
-        }
         let engine = self.engine.load();
         let verdict = engine.verify(&call)?;
-        self.oversight.changed(started.call, &started.tool, &verdict);
         let mut assessment = Assessment {
             decision: verdict.decision,
             posterior: verdict.posterior,
@@ -191,6 +193,7 @@ impl Guard {
             stage: verdict.stage,
             text_in_doubt: false,
             explained: Explained::default(),
+            changes: verdict.changes.iter().map(KeptChange::of).collect(),
         };
         if verdict.decision != Decision::Accept {
             assessment.explained.add("", verdict);
@@ -211,7 +214,7 @@ impl Guard {
                 engine.verify(&arguments.as_ref().map_or(call, |arguments| call.args(arguments)))
             });
             if let Some(Ok(judged)) = &judged {
-                self.oversight.changed(started.call, &started.tool, judged);
+                assessment.changes.extend(judged.changes.iter().map(KeptChange::of));
             }
             match judged {
                 Some(Ok(judged)) if judged.decision == Decision::Accept => {}
@@ -292,10 +295,8 @@ impl Guard {
     pub(super) fn canary(&self, judged: &JudgedCall) -> Result<Option<CanaryRecord>, Error> {
         let Some(value) = &judged.value else { return Ok(None) };
         let receipt = &judged.new.receipt;
-        let mut call = Call::new(&judged.started.tool, value).origin(Origin::Upstream);
-        if let Some(ms) = receipt.execution_ms {
-            call = call.execution_time_ms(ms);
-        }
+        // As the genuine result was judged: at its time, in its session.
+        let mut call = question(&judged.started, value, receipt.execution_ms, &self.settings.session);
         if let Some(arguments) = &judged.started.arguments {
             call = call.args_from_bytes(arguments.get().as_bytes());
         }
@@ -326,11 +327,23 @@ impl JudgedCall {
     pub(super) fn ended(&self, session: &str) -> EndedCall<'_> {
         EndedCall {
             receipt: &self.new.receipt,
+            changes: self.changes(),
             withheld: self.is_withheld(),
             mode: self.mode,
             traceparent: self.started.traceparent.as_deref(),
             session: self.started.caller.session.as_deref().filter(|named| *named != session),
         }
+    }
+
+    /// The changes of the tool that its result shows.
+    pub(super) fn changes(&self) -> &[KeptChange] {
+        self.assessment.as_ref().map(|one| one.changes.as_slice()).unwrap_or_default()
+    }
+
+    /// Whether a person should be able to look at its result: it is not believed, shows a change, or gives orders.
+    pub(super) fn is_for_review(&self) -> bool {
+        let doubted = self.assessment.as_ref().is_some_and(|one| one.decision != Decision::Accept);
+        doubted || !self.changes().is_empty() || self.injection.as_ref().is_some_and(|finding| finding.fired)
     }
 
     /// Whether its result was accepted.
@@ -355,6 +368,20 @@ impl JudgedCall {
     }
 }
 
+/// What the engine is asked of a result, but for its arguments. `own_session` stands for callers that name none.
+fn question<'a>(started: &'a StartedCall, value: &'a Value, execution_ms: Option<f64>, own_session: &str) -> Call<'a> {
+    // The guard read it from the server itself.
+    let mut call = Call::new(&started.tool, value).origin(Origin::Upstream).at(started.at);
+    if let Some(ms) = execution_ms {
+        call = call.execution_time_ms(ms);
+    }
+    // A session that nobody named is this process: it says nothing of who calls, and would be the only caller there is.
+    match started.caller.session.as_deref().filter(|session| *session != own_session) {
+        Some(session) => call.session(session),
+        None => call,
+    }
+}
+
 /// For a call whose arguments nothing can be said of: no claim will match it.
 #[allow(clippy::expect_used, reason = "a constant")]
 fn without_commitment() -> PreparedArguments {
@@ -372,4 +399,36 @@ pub(super) fn name_of_text(tool: &str) -> String {
 pub(super) fn cut(text: &str, most: usize) -> String {
     let end = (0..=most.min(text.len())).rev().find(|end| text.is_char_boundary(*end)).unwrap_or_default();
     text[..end].to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Caller;
+
+    #[test]
+    fn the_engine_is_told_when_and_in_which_session_a_call_was_made() {
+        let value = serde_json::json!({ "status": "green" });
+        let mut started = StartedCall {
+            call: credence_protocol::Uuid::now_v7(),
+            id: "1".to_owned(),
+            tool: "health".to_owned(),
+            arguments: None,
+            caller: Caller { session: Some("s-1".to_owned()), ..Caller::default() },
+            client: None,
+            at: credence_receipts::now(),
+            instant: std::time::Instant::now(),
+            as_task: false,
+            cancelled: false,
+            traceparent: None,
+            prepared: None,
+        };
+        let told = || Call::new("health", &value).origin(Origin::Upstream).at(started.at);
+        let asked = question(&started, &value, Some(3.0), "own");
+        assert_eq!(format!("{asked:?}"), format!("{:?}", told().execution_time_ms(3.0).session("s-1")));
+        let without = told();
+        started.caller.session = Some("own".to_owned());
+        let asked = question(&started, &value, None, "own");
+        assert_eq!(format!("{asked:?}"), format!("{without:?}"), "a session that nobody named is none");
+    }
 }

@@ -2,7 +2,6 @@
 
 use std::{path::Path, sync::Arc};
 
-use credence_protocol::Decision;
 use credence_receipts::{folder::Place, segments::origin};
 use serde_json::value::RawValue;
 
@@ -54,7 +53,7 @@ impl Guard {
         origin(&self.settings.provider, &folder_name(&self.place), self.place.number)
     }
 
-    /// Keeps a result that was flagged or withheld.
+    /// Keeps a result that a person should be able to look at.
     pub(super) fn keep_for_review(&self, judged: &JudgedCall, answer: Answer<'_>, no_receipt: Option<&str>) {
         let Some(quarantine) = &self.quarantine else { return };
         let withheld = match judged.delivery() {
@@ -62,11 +61,10 @@ impl Guard {
             Delivery::Error(_) => matches!(answer, Answer::Ambiguous(_) | Answer::TooLarge(_)),
             _ => false,
         };
-        let doubted = judged.assessment.as_ref().is_some_and(|one| one.decision != Decision::Accept);
-        let instructs = judged.injection.as_ref().filter(|finding| finding.fired);
-        if !withheld && !doubted && instructs.is_none() {
+        if !withheld && !judged.is_for_review() {
             return;
         }
+        let instructs = judged.injection.as_ref().filter(|finding| finding.fired);
         let receipt = &judged.new.receipt;
         let Explained { explanation, mut findings } =
             judged.assessment.as_ref().map(|one| one.explained.clone()).unwrap_or_default();
@@ -94,6 +92,7 @@ impl Guard {
             unjudged: no_receipt.map(|why| format!("no receipt could be written ({why})")).or(receipt.unjudged.clone()),
             explanation,
             findings,
+            changes: judged.changes().to_vec(),
             arguments: judged.started.arguments.clone(),
             result: result.map(ToOwned::to_owned),
             omitted_bytes: None,

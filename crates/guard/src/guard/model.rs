@@ -195,7 +195,11 @@ impl Guard {
         let weak = Arc::downgrade(self);
         let name = self.place.folder.parent().and_then(Path::file_name).map(|name| name.to_string_lossy().into_owned());
         let in_journal = move || Some(weak.upgrade()?.book().map_or(0, ReceiptBook::in_journal));
-        self.oversight.open_metrics(&name.unwrap_or_default(), self.place.number, Arc::new(in_journal))?;
+        // A guard that did not start would take the client's tools away.
+        let opened = self.oversight.open_metrics(&name.unwrap_or_default(), self.place.number, Arc::new(in_journal));
+        if let Err(error) = opened {
+            warn(&format!("no metrics are written: {error}"));
+        }
         self.tick();
         let guard = Arc::downgrade(self);
         let spawned = std::thread::Builder::new().name("oversight".to_owned()).spawn(move || {

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use axum::body::{Body, Bytes};
 use futures_util::StreamExt;
 
-use super::{Proxy, exchange::Exchange};
+use super::{Proxy, exchange::Exchange, here_or_aside};
 use crate::{
     events::{Event, Events, split_events},
     pending::PendingRequests,
@@ -48,8 +48,8 @@ impl Proxy {
                     },
                 };
                 let (to, of) = (Arc::clone(&proxy), Arc::clone(&exchange.requests));
-                let passed = tokio::task::spawn_blocking(move || to.pass_events(&of, &whole)).await;
-                let passed = passed.map_err(std::io::Error::other);
+                let passed = here_or_aside(whole.len(), move || to.pass_events(&of, &whole)).await;
+                let passed = passed.map_err(|(_, why)| std::io::Error::other(why));
                 return Some((passed, (stream, events, proxy, exchange, ended)));
             }
         });

@@ -58,7 +58,8 @@ impl Finding {
         }
     }
 
-    pub(super) fn set_place(&mut self, member: &MemberTexts, unusual: &Unusual, folded: &[u8]) {
+    /// `text` is what the member holds from there on.
+    pub(super) fn set_place(&mut self, member: &MemberTexts, unusual: &Unusual, text: &[u8]) {
         let kinds: &[&'static str] = match unusual.class {
             Class::Order => &["gives_an_order"],
             Class::Target => &["gives_an_order", "gives_an_address"],
@@ -72,8 +73,7 @@ impl Finding {
         self.why.push("unusual_place");
         self.why.sort_unstable();
         self.why.dedup();
-        let excerpt = folded.get(unusual.at..).unwrap_or_default();
-        let excerpt = &excerpt[..excerpt.len().min(EXCERPT_BYTES)];
+        let excerpt = text[..text.len().min(EXCERPT_BYTES)].trim_ascii_end();
         self.place = Some(PlaceFinding {
             member: shown(&member.path),
             why: reason(unusual),

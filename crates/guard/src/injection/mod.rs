@@ -140,7 +140,7 @@ fn in_place(places: &Places, tool: &str, member: &MemberTexts, read: &Texts, fin
             finding.why.clear();
         }
         finding.score = score;
-        finding.set_place(member, &unusual, &read.folded.text);
+        finding.set_place(member, &unusual, read.rest_of_part(unusual.at));
     }
     score
 }

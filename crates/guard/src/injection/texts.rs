@@ -236,6 +236,13 @@ impl Texts {
         }
     }
 
+    /// The folded text from a place on, as far as the same text of the result goes.
+    pub fn rest_of_part(&self, at: usize) -> &[u8] {
+        let next = self.parts.partition_point(|(start, _)| *start <= at);
+        let end = self.parts.get(next).map_or(self.folded.text.len(), |(start, _)| *start);
+        self.folded.text.get(at..end).unwrap_or_default()
+    }
+
     /// A hash of everything that was read.
     pub fn hash(&self) -> u64 {
         let mut hasher = DefaultHasher::new();

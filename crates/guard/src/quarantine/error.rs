@@ -51,8 +51,8 @@ pub enum QuarantineError {
     UnknownCall(Uuid),
     /// The call has a receipt, and nothing is kept of it.
     #[error(
-        "of call {0} nothing is kept: it was accepted at once, forgotten, let go when it was old or room was needed, or the quarantine \
-         was off"
+        "of call {0} nothing is kept: it was accepted and showed no change, forgotten, let go when it was old or room was needed, or the \
+         quarantine was off"
     )]
     NotKept(Uuid),
     /// It was answered before.

@@ -1,14 +1,15 @@
 //! What is kept of a call whose result was flagged or withheld.
 
 use credence_protocol::{Decision, EntityId, Timestamp, Uuid};
-use credence_verify::{CheckResult, Verdict};
+use credence_verify::{Change, ChangeStage, CheckResult, Verdict};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 /// The check for text that instructs the model. It never changes a verdict.
 pub const CONTENT_INJECTION: &str = "content_injection";
 
-/// A result that was flagged or withheld, or whose text reads like instructions, with everything that a person needs to judge it.
+/// A result that was flagged or withheld, that shows a change of its tool, or whose text reads like instructions, with everything that a
+/// person needs to judge it.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct KeptItem {
     /// The call, by which its receipt is found.
@@ -50,6 +51,9 @@ pub struct KeptItem {
     /// Every check that fired.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub findings: Vec<Finding>,
+    /// The changes of the tool that were told when it came.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub changes: Vec<KeptChange>,
     /// The arguments, as they went to the server.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub arguments: Option<Box<RawValue>>,
@@ -59,6 +63,48 @@ pub struct KeptItem {
     /// Bytes of arguments and result, where these were too many to be kept.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub omitted_bytes: Option<usize>,
+}
+
+/// A change of the tool, as the engine told it of this result.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KeptChange {
+    /// How far it has come, as alerts call it: `recurring`, `learned`, `believed_again`, `blocked_for_a_while`.
+    pub reason: String,
+    /// How many results showed it.
+    pub sightings: u32,
+    /// The member, its value and what was usual, in words.
+    pub what: String,
+}
+
+impl KeptChange {
+    /// As the engine told it.
+    pub fn of(change: &Change) -> Self {
+        Self { reason: reason_of(change.stage).to_owned(), sightings: change.sightings, what: change.what.clone() }
+    }
+
+    /// Whether every result for a while was blocked.
+    pub fn is_lock_out(&self) -> bool {
+        self.reason == LOCKED_OUT
+    }
+
+    /// How far it has come, without anything of the result.
+    pub fn progress(&self) -> String {
+        let times = if self.sightings == 1 { "1 result".to_owned() } else { format!("{} results", self.sightings) };
+        format!("{} ({times})", self.reason)
+    }
+}
+
+const LOCKED_OUT: &str = "blocked_for_a_while";
+
+/// How far a change has come, in the words of alerts.
+pub fn reason_of(stage: ChangeStage) -> &'static str {
+    match stage {
+        ChangeStage::Believed => "believed_again",
+        ChangeStage::Learned => "learned",
+        ChangeStage::LockedOut => LOCKED_OUT,
+        // A lie that is told again and again looks the same: somebody has to look before it is believed.
+        _ => "recurring",
+    }
 }
 
 /// What a check found.
@@ -123,7 +169,8 @@ impl KeptItem {
     pub fn bytes(&self) -> usize {
         let raw = |value: &Option<Box<RawValue>>| value.as_ref().map_or(0, |raw| raw.get().len());
         let details: usize = self.findings.iter().map(|one| one.detail.as_ref().map_or(0, String::len) + 100).sum();
-        raw(&self.arguments) + raw(&self.result) + details + self.explanation.len() + 600
+        let changes: usize = self.changes.iter().map(|one| one.what.len() + 100).sum();
+        raw(&self.arguments) + raw(&self.result) + details + changes + self.explanation.len() + 600
     }
 
     /// Leaves arguments and result out where they are more than `most` bytes.
@@ -138,6 +185,11 @@ impl KeptItem {
     /// Whether it is kept because it may not be genuine, and not only because its text reads like instructions.
     pub fn is_doubted(&self) -> bool {
         self.withheld || self.verdict != Some(Decision::Accept)
+    }
+
+    /// Whether the engine has something to learn from an answer about it.
+    pub fn concerns_engine(&self) -> bool {
+        self.is_doubted() || !self.changes.is_empty()
     }
 
     /// Whether its text reads like instructions.
@@ -165,6 +217,8 @@ impl KeptItem {
         let posterior = self.posterior.map_or_else(String::new, |p| format!(", P(fabricated) {:.0} %", p * 100.0));
         let delivered = if self.withheld { "withheld from the client" } else { "the client has it" };
         let instructs = if self.has_instructions() { "; its text reads like instructions" } else { "" };
-        format!("{verdict}{posterior}{instructs}; {delivered}")
+        let changes: Vec<String> = self.changes.iter().map(KeptChange::progress).collect();
+        let changes = if changes.is_empty() { String::new() } else { format!("; change {}", changes.join(", ")) };
+        format!("{verdict}{posterior}{changes}{instructs}; {delivered}")
     }
 }

@@ -268,6 +268,7 @@ mod tests {
             unjudged: None,
             explanation,
             findings,
+            changes: Vec::new(),
             arguments: None,
             result: Some(to_raw_value(result).unwrap()),
             omitted_bytes: None,

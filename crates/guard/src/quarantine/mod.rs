@@ -18,7 +18,7 @@ pub mod cipher;
 mod error;
 pub mod item;
 pub mod keeper;
-mod operator;
+pub(crate) mod operator;
 pub mod reporting;
 pub mod reviewer;
 pub mod reviewer_key;
@@ -27,7 +27,7 @@ pub mod store;
 use std::time::Duration;
 
 pub use error::QuarantineError;
-pub use item::{Finding, KeptItem};
+pub use item::{Finding, KeptChange, KeptItem};
 pub use keeper::Quarantine;
 pub use reviewer::Reviewer;
 

@@ -9,7 +9,7 @@ use rustix::process::geteuid;
 const NOBODY: u32 = u32::MAX;
 
 /// The user of this process and its terminal; and, in words, the user who logged in where that is another one: `sudo` does not change it.
-pub(super) fn current() -> (Operator, Option<String>) {
+pub(crate) fn current() -> (Operator, Option<String>) {
     let uid = geteuid().as_raw();
     let terminal = [
         (std::io::stdin().is_terminal(), 0),

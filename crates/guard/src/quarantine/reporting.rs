@@ -68,8 +68,11 @@ fn names_of(item: &KeptItem) -> WaitingReview {
     }
     paths.sort_unstable();
     paths.dedup();
-    let named =
-        |path: &String| item.findings.iter().filter_map(|one| one.detail.as_deref()).any(|text| names(text, path));
+    let told = || {
+        let details = item.findings.iter().filter_map(|one| one.detail.as_deref());
+        details.chain(item.changes.iter().map(|one| one.what.as_str()))
+    };
+    let named = |path: &String| told().any(|text| names(text, path));
     let cut = |text: &str| {
         text.chars()
             .scan(0, |bytes, c| {
@@ -78,13 +81,15 @@ fn names_of(item: &KeptItem) -> WaitingReview {
             })
             .collect::<String>()
     };
+    let changes = item.changes.iter().map(|one| format!("change: {}", one.reason));
+    let checks = item.findings.iter().map(|one| cut(&one.check)).chain(changes);
     WaitingReview {
         call: item.call,
         tool: cut(&item.tool),
         at: item.started_at,
         verdict: item.verdict,
         withheld: item.withheld,
-        checks: item.findings.iter().map(|one| cut(&one.check)).take(MAX_NAMES).collect(),
+        checks: checks.take(MAX_NAMES).collect(),
         members: paths
             .iter()
             .filter(|path| path.len() <= MAX_NAME_BYTES && named(path))

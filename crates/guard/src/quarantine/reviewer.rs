@@ -106,6 +106,21 @@ pub fn waiting(place: &Path) -> Result<Option<QuarantineCounts>, Error> {
     }))
 }
 
+/// Reads what is kept of calls, and changes nothing.
+pub struct KeptReader(Option<Arc<QuarantineKey>>);
+
+impl KeptReader {
+    /// For the guards in `state`; without their key it knows of nothing.
+    pub fn open(state: &Path) -> Self {
+        Self(QuarantineKey::open(state).ok().flatten().map(Arc::new))
+    }
+
+    /// What the guard called `name` (server and number) in `place` keeps of a call.
+    pub fn read(&self, place: &Path, name: &str, call: Uuid) -> Option<KeptItem> {
+        Store::new(place, name, Arc::clone(self.0.as_ref()?)).read(call).ok().flatten()
+    }
+}
+
 /// Refuses the folder of another user: files of this one in it would be in that guard's way.
 pub fn check_owner(state: &Path) -> Result<(), Error> {
     let owner = std::fs::metadata(state).map_err(|e| Error::Io(state.to_owned(), e))?.uid();
@@ -139,10 +154,10 @@ impl Reviewer {
         Ok(Self { guards: guards.collect(), archive, key_file: key_file(state), operator, detail })
     }
 
-    /// Everything that is kept, of one server or of all; old results are removed on the way.
-    pub fn review(&self, server: Option<&str>) -> Result<Review, Error> {
+    /// Everything that is kept, in the folders of some servers or in all; old results are removed on the way.
+    pub fn review(&self, servers: Option<&[String]>) -> Result<Review, Error> {
         let mut review = Review::default();
-        for guard in self.guards.iter().filter(|one| server.is_none_or(|server| one.server == server)) {
+        for guard in self.guards.iter().filter(|one| servers.is_none_or(|servers| servers.contains(&one.server))) {
             for listed in guard.list()? {
                 match self.read(guard, listed.call) {
                     Ok(Some(reviewed)) => review.items.push(reviewed),
@@ -230,10 +245,10 @@ impl Reviewer {
         store::remove(&guard.place, call).map(drop)
     }
 
-    /// Removes everything that is kept, of one server or of all; gives how much it was.
-    pub fn forget_all(&self, server: Option<&str>) -> Result<usize, Error> {
+    /// Removes everything that is kept, in the folders of some servers or in all; gives how much it was.
+    pub fn forget_all(&self, servers: Option<&[String]>) -> Result<usize, Error> {
         let mut removed = 0;
-        for guard in self.guards.iter().filter(|one| server.is_none_or(|server| one.server == server)) {
+        for guard in self.guards.iter().filter(|one| servers.is_none_or(|servers| servers.contains(&one.server))) {
             let kept = store::list(&guard.place)?;
             if kept.is_empty() {
                 continue;

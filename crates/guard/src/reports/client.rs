@@ -1,7 +1,7 @@
 //! The program's side: one connection, shared by its threads.
 
 use std::{
-    io::{BufRead, BufReader, Read, Write},
+    io::{self, BufRead, BufReader, Read, Write},
     os::unix::net::UnixStream,
     path::{Path, PathBuf},
     sync::{Mutex, PoisonError},
@@ -106,11 +106,15 @@ impl RemoteGuard {
             None => self.open()?,
         };
         let mut answer = Vec::new();
-        let exchanged = stream
-            .get_mut()
-            .write_all(&line)
-            .and_then(|()| stream.by_ref().take(MAX_LINE).read_until(b'\n', &mut answer));
-        exchanged.map_err(|e| self.failed(e))?;
+        let written = stream.get_mut().write_all(&line);
+        let read = match &written {
+            Err(e) if e.kind() != io::ErrorKind::BrokenPipe => Ok(0),
+            // A guard that refuses a connection says why and closes it, perhaps before anything was written.
+            _ => stream.by_ref().take(MAX_LINE).read_until(b'\n', &mut answer),
+        };
+        if answer.is_empty() {
+            written.and(read).map_err(|e| self.failed(e))?;
+        }
         let reply: Reply = serde_json::from_slice(&answer).map_err(|_| self.failed("it ended the connection"))?;
         *slot = Some(stream);
         match reply.error {

@@ -18,10 +18,8 @@ use std::{
 use rustix::process::{Pid, Signal, kill_process_group};
 
 use super::GRACE_TERM;
-use crate::Error;
+use crate::{Error, secrets::SecretVariables};
 
-/// The guard's own secrets in the environment. A tool server that had them could sign receipts of its own.
-pub(crate) const SECRET_VARIABLES: [&str; 2] = ["CREDENCE_GUARD_KEY", "CREDENCE_GUARD_TOKEN"];
 /// The tool server behind the guard.
 pub enum Upstream {
     /// A program that the guard runs, with its arguments.
@@ -38,9 +36,9 @@ pub(super) enum Server {
 
 impl Server {
     /// Starts or takes it; gives its output and its input.
-    pub(super) fn open(upstream: Upstream) -> Result<(Self, File, File), Error> {
+    pub(super) fn open(upstream: Upstream, secrets: &SecretVariables) -> Result<(Self, File, File), Error> {
         match upstream {
-            Upstream::Command(command, args) => start(&command, &args),
+            Upstream::Command(command, args) => start(&command, &args, secrets),
             Upstream::Socket(socket) => {
                 let copy = || socket.try_clone().map(|copy| File::from(OwnedFd::from(copy)));
                 let failed = |e| Error::Io("the tool server's socket".into(), e);
@@ -73,11 +71,9 @@ impl Server {
 }
 
 /// Runs the tool server; gives its output and its input.
-fn start(command: &str, args: &[String]) -> Result<(Server, File, File), Error> {
+fn start(command: &str, args: &[String], secrets: &SecretVariables) -> Result<(Server, File, File), Error> {
     let mut server = Command::new(command);
-    for secret in SECRET_VARIABLES {
-        server.env_remove(secret);
-    }
+    secrets.remove_from(&mut server);
     let spawned = server
         .args(args)
         .stdin(Stdio::piped())

@@ -174,3 +174,23 @@ fn what_stands_on_an_error_page_does_not_pass_an_enforcing_guard() {
         assert_eq!(receipts(&shell).values().filter(|one| one["outcome"] == "unanswered").count(), 3, "{mode}");
     }
 }
+
+/// Small messages are read where they arrive, large ones aside: what the client is told of either has the request's id.
+#[test]
+fn an_error_has_the_id_of_its_request_however_large_that_is() {
+    let shell = Shell::new();
+    let nobody = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let (state, upstream) = (shell.path("state").display().to_string(), format!("http://{nobody}/mcp"));
+    let flags = ["guard", "--state", &state, "--name", "s", "--listen", "127.0.0.1:0", "--upstream", &upstream];
+    let command: Vec<String> = [binary()].into_iter().chain(flags).map(str::to_owned).collect();
+    let proxy = super::peers::listen(&command, super::peers::guard_address);
+    let client = Client::builder().no_proxy().timeout(PATIENCE).build().unwrap();
+    for (id, length) in [("small", 10), ("large", 3_000_000)] {
+        let params = json!({ "name": "t", "arguments": { "text": "x".repeat(length) } });
+        let body = json!({ "jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params }).to_string();
+        let sent = client.post(&proxy.1).header("content-type", "application/json").body(body).send().unwrap();
+        assert_eq!(sent.status(), 502, "{id}");
+        let answer: Value = serde_json::from_str(&sent.text().unwrap()).unwrap();
+        assert_eq!(answer["id"], id, "{answer}");
+    }
+}

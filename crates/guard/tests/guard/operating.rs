@@ -140,6 +140,43 @@ fn rules_without_effect_are_told() {
     assert!(shell.ok(&["guard", "config", "check", "--state", "state"]).contains("fine"));
 }
 
+/// A guard starts without these, and does less than the file says.
+#[test]
+fn what_the_file_names_and_is_not_there_is_told() {
+    let shell = Shell::new();
+    configure(
+        &shell,
+        "mode = \"enforce\"\nenforce_after = \"0d\"\nblock_rate = 1\n[alerts]\ncommand = [\"no-such-program\"]\n\
+         [alerts.webhook]\nurl = \"https://x.example/\"\nheader = \"Authorization\"\nenv = \"HOOK_SECRET\"\n\
+         [metrics]\nfile = \"/no/such/folder/{server}.prom\"\n[reviews]\nsend = true\n[quarantine]\nenabled = false\n",
+    );
+    let ran = shell.run(&["guard", "config", "check", "--state", "state"]);
+    assert_eq!(ran.code, Some(2), "{ran:?}");
+    for expected in [
+        "line 2: enforce_after is no time at all",
+        "line 3: block_rate = 1: up to 100 % of the genuine results may be blocked",
+        "line 5: the program no-such-program is not in PATH",
+        "line 9: the environment here has no HOOK_SECRET",
+        "line 11: there is no folder /no/such/folder",
+        "line 13: send in [reviews] has no effect",
+        "valid, with 6 warnings",
+    ] {
+        assert!(ran.stdout.contains(expected), "{expected}: {}", ran.stdout);
+    }
+    let mut guard = session(&shell, &[]);
+    assert!(guard.call("echo", good())["result"].get("isError").is_none());
+    guard.leave();
+    let known = serde_json::to_string(&["sh", "-c", "true"]).unwrap();
+    configure(
+        &shell,
+        &format!(
+            "[alerts]\ncommand = {known}\n[metrics]\nsocket = \"{}/{{server}}.sock\"\n",
+            shell.folder.path().display()
+        ),
+    );
+    assert!(shell.ok(&["guard", "config", "check", "--state", "state"]).contains("fine"));
+}
+
 #[test]
 fn flags_can_be_silent_or_logged() {
     for (action, notes, logged) in [("note", 2, false), ("silent", 1, false), ("log", 1, true)] {
@@ -333,6 +370,24 @@ fn off_and_on_take_effect_in_a_running_guard_and_are_recorded() {
     shell.fails(&["guard", "off", "bed", "--state", "state"], "no guard of 'bed' has run yet; known in");
 }
 
+/// The name that a caller puts into its environment is not who it is.
+#[test]
+fn who_switches_is_what_the_system_says() {
+    let shell = Shell::new();
+    let mut guard = session(&shell, &[]);
+    guard.call("echo", good());
+    for word in ["off", "on"] {
+        let mut command = shell.command(&["guard", word, "bad", "--state", "state"]);
+        assert!(command.env("USER", "mallory").env("LOGNAME", "mallory").output().unwrap().status.success());
+    }
+    guard.leave();
+    let history = shell.json(&["guard", "review", "--history", "--state", "state"]);
+    let done = history["operations"].as_array().unwrap();
+    assert_eq!(done.len(), 2, "{history}");
+    assert!(!history.to_string().contains("mallory"), "{history}");
+    assert!(done.iter().all(|one| one["operation"]["by"]["uid"].is_u64()), "{history}");
+}
+
 /// The operation entries in the ledger of the first guard.
 fn operations(shell: &Shell) -> Vec<Value> {
     let database = shell.path("state/bad/1/receipts/000001/ledger.db");
@@ -407,8 +462,70 @@ fn a_second_server_of_one_label_has_a_model_of_its_own() {
     assert_eq!(shell.json(&["guard", "status", "--state", "state"])["guards"].as_array().unwrap().len(), 2);
     assert!(receipts(&shell).values().all(|one| one["server"] == "db"));
     verifies(&shell);
+    // A person means both by their label, or one by its folder; another name is a mistake.
+    let folder = other["server"].as_str().unwrap();
+    let of = |wanted: &str| shell.json(&["guard", "status", "--state", "state", "--server", wanted])["tools"].clone();
+    assert_eq!((of("db").as_array().unwrap().len(), of(folder).as_array().unwrap().len()), (2, 1));
+    for args in [&["status"][..], &["review", "--list"], &["forget", "--all"]] {
+        let mut all = vec!["guard"];
+        all.extend(args);
+        all.extend(["--state", "state", "--server"]);
+        assert!(shell.run(&[&all[..], &["db"]].concat()).code.is_some_and(|code| code == 0), "{args:?}");
+        let known = format!("no guard of 'dbx' has run yet; known in state: db, {folder}");
+        shell.fails(&[&all[..], &["dbx"]].concat(), &known);
+    }
     // Both are switched by their label.
     assert_eq!(shell.json(&["guard", "off", "db", "--state", "state"])["servers"].as_array().unwrap().len(), 2);
+}
+
+/// One command in two folders, as clients of two projects start it.
+#[test]
+fn the_same_command_in_two_folders_is_two_servers() {
+    let shell = Shell::new();
+    for (folder, gives) in [("one", "pages"), ("two", "people")] {
+        fs::create_dir_all(shell.path(folder)).unwrap();
+        fs::write(shell.path(folder).join("server.py"), SERVER.replace("sys.argv[1]", &format!("{gives:?}"))).unwrap();
+        fs::write(shell.path(folder).join("declared.txt"), "Data").unwrap();
+    }
+    let state = shell.path("state").display().to_string();
+    let start = |folder: &str, words: &[&str]| {
+        let mut args = vec!["guard", "--state", &state, "--name", "db", "--"];
+        args.extend(words);
+        let mut command = shell.command(&args);
+        command.current_dir(shell.path(folder));
+        Session::spawn(&shell, command)
+    };
+    let mut first = start("one", &["python3", "server.py"]);
+    assert_eq!(withheld_of(&mut first, 60), 0);
+    first.leave();
+    let mut second = start("two", &["python3", "server.py"]);
+    assert_eq!(doubted_of(&mut second, 3), 0, "it is not judged by the first one's results: {}", second.stderr());
+    second.leave();
+    // The first one again, by its whole path and from elsewhere.
+    let whole = shell.path("one/server.py").display().to_string();
+    let mut again = start("one", &["python3", &whole]);
+    assert_eq!(withheld_of(&mut again, 5), 0, "{}", again.stderr());
+    again.leave();
+    let status = shell.json(&["guard", "status", "--state", "state"]);
+    let servers: Vec<&str> =
+        status["guards"].as_array().unwrap().iter().map(|guard| guard["server"].as_str().unwrap()).collect();
+    assert!(servers.len() == 2 && servers[0] == "db" && servers[1].starts_with("db-"), "{servers:?}");
+}
+
+/// A mistyped command must not be what a label leads to from then on.
+#[test]
+fn a_server_that_never_answered_does_not_own_its_label() {
+    let shell = Shell::new();
+    for mistyped in [&["no-such-program"][..], &["python3", "./gone.py"]] {
+        let args = [&["guard", "--state", "state", "--name", "bad", "--"], mistyped].concat();
+        assert_ne!(shell.run(&args).code, Some(0));
+    }
+    let mut guard = session(&shell, &[]);
+    guard.call("echo", good());
+    guard.leave();
+    assert!(!guard.stderr().contains("was another server until now"), "{}", guard.stderr());
+    let status = shell.json(&["guard", "status", "--state", "state"]);
+    assert!(status["guards"].as_array().unwrap().iter().all(|guard| guard["server"] == "bad"), "{status}");
 }
 
 /// Under the former name the same results are doubted: that is what the identity keeps from happening.

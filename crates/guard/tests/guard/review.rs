@@ -6,7 +6,7 @@ use std::{fs, os::unix::fs::PermissionsExt, path::PathBuf};
 use credence_testing::{Shell, eventually};
 use serde_json::{Value, json};
 
-use super::{Session, receipt_of, verifies};
+use super::{Session, operating::configure, receipt_of, verifies};
 
 /// The server's `echo` gives back its arguments: with this profile, whatever lacks these members is blocked.
 const PROFILE: &str = "[echo]\nexpected_latency_ms = [0, 60000]\nhas_network_io = false\nrequired_fields = [\"temperature\", \"humidity\"]\nforbidden_fields = [\"secret\"]\n";
@@ -48,8 +48,10 @@ fn waits(shell: &Shell, call: &str) -> bool {
     listed(shell).iter().any(|one| one["item"]["call"] == call)
 }
 
+/// What people did. What the guard noted by itself is left out.
 fn history(shell: &Shell) -> Vec<Value> {
-    shell.json(&with_state(&["review", "--history"]))["operations"].as_array().unwrap().clone()
+    let all = shell.json(&with_state(&["review", "--history"]))["operations"].as_array().unwrap().clone();
+    all.into_iter().filter(|one| one["operation"].get("by").is_some()).collect()
 }
 
 fn items(shell: &Shell) -> Vec<PathBuf> {
@@ -182,6 +184,59 @@ fn a_rejected_result_is_doubted_for_longer() {
     let rejected = 1 + doubted(&mut session);
     session.leave();
     assert!(rejected > unanswered, "{rejected} times after a rejection, {unanswered} without");
+}
+
+/// An alert names a call whose result was accepted: a person can look at it, see what changed, and say that it is a lie.
+#[test]
+fn the_call_of_every_change_can_be_looked_at_and_answered() {
+    for (answer, comes) in [("reject", "doubted"), ("accept", "believed")] {
+        let shell = Shell::new();
+        let told = shell.path("told.jsonl");
+        let command = serde_json::to_string(&["sh", "-c", &format!("cat >> '{}'", told.display())]).unwrap();
+        configure(&shell, &format!("mode = \"observe\"\n[alerts]\non = [\"change\"]\ncommand = {command}\n"));
+        let mut session = Session::start(&shell, &[]);
+        teach(&mut session);
+        doubted(&mut session);
+        session.leave();
+        let alerts = fs::read_to_string(&told).unwrap();
+        let alerts: Vec<Value> = alerts.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        let believed = alerts.iter().find(|alert| alert["verdict"] == "accept").expect("an accepted change");
+        assert!(!alerts.iter().any(|alert| alert.to_string().contains("register")), "never content: {alerts:?}");
+        for alert in &alerts {
+            let call = alert["call"].as_str().unwrap();
+            let item = &waiting(&shell, &[call])[0]["item"];
+            let changes = item["changes"].as_array().unwrap();
+            let change = changes.iter().find(|change| change["reason"] == alert["reason"]).expect("which change it is");
+            assert!(change["what"].as_str().unwrap().len() > 10 && change["sightings"].as_u64() > Some(0), "{item}");
+            assert_eq!(item["result"]["structuredContent"], odd());
+        }
+        let call = believed["call"].as_str().unwrap();
+        let reason = believed["reason"].as_str().unwrap();
+        let shown = shell.ok(&with_state(&["review", call]));
+        assert!(shown.contains(&format!("change {reason}")) && shown.contains("problem"), "{shown}");
+        assert!(shell.ok(&with_state(&["review", "--list"])).contains(&format!("change: {reason}")));
+        // The status says what changed; what the guard writes down for it and its ledger do not.
+        let status = shell.json(&with_state(&["status"]));
+        let last = &status["guards"][0]["last_changes"][0];
+        assert_eq!((&last["call"], &last["tool"]), (&alerts.last().unwrap()["call"], &json!("echo")), "{status}");
+        assert!(last["what"].as_str().unwrap().contains("'active'"), "the member is named: {last}");
+        assert!(shell.ok(&with_state(&["status", "--no-charts"])).contains(&format!("; call {call}")));
+        assert!(!fs::read_to_string(shell.path("state/bad/1/guard.json")).unwrap().contains("'active'"));
+        let noted = shell.json(&with_state(&["review", "--history"]))["operations"].as_array().unwrap().clone();
+        let noted: Vec<&Value> =
+            noted.iter().map(|one| &one["operation"]).filter(|one| one["action"] == "changed").collect();
+        assert_eq!(noted.len(), alerts.len(), "{noted:?}");
+        assert!(noted.iter().any(|one| one["call"] == call && one["tool"] == "echo"), "{noted:?}");
+        assert!(!noted.iter().any(|one| one.to_string().contains("'active'")), "{noted:?}");
+        verifies(&shell);
+        // An answer teaches the engine.
+        let said = shell.ok(&with_state(&[answer, call]));
+        assert!(said.contains("the engine learns it"), "{said}");
+        let mut session = Session::start(&shell, &[]);
+        let next = session.call("echo", odd());
+        assert_eq!(verdict(&next) == "accept", comes == "believed", "{answer}: {next}");
+        session.leave();
+    }
 }
 
 #[test]

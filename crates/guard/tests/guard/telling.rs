@@ -69,8 +69,6 @@ fn a_webhook_is_told_of_blocks_and_lock_outs_and_never_of_content() {
             "mode = \"enforce\"\n[alerts.webhook]\nurl = \"{url}/hook\"\nheader = \"Authorization\"\nenv = \"HOOK_SECRET\"\n"
         ),
     );
-    // Without its secret it does not start, rather than tell nobody.
-    shell.fails(&["guard", "--state", "state", "--", "true"], "the environment has no HOOK_SECRET");
     let server = credence_testing::peers::program("bad_server.py");
     fs::write(shell.path("profiles.toml"), PROFILE).unwrap();
     let flags = [
@@ -112,6 +110,70 @@ fn a_webhook_is_told_of_blocks_and_lock_outs_and_never_of_content() {
     assert_eq!(alerts(&shell)["sent"], 7);
     let kept = fs::read_to_string(shell.path("state/bad/1/guard.json")).unwrap();
     assert!(!kept.contains("s3cret") && !guard.stderr().contains("s3cret"), "the secret stays where it is");
+}
+
+/// A client that does not set the variable must not lose its tools for it.
+#[test]
+fn without_the_secret_of_its_webhook_a_guard_starts_and_says_that_alerts_are_off() {
+    let shell = Shell::new();
+    let (url, got) = stub("204 No Content");
+    let told = shell.path("told.jsonl");
+    let command = serde_json::to_string(&["sh", "-c", &format!("cat >> '{}'", told.display())]).unwrap();
+    configure(
+        &shell,
+        &format!(
+            "[alerts]\ncommand = {command}\n[alerts.webhook]\nurl = \"{url}/\"\nheader = \"Authorization\"\nenv = \"HOOK_SECRET\"\n"
+        ),
+    );
+    let mut guard = session(&shell, &["--mode", "enforce"]);
+    assert!(is_withheld(&guard.call("echo", bad())), "it judges");
+    guard.leave();
+    assert!(guard.stderr().contains("alerts are not sent to the webhook: the environment has no HOOK_SECRET"));
+    assert!(fs::read_to_string(told).unwrap().contains("\"block\""), "the other receiver is told");
+    assert!(got.try_recv().is_err());
+    assert!(alerts(&shell)["off"].as_str().unwrap().contains("HOOK_SECRET"));
+    let status = shell.ok(&["guard", "status", "--state", "state"]);
+    assert!(
+        status.contains("ALERTS ARE OFF: the webhook gets nothing: the environment has no HOOK_SECRET"),
+        "{status}"
+    );
+}
+
+/// A tool server that had the webhook's secret could send alerts of its own.
+#[test]
+fn neither_the_server_nor_the_alerts_program_gets_the_guards_secrets() {
+    const SECRETS: [&str; 4] =
+        ["HOOK_SECRET", "CREDENCE_GUARD_TOKEN", "OTEL_EXPORTER_OTLP_HEADERS", "OTEL_EXPORTER_OTLP_TRACES_HEADERS"];
+    let shell = Shell::new();
+    let (url, got) = stub("204 No Content");
+    let seen = |name: &str| shell.path(name).display().to_string();
+    let command = serde_json::to_string(&["sh", "-c", &format!("env > '{}'", seen("alert.env"))]).unwrap();
+    configure(
+        &shell,
+        &format!(
+            "[alerts]\ncommand = {command}\n[alerts.webhook]\nurl = \"{url}/\"\nheader = \"Authorization\"\nenv = \"HOOK_SECRET\"\n"
+        ),
+    );
+    fs::write(shell.path("profiles.toml"), PROFILE).unwrap();
+    let server = credence_testing::peers::program("bad_server.py");
+    let started = format!("env > '{}'; exec python3 '{}'", seen("server.env"), server.display());
+    let flags =
+        ["guard", "--state", "state", "--name", "bad", "--profiles", "profiles.toml", "--", "sh", "-c", &started];
+    let mut command = shell.command(&flags);
+    for name in SECRETS {
+        command.env(name, "Authorization=s3cret");
+    }
+    command.env("OTEL_EXPORTER_OTLP_PROTOCOL", "http/protobuf");
+    let mut guard = Session::spawn(&shell, command);
+    guard.call("echo", bad());
+    guard.leave();
+    let (head, _) = split(&got.recv_timeout(PATIENCE).unwrap());
+    assert!(head.contains("Authorization=s3cret"), "the guard has it: {head}");
+    for name in ["server.env", "alert.env"] {
+        let environment = fs::read_to_string(shell.path(name)).unwrap();
+        assert!(environment.contains("PATH=") && !environment.contains("s3cret"), "{name}: {environment}");
+        assert!(environment.contains("OTEL_EXPORTER_OTLP_PROTOCOL"), "what is no secret is handed on: {name}");
+    }
 }
 
 #[test]
@@ -253,15 +315,16 @@ fn metrics_are_in_a_file() {
     guard.leave();
     let text = fs::read_to_string(shell.path("bad.prom")).unwrap();
     for (line, value) in [
-        ("credence_guard_calls_total{server=\"bad\",tool=\"echo\",verdict=\"block\"}", 1.0),
-        ("credence_guard_calls_total{server=\"bad\",tool=\"echo\",verdict=\"accept\"}", 1.0),
-        ("credence_guard_withheld_total{server=\"bad\",tool=\"echo\"}", 1.0),
-        ("credence_guard_unjudged_total{server=\"bad\",tool=\"error\"}", 1.0),
-        ("credence_guard_added_seconds_count{server=\"bad\",direction=\"to_client\"}", 3.0),
-        ("credence_guard_journal_records{server=\"bad\"}", 0.0),
-        ("credence_guard_enforcing{server=\"bad\"}", 1.0),
-        ("credence_guard_switched_off{server=\"bad\"}", 0.0),
-        ("credence_guard_alerts{server=\"bad\",outcome=\"sent\"}", 0.0),
+        ("credence_guard_calls_total{server=\"bad\",place=\"bad/1\",tool=\"echo\",verdict=\"block\"}", 1.0),
+        ("credence_guard_calls_total{server=\"bad\",place=\"bad/1\",tool=\"echo\",verdict=\"accept\"}", 1.0),
+        ("credence_guard_withheld_total{server=\"bad\",place=\"bad/1\",tool=\"echo\"}", 1.0),
+        ("credence_guard_unjudged_total{server=\"bad\",place=\"bad/1\",tool=\"error\"}", 1.0),
+        ("credence_guard_added_seconds_count{server=\"bad\",place=\"bad/1\",direction=\"to_client\"}", 3.0),
+        ("credence_guard_journal_records{server=\"bad\",place=\"bad/1\"}", 0.0),
+        ("credence_guard_enforcing{server=\"bad\",place=\"bad/1\"}", 1.0),
+        ("credence_guard_switched_off{server=\"bad\",place=\"bad/1\"}", 0.0),
+        ("credence_guard_alerts{server=\"bad\",place=\"bad/1\",outcome=\"sent\"}", 0.0),
+        ("credence_guard_up{server=\"bad\",place=\"bad/1\"}", 0.0),
     ] {
         assert_eq!(number(&text, line), Some(value), "{line}\n{text}");
     }
@@ -284,13 +347,20 @@ fn metrics_are_on_a_socket() {
         let mut text = String::new();
         stream.read_to_string(&mut text).unwrap();
         assert!(text.starts_with("HTTP/1.1 200 OK\r\n"), "{text}");
-        let counted = "credence_guard_calls_total{server=\"bad\",tool=\"weather\",verdict=\"accept\"} 1";
+        assert!(text.contains("credence_guard_up{server=\"bad\",place=\"bad/1\"} 1\n"), "{text}");
+        let counted =
+            "credence_guard_calls_total{server=\"bad\",place=\"bad/1\",tool=\"weather\",verdict=\"accept\"} 1";
         text.contains(counted).then_some(())
     });
     // A second guard of the same server has its own.
     let mut second = session(&shell, &[]);
     second.call("weather", json!({ "city": "Rome" }));
-    assert!(UnixStream::connect(shell.path("bad-2.sock")).is_ok());
+    let mut stream = UnixStream::connect(shell.path("bad-2.sock")).unwrap();
+    stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: guard\r\n\r\n").unwrap();
+    let mut text = String::new();
+    stream.read_to_string(&mut text).unwrap();
+    let mut series = text.lines().filter(|line| line.starts_with("credence_guard_"));
+    assert!(series.all(|line| line.contains("server=\"bad\",place=\"bad/2\"")), "{text}");
     second.leave();
     guard.leave();
 }

@@ -145,14 +145,11 @@ impl<'a> Exact<'a> {
 pub(super) fn quote(text: &str, out: &mut String) {
     out.reserve(text.len() + 2);
     out.push('"');
-    let mut done = 0;
-    for (at, byte) in text.bytes().enumerate() {
-        if byte >= b' ' && byte != b'"' && byte != b'\\' {
-            continue;
-        }
+    let (bytes, mut done) = (text.as_bytes(), 0);
+    while let Some(at) = next_escaped(bytes, done) {
         out.push_str(&text[done..at]);
         done = at + 1;
-        match byte {
+        match bytes[at] {
             b'"' => out.push_str("\\\""),
             b'\\' => out.push_str("\\\\"),
             b'\n' => out.push_str("\\n"),
@@ -165,6 +162,23 @@ pub(super) fn quote(text: &str, out: &mut String) {
     }
     out.push_str(&text[done..]);
     out.push('"');
+}
+
+/// Where the next byte stands that JSON escapes: a quote, a backslash, a control character. Eight bytes are looked at together.
+fn next_escaped(bytes: &[u8], from: usize) -> Option<usize> {
+    const ONES: u64 = u64::from_ne_bytes([1; 8]);
+    const HIGH: u64 = u64::from_ne_bytes([0x80; 8]);
+    let escaped = |byte: &u8| *byte < b' ' || matches!(byte, b'"' | b'\\');
+    let (words, _) = bytes.get(from..)?.as_chunks::<8>();
+    // The high bit of a byte that is below `least` (at most 0x80), and of some after it.
+    let below = |word: u64, least: u8| word.wrapping_sub(ONES * u64::from(least)) & !word & HIGH;
+    let equal = |word: u64, byte: u8| below(word ^ (ONES * u64::from(byte)), 1);
+    let none = |word: &[u8; 8]| {
+        let word = u64::from_le_bytes(*word);
+        below(word, b' ') | equal(word, b'"') | equal(word, b'\\') == 0
+    };
+    let plain = from + words.iter().take_while(|word| none(word)).count() * 8;
+    Some(plain + bytes[plain..].iter().position(escaped)?)
 }
 
 /// Reads JSON that serde_json has found valid, in one pass.
@@ -257,7 +271,7 @@ impl<'a> Reader<'a> {
         let mut at = start;
         loop {
             let rest = bytes.get(at..).unwrap_or_default();
-            at += rest.iter().position(|byte| matches!(byte, b'"' | b'\\')).ok_or_else(|| self.unexpected())?;
+            at += memchr::memchr2(b'"', b'\\', rest).ok_or_else(|| self.unexpected())?;
             if bytes[at] == b'"' {
                 break;
             }
@@ -289,7 +303,7 @@ fn malformed(error: serde_json::Error) -> Error {
 fn unescaped(inner: &str) -> Result<String, Error> {
     let mut text = String::with_capacity(inner.len());
     let mut rest = inner;
-    while let Some(at) = rest.bytes().position(|byte| byte == b'\\') {
+    while let Some(at) = memchr::memchr(b'\\', rest.as_bytes()) {
         let plain = match rest.as_bytes().get(at + 1) {
             Some(b'"') => '"',
             Some(b'\\') => '\\',
@@ -364,6 +378,29 @@ mod tests {
 
     fn canonical(text: &str) -> String {
         Exact::parse(text).unwrap().canonical()
+    }
+
+    proptest! {
+        /// Eight bytes at once or one by one, from every place on.
+        #[test]
+        fn the_next_escaped_byte_is_found(
+            bytes in prop::collection::vec(prop_oneof![8 => Just(b'a'), 4 => 0x80..=0xffu8, 1 => any::<u8>(), 1 => b'\x1e'..=b'#', 1 => Just(b'\\')], 0..48),
+        ) {
+            for from in 0..=bytes.len() + 1 {
+                let escaped = |byte: &u8| *byte < b' ' || matches!(byte, b'"' | b'\\');
+                let slow = bytes.get(from..).and_then(|rest| rest.iter().position(escaped)).map(|at| from + at);
+                prop_assert_eq!(next_escaped(&bytes, from), slow, "from {}", from);
+            }
+        }
+
+        /// A quoted text is read as itself.
+        #[test]
+        fn what_is_quoted_is_the_same_text(text in "[a-c\"\\\\\u{0}-\u{1f}\u{7f}-\u{a0}é天\u{2028}😀]{0,40}") {
+            let mut quoted = String::new();
+            quote(&text, &mut quoted);
+            prop_assert_eq!(serde_json::from_str::<String>(&quoted).unwrap(), text.clone());
+            prop_assert_eq!(canonical(&serde_json::to_string(&text).unwrap()), quoted);
+        }
     }
 
     #[test]

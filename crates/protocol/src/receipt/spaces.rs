@@ -24,6 +24,11 @@ fn next_run(text: &str, mut at: usize) -> Option<Range<usize>> {
         // Everything else is no white space: ASCII, or the first bytes of characters that are.
         let begins = |byte: &u8| matches!(byte, 0x09..=0x0d | b' ' | 0xc2 | 0xe1 | 0xe2 | 0xe3);
         at += bytes.get(at..)?.iter().position(begins)?;
+        // Most often: one space before a word.
+        if bytes[at] == b' ' && bytes.get(at + 1).is_some_and(u8::is_ascii_graphic) {
+            at += 2;
+            continue;
+        }
         let rest = &text[at..];
         let length = rest.len() - rest.trim_start().len();
         if length > 1 || length == 1 && bytes[at] != b' ' {

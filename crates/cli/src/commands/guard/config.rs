@@ -27,7 +27,7 @@ use crate::{
 
 #[derive(clap::Subcommand)]
 pub enum Command {
-    /// Check the file, and warn about rules that can never match; exit code 2 where there are warnings
+    /// Check the file, and warn about rules that can never match and about what is not there; exit code 2 where there are warnings
     Check(CheckArgs),
     /// What holds for a server, or one of its tools, and where each setting comes from
     Show(ShowArgs),
@@ -63,7 +63,9 @@ pub fn run(out: &Output, command: Command) -> Done {
 fn check(out: &Output, args: &CheckArgs) -> Done {
     let config = GuardConfig::load(args.config.as_deref())?;
     let seen = seen(&args.keeping).context("what guards have met cannot be read")?;
-    let warnings = check::warnings(&config, &seen);
+    let mut warnings = check::warnings(&config, &seen);
+    warnings.extend(check::missing(&config));
+    warnings.sort_by_key(|warning| warning.line);
     let shown = json!({ "file": config.path, "warnings": warnings });
     out.show(&shown, || match &config.path {
         None => {

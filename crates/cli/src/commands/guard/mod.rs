@@ -2,6 +2,7 @@ mod config;
 mod remote;
 mod review;
 mod schema;
+mod servers;
 mod setup;
 mod status;
 mod switch;

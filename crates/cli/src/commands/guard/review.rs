@@ -18,7 +18,7 @@ use credence_protocol::{Uuid, is_deceptive};
 use credence_receipts::OperationAction;
 use serde_json::{Value, json, value::RawValue};
 
-use super::{StateArgs, remote};
+use super::{StateArgs, remote, servers};
 use crate::{
     commands::Done,
     output::{self, Output},
@@ -36,7 +36,7 @@ pub struct ReviewArgs {
     call: Option<Uuid>,
     #[command(flatten)]
     keeping: StateArgs,
-    /// Only this server
+    /// Only this server: its label, or the name of its folder
     #[arg(long)]
     server: Option<String>,
     /// Those that were answered, too
@@ -89,7 +89,7 @@ pub struct ForgetArgs {
     /// Everything that is kept
     #[arg(long)]
     all: bool,
-    /// Everything of this server
+    /// Everything of this server: its label, or the name of its folder
     #[arg(long, requires = "all")]
     server: Option<String>,
 }
@@ -129,7 +129,8 @@ pub fn review(out: &Output, args: &ReviewArgs) -> Done {
         let reviewed = reviewer.show(call)?;
         return show(out, &json_of(&reviewed), || full(&reviewed)).map(|()| ExitCode::SUCCESS);
     }
-    let mut review = reviewer.review(args.server.as_deref())?;
+    let servers = servers::meant_by(&args.keeping.folder()?, args.server.as_deref())?;
+    let mut review = reviewer.review(servers.as_deref())?;
     review.items.retain(|one| args.all || one.answer.is_none());
     let in_terminal = io::stdin().is_terminal() && io::stdout().is_terminal();
     if args.one_by_one || in_terminal && !args.list && !out.json && !args.all {
@@ -139,7 +140,9 @@ pub fn review(out: &Output, args: &ReviewArgs) -> Done {
     show(out, &json!({ "items": items, "problems": review.problems }), || {
         let rows = review.items.iter().map(|one| {
             let item = &one.item;
-            let why = item.findings.iter().map(|found| found.check.as_str()).collect::<Vec<_>>().join(", ");
+            let changes = item.changes.iter().map(|change| format!("change: {}", change.reason));
+            let found = item.findings.iter().map(|found| found.check.clone());
+            let why = changes.chain(found).collect::<Vec<_>>().join(", ");
             let why = item.unjudged.as_deref().filter(|_| why.is_empty()).map_or(why.clone(), str::to_owned);
             let mut row = vec![
                 item.call.to_string(),
@@ -208,7 +211,10 @@ pub fn forget(out: &Output, args: &ForgetArgs) -> Done {
     let reviewer = open(&args.keeping)?;
     let forgotten = match args.call {
         Some(call) => reviewer.forget(call).map(|()| 1)?,
-        None => reviewer.forget_all(args.server.as_deref())?,
+        None => {
+            let servers = servers::meant_by(&args.keeping.folder()?, args.server.as_deref())?;
+            reviewer.forget_all(servers.as_deref())?
+        }
     };
     show(out, &json!({ "forgotten": forgotten }), || {
         format!("{} forgotten\n", output::count(forgotten, "kept result"))
@@ -292,6 +298,14 @@ fn one_by_one(reviewer: &Reviewer, items: &[Reviewed], problems: &[String]) -> D
 fn answered(reviewed: &Reviewed) -> String {
     let genuine = reviewed.answer.as_ref().is_some_and(|answer| answer.action == OperationAction::Accept);
     let when = if reviewed.running { "within a few seconds" } else { "when its guard starts" };
+    let changed = !reviewed.item.is_doubted() && !reviewed.item.changes.is_empty();
+    if changed {
+        let what = match genuine {
+            true => "accepted: the change is genuine, and results like it are believed",
+            false => "rejected: results that show what changed in it are doubted",
+        };
+        return format!("{what}; the engine learns it {when}\n");
+    }
     let what = match (genuine, reviewed.item.is_doubted()) {
         (true, true) => "accepted: results like it will be believed more; the engine",
         (false, true) => "rejected: results like it will be doubted more; the engine",
@@ -303,7 +317,8 @@ fn answered(reviewed: &Reviewed) -> String {
 
 /// Everything about one.
 pub(super) fn full(reviewed: &Reviewed) -> String {
-    let KeptItem { call, server, tool, started_at, explanation, findings, arguments, result, .. } = &reviewed.item;
+    let KeptItem { call, server, tool, started_at, explanation, findings, changes, arguments, result, .. } =
+        &reviewed.item;
     let item = &reviewed.item;
     let mut text = format!("{call}\n{} on {}, {started_at}\n{}\n", visible(tool), visible(server), item.headline());
     let who = [("agent", item.agent.as_ref().map(ToString::to_string)), ("session", item.session.clone())];
@@ -317,6 +332,9 @@ pub(super) fn full(reviewed: &Reviewed) -> String {
     }
     if !explanation.is_empty() {
         text += &format!("why: {}\n", visible(explanation));
+    }
+    for change in changes {
+        text += &format!("change {}: {}\n", change.progress(), visible(&change.what));
     }
     for found in findings {
         let ratio = found.likelihood_ratio.map_or_else(String::new, |ratio| format!(" ({})", strength(ratio)));

@@ -71,7 +71,11 @@ impl Which {
         if let Some(file) = &self.config {
             return Ok(vec![file.clone()]);
         }
-        let found = self.client()?.find(&Environment::current()?)?;
+        let found = self.client()?.find(&Environment::current()?);
+        let found = match (found, self.older_file()?) {
+            (Err(error), Some(older)) => return Err(error).context(not_rewritten(&older)),
+            (found, _) => found?,
+        };
         let some: Vec<PathBuf> =
             found.iter().filter(|one| self.project || one.scope == Scope::User).map(|one| one.path.clone()).collect();
         if some.is_empty() {
@@ -80,6 +84,21 @@ impl Which {
         }
         Ok(some)
     }
+
+    /// A file that the client reads and that is left alone.
+    fn older_file(&self) -> anyhow::Result<Option<PathBuf>> {
+        match self.config {
+            Some(_) => Ok(None),
+            None => Ok(self.client()?.older_file(&Environment::current()?)),
+        }
+    }
+}
+
+fn not_rewritten(older: &Path) -> String {
+    format!(
+        "{} is of an older form and is left alone: move its servers to config.yaml (mcpServers), then install again",
+        older.display()
+    )
 }
 
 pub fn install(out: &Output, args: InstallArgs) -> Done {
@@ -162,8 +181,13 @@ fn go(out: &Output, which: &Which, dry_run: bool, plan: &dyn Fn(&Path) -> anyhow
         text += &format!("{}\n  left alone: {error:#}\n", file.display());
         shown.push(json!({ "file": file, "changed": false, "error": format!("{error:#}") }));
     }
+    let older = which.older_file()?;
+    if let Some(older) = &older {
+        text += &format!("{}\n", not_rewritten(older));
+        shown.push(json!({ "file": older, "changed": false, "error": not_rewritten(older) }));
+    }
     out.show(&json!({ "files": shown }), || text)?;
-    Ok(answer(unsupported || !failed.is_empty()))
+    Ok(answer(unsupported || older.is_some() || !failed.is_empty()))
 }
 
 fn word(change: &Change, dry_run: bool) -> String {

@@ -8,8 +8,8 @@ use credence_charts::{MIN_OBSERVATIONS, Observed};
 use credence_guard::{
     courier,
     identity::model_folder,
-    quarantine::reviewer::{self, QuarantineCounts},
-    report::{GuardReport, Off},
+    quarantine::reviewer::{self, KeptReader, QuarantineCounts},
+    report::{GuardReport, Off, ToldChange},
     schemas::Schemas,
     switch,
 };
@@ -21,7 +21,7 @@ use credence_receipts::archive::{Archive, Filter, Source};
 use serde::{Serialize, Serializer};
 use serde_json::{Value, json};
 
-use super::{StateArgs, review, watch};
+use super::{StateArgs, review, servers, watch};
 use crate::{
     commands::Done,
     output::{self, Output},
@@ -32,7 +32,7 @@ use crate::{
 pub struct Args {
     #[command(flatten)]
     keeping: StateArgs,
-    /// Only this server
+    /// Only this server: its label, or the name of its folder
     #[arg(long)]
     server: Option<String>,
     /// Only this tool
@@ -118,14 +118,18 @@ fn look(args: &Args) -> anyhow::Result<Seen> {
     let state = args.keeping.folder()?;
     let key = args.keeping.secret(false)?;
     let archive = Archive::open(&state, &args.keeping.provider, &key)?;
-    let filter =
-        Filter { server: args.server.clone(), tool: args.tool.clone(), since: args.since, ..Filter::default() };
+    let servers = servers::meant_by(&state, args.server.as_deref())?;
+    let is_meant = |server: &String| servers.as_ref().is_none_or(|servers| servers.contains(server));
+    let filter = Filter { tool: args.tool.clone(), since: args.since, ..Filter::default() };
     let mut tools: BTreeMap<(String, String), Tool> = BTreeMap::new();
     let mut problems = Vec::new();
     archive.visit(
         &filter,
         &mut |found, _| {
             let server = archive.sources[found.source].server.clone();
+            if !is_meant(&server) {
+                return Ok(());
+            }
             let place = (server.clone(), found.receipt.tool.clone());
             let tool = tools.entry(place).or_insert_with(|| Tool {
                 server,
@@ -150,10 +154,9 @@ fn look(args: &Args) -> anyhow::Result<Seen> {
         let title = format!("{} {}: latency", tool.server, tool.tool);
         traces::write(path, tool.latency.chart(&title, "Latency", "ms").file().as_bytes())?;
     }
-    let shown = |source: &&Source| args.server.as_ref().is_none_or(|server| *server == source.server);
-    let guards: Vec<_> =
-        archive.sources.iter().filter(shown).map(|source| guard(&state, &key, &archive, source)).collect();
-    let offered = offered(&state, args.server.as_deref(), &guards, &mut problems);
+    let shown = archive.sources.iter().filter(|source| is_meant(&source.server));
+    let guards: Vec<_> = shown.map(|source| guard(&state, &key, &archive, source)).collect();
+    let offered = offered(&state, &guards, &mut problems);
     let shown = json!({
         "state": state, "guards": guards, "tools": tools.values().collect::<Vec<_>>(), "offered_schemas": offered, "problems": problems,
     });
@@ -219,11 +222,11 @@ struct OfferedSchema {
     at: Timestamp,
 }
 
-fn offered(state: &Path, server: Option<&str>, guards: &[GuardLine], problems: &mut Vec<String>) -> Vec<OfferedSchema> {
+fn offered(state: &Path, guards: &[GuardLine], problems: &mut Vec<String>) -> Vec<OfferedSchema> {
     let mut servers: Vec<&str> = guards.iter().map(|guard| guard.server.as_str()).collect();
     servers.dedup();
     let mut offered = Vec::new();
-    for name in servers.into_iter().filter(|name| server.is_none_or(|wanted| wanted == *name)) {
+    for name in servers {
         match Schemas::read(&model_folder(&state.join(name))) {
             Ok(schemas) => offered.extend(schemas.tools.into_iter().filter_map(|(tool, schema)| {
                 Some(OfferedSchema { server: name.to_owned(), tool, at: schema.offered?.at })
@@ -251,19 +254,63 @@ struct GuardLine {
     /// What the guard says of itself: as it is, where it runs, or was when it ended.
     #[serde(skip_serializing_if = "Option::is_none")]
     says: Option<GuardReport>,
+    /// The last changes that it told, newest first.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    last_changes: Vec<ShownChange>,
+}
+
+/// A change that was told, and what the quarantine has of it.
+#[derive(Serialize)]
+struct ShownChange {
+    #[serde(flatten)]
+    told: ToldChange,
+    /// What changed, in words: it can repeat parts of the result.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    what: Option<String>,
+}
+
+impl ShownChange {
+    fn of(told: &ToldChange, kept: &KeptReader, source: &Source) -> Self {
+        let item = told.call.and_then(|call| kept.read(source.place_folder(), &source.name(), call));
+        let changes = item.map(|item| item.changes).unwrap_or_default();
+        let what = changes.into_iter().find(|change| change.reason == told.reason).map(|change| change.what);
+        Self { told: told.clone(), what }
+    }
+
+    fn line(&self) -> String {
+        let ToldChange { at, reason, tool, call, sightings } = &self.told;
+        let mut line = format!("  {at} {reason}");
+        if let Some(tool) = tool {
+            line += &format!(": {}", review::visible(tool));
+        }
+        if let Some(sightings) = sightings {
+            line += &format!(" ({})", output::count(*sightings as usize, "result"));
+        }
+        if let Some(what) = &self.what {
+            line += &format!(": {}", review::visible(what));
+        }
+        if let Some(call) = call {
+            line += &format!("; call {call}");
+        }
+        line
+    }
 }
 
 fn guard(state: &Path, key: &SecretKey, archive: &Archive, source: &Source) -> GuardLine {
     let canaries = archive.canaries(source).unwrap_or_default();
     let sum = canaries.values().fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
+    let says = says(state, key, source);
+    let kept = KeptReader::open(state);
+    let told = says.iter().flat_map(|report| report.last_changes.iter().rev());
     GuardLine {
+        last_changes: told.map(|told| ShownChange::of(told, &kept, source)).collect(),
         server: source.server.clone(),
         place: source.place,
         process: source.running.clone(),
         canaries: sum,
         quarantine: reviewer::waiting(source.place_folder()).ok().flatten(),
         authority: courier::progress(source.place_folder()),
-        says: says(state, key, source),
+        says,
     }
 }
 
@@ -334,13 +381,11 @@ impl GuardLine {
                 text += &format!(" ({error})");
             }
             lines.push(text);
+            lines.extend(alerts.off.as_ref().map(|why| format!("ALERTS ARE OFF: {why}")));
         }
-        if report.changes > 0 {
-            lines.push(format!(
-                "changes: {}, last {}",
-                report.changes,
-                report.last_change.as_deref().unwrap_or_default()
-            ));
+        if report.changes > 0 || !self.last_changes.is_empty() {
+            lines.push(format!("changes: {}", report.changes));
+            lines.extend(self.last_changes.iter().map(ShownChange::line));
         }
         lines.into_iter().map(|line| format!("  {line}\n")).collect()
     }

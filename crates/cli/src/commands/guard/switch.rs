@@ -5,15 +5,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-use anyhow::bail;
-use credence_guard::{
-    identity::ServerIdentity,
-    switch::{has_taken, operator, switch},
-};
+use credence_guard::switch::{has_taken, switch};
 use credence_receipts::folder;
 use serde_json::json;
 
-use super::StateArgs;
+use super::{StateArgs, servers};
 use crate::{
     commands::{Done, answer},
     output::Output,
@@ -34,32 +30,19 @@ pub struct Args {
 pub fn run(out: &Output, args: &Args, off: bool) -> Done {
     let state = args.keeping.folder()?;
     let places = folder::all_places(&state)?;
-    let mut servers: Vec<&str> = places.iter().map(|(server, _, _)| server.as_str()).collect();
-    servers.dedup();
-    let label = |server: &str| ServerIdentity::read(&state.join(server)).map(|known| known.label);
-    let meant: Vec<&str> = match servers.iter().any(|one| *one == args.server && label(one).as_deref() != Some(*one)) {
-        true => vec![args.server.as_str()],
-        false => {
-            let of_label = |one: &&str| label(one).as_deref() == Some(args.server.as_str()) || *one == args.server;
-            servers.iter().copied().filter(of_label).collect()
-        }
-    };
-    if meant.is_empty() {
-        let known = if servers.is_empty() { "none".to_owned() } else { servers.join(", ") };
-        bail!("no guard of '{}' has run yet; known in {}: {known}", args.server, state.display());
-    }
+    let meant = servers::meant(&state, &args.server)?;
     let key = args.keeping.secret(false)?;
     let word = if off { "off" } else { "on" };
     let (mut text, mut shown, mut late) = (String::new(), Vec::new(), 0);
     for server in meant {
-        let Some(record) = switch(&state.join(server), &key, off, operator())? else {
+        let Some(record) = switch(&state.join(&server), &key, off)? else {
             text += &format!("{server} is {word} already\n");
             shown.push(json!({ "server": server, "changed": false }));
             continue;
         };
         let running: Vec<PathBuf> = places
             .iter()
-            .filter(|(name, _, place)| name == server && folder::running_process(place).is_some())
+            .filter(|(name, _, place)| *name == server && folder::running_process(place).is_some())
             .map(|(_, _, place)| place.clone())
             .collect();
         let until = Instant::now() + PATIENCE;
