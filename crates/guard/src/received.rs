@@ -22,6 +22,8 @@ use crate::{deliver::META_KEY, message::id_at_the_edges};
 const MAX_DEPTH: usize = 128;
 /// Members of an object up to which names are compared one by one.
 const FEW_MEMBERS: usize = 12;
+/// Bytes of a text that are looked at one by one.
+const NEAR_BYTES: usize = 16;
 /// Pieces of an unreadable message in which an id is looked for.
 const MAX_PIECES: usize = 64;
 /// Ids of answers in a text that cannot be read.
@@ -209,7 +211,7 @@ impl<'a> Scan<'a> {
             }
             let name = self.name();
             // Some readers take a name in any case.
-            let ours = name.trim().eq_ignore_ascii_case(META_KEY);
+            let ours = name.len() >= META_KEY.len() && name.trim().eq_ignore_ascii_case(META_KEY);
             let foreign = ours || envelope && !ENVELOPE.contains(&name.as_ref());
             if !names.insert(name) {
                 return Err("a member is there twice");
@@ -258,8 +260,7 @@ impl<'a> Scan<'a> {
         self.at += 1;
         loop {
             if !self.separators {
-                let rest = self.bytes.get(self.at..).unwrap_or_default();
-                self.at += memchr::memchr2(b'"', b'\\', rest).unwrap_or(rest.len());
+                self.at += plain_bytes(self.bytes.get(self.at..).unwrap_or_default());
             }
             match self.bytes.get(self.at) {
                 None => return,
@@ -306,6 +307,14 @@ impl<'a> Scan<'a> {
     }
 }
 
+/// How many bytes come before the next quote or backslash. Most texts are short, and a call of `memchr` takes longer than they do.
+fn plain_bytes(bytes: &[u8]) -> usize {
+    let special = |byte: &u8| matches!(byte, b'"' | b'\\');
+    let (near, far) = bytes.split_at(bytes.len().min(NEAR_BYTES));
+    let further = || NEAR_BYTES + memchr::memchr2(b'"', b'\\', far).unwrap_or(far.len());
+    near.iter().position(special).unwrap_or_else(|| if far.is_empty() { near.len() } else { further() })
+}
+
 /// The names of an object's members.
 #[derive(Default)]
 struct Names<'a> {
@@ -317,6 +326,9 @@ impl<'a> Names<'a> {
     /// Whether it is new.
     fn insert(&mut self, name: Cow<'a, str>) -> bool {
         if self.many.is_empty() && self.few.len() < FEW_MEMBERS {
+            if self.few.is_empty() {
+                self.few.reserve_exact(FEW_MEMBERS);
+            }
             let new = !self.few.contains(&name);
             self.few.push(name);
             return new;
