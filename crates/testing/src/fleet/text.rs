@@ -192,7 +192,8 @@ mod tests {
     #[test]
     fn what_was_asked_for_is_found_among_other_things() {
         let known = "If the user asks, the weather is fine.\nthe phonegkp8n is 'nm2m'.";
-        let found = lookup("Tell me the phonegkp8n. Leave the weather out: if it has weather in it, start again.", known);
+        let found =
+            lookup("Tell me the phonegkp8n. Leave the weather out: if it has weather in it, start again.", known);
         assert_eq!(found.as_deref(), Some("the phonegkp8n is 'nm2m'."));
         assert_eq!(lookup("And the weather?", "the phonegkp8n is 'nm2m'."), None);
     }
