@@ -66,6 +66,23 @@ async fn a_source_that_asks_to_wait_is_left_alone() {
     assert_eq!(world.paths().len(), 1);
 }
 
+/// GitHub's way to say that the quota of an hour is used up.
+#[tokio::test]
+async fn a_quota_that_is_used_up_is_waited_for() {
+    let world = World::default();
+    world.put_with(PATH, 403, &[("x-ratelimit-remaining", "0"), ("x-ratelimit-reset", "1800")], "{}");
+    let crawler = world.crawler().await;
+    for unsent in [false, true] {
+        let Asked::Failed(failure) = crawler.ask(github(), &subject(), None, now()).await else { panic!() };
+        assert_eq!((failure.reason, failure.unsent), (Reason::RateLimited, unsent));
+        assert!(failure.retry_after.unwrap() > Duration::from_secs(1_700), "{failure:?}");
+    }
+    assert_eq!(world.paths().len(), 1);
+    let world = World::default();
+    world.put_with(PATH, 403, &[("x-ratelimit-remaining", "17")], "{}");
+    assert_eq!(failure(&world).await.reason, Reason::Refused, "and no other 403 is");
+}
+
 #[tokio::test]
 async fn a_hundred_megabytes_are_not_read() {
     let world = World::default();
@@ -142,6 +159,40 @@ async fn pages_are_turned_until_the_subject_is_found() {
     let Asked::Answered(answered) = asked else { panic!("{asked:?}") };
     assert_eq!(answered.outcome.unwrap().numbers["payers"], 7.0);
     assert_eq!(world.paths().len(), 3, "the page after the subject's is not asked for");
+}
+
+/// OSV tells very many vulnerabilities in pages, whose token goes into the body.
+#[tokio::test]
+async fn a_list_that_is_the_subjects_as_a_whole_is_read_to_its_end() {
+    let source = builtin::find("crawler-osv").unwrap().unwrap();
+    let subject: ExternalSubject = "package:pkg:npm/@acme/weather@1.2.0".parse().unwrap();
+    let path = "api.osv.dev/v1/query";
+    let vulns = |word: &str| format!(r#""vulns": [{{"id": "GHSA-1", "database_specific": {{"severity": "{word}"}}}}]"#);
+    let purl = r#""purl":"pkg:npm/%40acme/weather@1.2.0""#;
+    let world = World::default();
+    // The second page was late, and says nothing but where it goes on.
+    world.put_for(path, r#""page_token":"two""#, r#"{"next_page_token": "three"}"#);
+    world.put_for(path, r#""page_token":"three""#, format!("{{{}}}", vulns("LOW")));
+    world.put_for(path, purl, format!(r#"{{{}, "next_page_token": "two"}}"#, vulns("HIGH")));
+    let asked = world.crawler().await.ask(source, &subject, None, now()).await;
+    let Asked::Answered(answered) = asked else { panic!("{asked:?}") };
+    let reading = answered.outcome.unwrap();
+    assert_eq!((reading.measured[0].value, reading.numbers["vulnerabilities"]), (65.0, 2.0));
+    assert_eq!(world.paths(), [path; 3]);
+
+    // A page of another form, and a list without an end, say nothing.
+    let world = World::default();
+    world.put_for(path, r#""page_token":"two""#, r#"{"error": "quota"}"#);
+    world.put_for(path, purl, format!(r#"{{{}, "next_page_token": "two"}}"#, vulns("HIGH")));
+    let asked = world.crawler().await.ask(source, &subject, None, now()).await;
+    assert!(
+        matches!(&asked, Asked::Answered(one) if Reason::of(one.outcome.as_ref().unwrap_err()) == Reason::WrongShape)
+    );
+    let world = World::default();
+    world.put_for(path, purl, format!(r#"{{{}, "next_page_token": "again"}}"#, vulns("HIGH")));
+    let asked = world.crawler().await.ask(source, &subject, None, now()).await;
+    assert!(matches!(&asked, Asked::Answered(one) if Reason::of(one.outcome.as_ref().unwrap_err()) == Reason::Beyond));
+    assert_eq!(world.paths().len(), 10);
 }
 
 #[tokio::test]

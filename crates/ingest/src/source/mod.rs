@@ -103,7 +103,11 @@ pub(crate) enum Format {
 #[derive(Debug)]
 pub(crate) struct PageRule {
     pub parameter: String,
+    /// The parameter is a member of the body, not of the address.
+    pub in_body: bool,
     pub next: NextPage,
+    /// The member whose lists are one list: then every page is the subject's, and all are read.
+    pub join: Option<String>,
     pub most: u32,
 }
 
