@@ -126,6 +126,27 @@ async fn a_link_ends_with_its_line() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_link_that_is_claimed_anew_and_not_proven_stops_counting() {
+    let house = House::new().await;
+    house.world.put(ANSWER, 200, stars(80.0));
+    house.run().await;
+    // In the last weeks of its line.
+    house.advance(290 * DAY);
+    house.run().await;
+    assert_eq!((house.inputs(), house.state().0), (1, LinkState::Proven));
+    house.authority.claim_link(&id("bot"), &host(), 300).unwrap();
+    house.advance(6 * DAY);
+    assert_eq!((house.run().await.asked, house.inputs()), (0, 1), "nothing is asked, and what was read counts");
+    house.advance(2 * DAY);
+    house.run().await;
+    assert_eq!((house.inputs(), house.state().0), (0, LinkState::Claimed));
+    // Later it is proven after all.
+    house.link().await;
+    assert_eq!(house.run().await.signals, 1);
+    assert_eq!(house.inputs(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_link_that_is_proven_again_feeds_again_at_once() {
     let house = House::new().await;
     house.world.put(ANSWER, 200, stars(80.0));
