@@ -1,8 +1,8 @@
 //! Lists in pages, in which a subject is looked for. A list that is the same for every subject is read once and shared: asked for each
-//! wallet apart, the x402 bazaar would be twenty requests for each.
+//! subject apart, a list of twenty pages would be twenty requests for each.
 //!
-//! Pages are turned until the subject is found; where a list is the subject's as a whole (`join`), to its end. A list that is longer than what is read says nothing of subjects that are not on it
-//! ([`NoReading::Beyond`]).
+//! Pages are turned until the subject is found; where a list is the subject's as a whole (`join`), to its end. A list that is longer than
+//! what is read says nothing of subjects that are not on it ([`NoReading::Beyond`]), and nothing as a whole ([`NoReading::Partial`]).
 
 use std::{
     sync::{Arc, PoisonError},

@@ -11,10 +11,16 @@ use credence_ingest::{Asked, Crawler, Failure, Reason, Source, builtin};
 use credence_protocol::{ExternalSubject, Timestamp};
 
 const PATH: &str = "api.github.com/repos/acme/weather";
+/// A list that is the same for everyone who asks.
+const LISTING: &str = include_str!("common/listing.toml");
 const GOOD: &str = include_str!("../testdata/github/good.json");
 
 fn github() -> &'static Source {
     builtin::find("crawler-github").unwrap().unwrap()
+}
+
+fn listing(text: &str) -> Source {
+    Source::parse("listing.toml", text).unwrap()
 }
 
 fn subject() -> ExternalSubject {
@@ -140,7 +146,7 @@ async fn secrets_do_not_go_to_a_mirror_and_a_missing_one_is_told() {
 
 #[tokio::test]
 async fn pages_are_turned_until_the_subject_is_found() {
-    let source = builtin::find("crawler-x402-bazaar").unwrap().unwrap();
+    let source = &listing(LISTING);
     let wallet = "0x8004a169fb4a3325136eb29fa0ceb6d2e539a432";
     let subject = ExternalSubject::parse(&format!("wallet:eip155:8453:{wallet}")).unwrap();
     let page = |pay: &str| {
@@ -197,7 +203,7 @@ async fn a_list_that_is_the_subjects_as_a_whole_is_read_to_its_end() {
 
 #[tokio::test]
 async fn a_list_is_read_once_for_all_and_what_is_not_read_of_it_is_not_known() {
-    let source = builtin::find("crawler-x402-bazaar").unwrap().unwrap();
+    let source = &listing(LISTING);
     let wallet = |n: u64| format!("0x{n:040x}");
     let subject = |n: u64| ExternalSubject::parse(&format!("wallet:eip155:8453:{}", wallet(n))).unwrap();
     let page = |from: u64, total: u64| {
@@ -249,8 +255,7 @@ async fn a_list_is_read_once_for_all_and_what_is_not_read_of_it_is_not_known() {
 
 #[tokio::test]
 async fn a_subject_beyond_the_pages_that_are_read_is_not_absent() {
-    let file = include_str!("../sources/x402-bazaar.toml").replace("most = 20", "most = 2");
-    let source = Source::parse("x.toml", &file).unwrap();
+    let source = listing(&LISTING.replace("most = 20", "most = 2"));
     let base = "api.cdp.coinbase.com/platform/v2/x402/discovery/resources?limit=100&offset=";
     let world = World::default();
     for from in [0, 100, 200] {
