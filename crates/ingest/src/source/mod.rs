@@ -217,6 +217,15 @@ impl Source {
         tags
     }
 
+    /// The tags whose condition (`when`) does not hold by these numbers. A number that is not there denies nothing.
+    pub fn denied(&self, numbers: &BTreeMap<String, f64>) -> Vec<&Tag> {
+        let is_denied = |rule: &&SignalRule| {
+            let number = rule.when.as_ref().and_then(|when| numbers.get(when));
+            number.is_some_and(|number| *number < 0.5)
+        };
+        self.signals.iter().filter(is_denied).flat_map(|rule| &rule.tags).collect()
+    }
+
     /// The one host that it asks, where the file names it.
     pub fn host(&self) -> Option<&str> {
         self.request.address.fixed_host()

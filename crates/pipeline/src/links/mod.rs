@@ -357,6 +357,8 @@ pub(crate) struct Crawled {
     tag: Tag,
     /// The link that it came over.
     link: String,
+    /// When the answer was read. All signals of an answer have the same time.
+    observed_at: Timestamp,
 }
 
 /// The current signals of an agent that crawlers made.
@@ -367,7 +369,8 @@ fn crawled_signals(view: &(impl View + ?Sized), agent: &EntityId) -> Result<Vec<
         let signal = derive::signal_at(view, row.seq)?;
         if let Some(link) = link_of(&signal) {
             let (source, tag) = (EntityId::new(source)?, Tag::new(tag)?);
-            crawled.push(Crawled { signal: signal.draft().id, source, tag, link });
+            let (signal, observed_at) = (signal.draft().id, signal.draft().observed_at.at());
+            crawled.push(Crawled { signal, source, tag, link, observed_at });
         }
         Ok(ControlFlow::Continue(()))
     })?;
@@ -400,6 +403,11 @@ pub(crate) fn wrongly_withdrawn(view: &(impl View + ?Sized), withdrawal: &Withdr
     let over = row.is_none_or(|row| row.state != LinkState::Proven);
     let disputed = disputes::is_withdrawn(view, agent, *signal)?;
     let left_out = indexers::Indexers::read(view)?.leave_out(view, agent, &crawled.source)?;
-    Ok((!over && !disputed && !left_out)
-        .then(|| format!("it withdraws {signal}, whose link is proven and which is not disputed")))
+    let is_newer = |one: &Crawled| {
+        one.source == crawled.source && one.link == crawled.link && one.observed_at > crawled.observed_at
+    };
+    let outdated = current.iter().any(is_newer);
+    Ok((!over && !disputed && !left_out && !outdated).then(|| {
+        format!("it withdraws {signal}, whose link is proven and which is not disputed, nor denied by its source")
+    }))
 }

@@ -51,6 +51,7 @@ fn outcome(house: &House, agent: &str, link: &ExternalSubject, link_seq: u64, si
         link_seq,
         source: id("crawler"),
         signals,
+        outdated: Vec::new(),
         again: house.now().plus_seconds(3600),
         memory: "{}".into(),
         failure: None,
@@ -190,6 +191,34 @@ fn a_broken_link_takes_what_it_fed_with_it_and_nothing_else() {
         house.authority.break_link(&id("bot"), &host(), "names another agent").unwrap();
         let left: Vec<String> = house.current().into_iter().map(|(key, _)| key).collect();
         assert_eq!(left, ["bot/crawler/oss_popularity", "bot/lab/rel_uptime"]);
+        house.assert_sound();
+        assert_eq!(house.replay().differences.count, 0);
+    }
+}
+
+/// A card was signed and is no longer: that it is signed is not true any more, though the source is well and the link proven.
+#[test]
+fn what_a_newer_answer_denies_is_withdrawn() {
+    for house in houses() {
+        let link = proven(&house, "bot", &host());
+        let told = |tag: &str| {
+            let mut draft = house.draft("bot", "crawler", &[tag], 90.0);
+            draft.evidence = Some(StrictValue(json!({ EVIDENCE: { "link": host() } })));
+            draft.sign(&key("crawler")).unwrap()
+        };
+        let first = outcome(&house, "bot", &host(), link.seq, vec![told("user_feedback"), told("identity_domain")]);
+        house.authority.record_crawl(vec![first]).unwrap();
+        assert_eq!(house.current().len(), 2);
+        house.advance(3_600);
+        let outdated = vec![tag("identity_domain")];
+        let silent =
+            CrawlOutcome { outdated: outdated.clone(), ..outcome(&house, "bot", &host(), link.seq, Vec::new()) };
+        house.authority.record_crawl(vec![silent]).unwrap();
+        assert_eq!(house.current().len(), 2, "an answer that measures nothing takes nothing back");
+        let newer = outcome(&house, "bot", &host(), link.seq, vec![told("user_feedback")]);
+        house.authority.record_crawl(vec![CrawlOutcome { outdated, ..newer }]).unwrap();
+        let left: Vec<String> = house.current().into_iter().map(|(key, _)| key).collect();
+        assert_eq!(left, ["bot/crawler/user_feedback"]);
         house.assert_sound();
         assert_eq!(house.replay().differences.count, 0);
     }

@@ -85,6 +85,13 @@ impl Made<'_> {
             }
             None => true,
         };
+        let outdated = match (&memory.recorded, self.installed.source()) {
+            (Some((last, _)), Some(source)) if is_news => {
+                let denied = source.denied(&found.reading.numbers);
+                last.measured.iter().flat_map(|one| &one.tags).filter(|tag| denied.contains(tag)).cloned().collect()
+            }
+            _ => Vec::new(),
+        };
         let signals = if is_news { self.signals(&found) } else { Some(Vec::new()) };
         let Some(signals) = signals else {
             return self.failed(memory, Reason::WrongShape, "the evidence does not fit into a signal".into(), None);
@@ -94,7 +101,7 @@ impl Made<'_> {
             memory.card = found.card;
         }
         let again = self.now.plus(spread(self.installed.ttl()));
-        CrawlOutcome { quota, ..self.outcome(&memory, signals, again) }
+        CrawlOutcome { quota, outdated, ..self.outcome(&memory, signals, again) }
     }
 
     /// There is none.
@@ -121,7 +128,19 @@ impl Made<'_> {
     fn outcome(&self, memory: &Memory, signals: Vec<Signal>, again: Timestamp) -> CrawlOutcome {
         let Target { agent, source, link, link_seq, .. } = self.target.clone();
         let memory = serde_json::to_string(memory).unwrap_or_default();
-        CrawlOutcome { agent, link, link_seq, source, signals, again, memory, failure: None, alarm: false, quota: None }
+        CrawlOutcome {
+            agent,
+            link,
+            link_seq,
+            source,
+            signals,
+            outdated: Vec::new(),
+            again,
+            memory,
+            failure: None,
+            alarm: false,
+            quota: None,
+        }
     }
 
     fn signals(&self, found: &Found) -> Option<Vec<Signal>> {
@@ -153,6 +172,7 @@ pub(super) fn let_go(target: &Target, now: Timestamp) -> CrawlOutcome {
         link_seq,
         source,
         signals: Vec::new(),
+        outdated: Vec::new(),
         again,
         memory,
         failure,
