@@ -8,7 +8,7 @@ use std::{
 use reqwest::{StatusCode, header::HeaderMap};
 use url::Url;
 
-use crate::politeness::retry_after;
+use crate::politeness::{retry_after, until_reset};
 
 /// A whole answer, within the request's limits. Any status: what an error means is the caller's business.
 #[derive(Debug, Clone)]
@@ -33,10 +33,26 @@ impl Answer {
         self.status == StatusCode::NOT_MODIFIED
     }
 
-    /// How long the host asks to be left alone.
+    /// What `Retry-After` says, a day at most.
     pub fn retry_after(&self) -> Option<Duration> {
         let text = self.headers.get(reqwest::header::RETRY_AFTER)?.to_str().ok()?;
         retry_after(text, SystemTime::now())
+    }
+
+    /// How long the host asks to be left alone: `Retry-After` of a 429, a 503 or a 403; without one, of a 429 or a 403, the end of a quota
+    /// that is used up (`X-RateLimit-Remaining: 0`, `X-RateLimit-Reset`). A pause of no length is none.
+    pub fn pause(&self) -> Option<Duration> {
+        let is_quota = [StatusCode::TOO_MANY_REQUESTS, StatusCode::FORBIDDEN].contains(&self.status);
+        if !is_quota && self.status != StatusCode::SERVICE_UNAVAILABLE {
+            return None;
+        }
+        let number = |name: &str| self.headers.get(name)?.to_str().ok()?.trim().parse::<u64>().ok();
+        let reset = || {
+            let reset =
+                number("x-ratelimit-reset").filter(|_| is_quota && number("x-ratelimit-remaining") == Some(0))?;
+            Some(until_reset(reset, SystemTime::now()))
+        };
+        self.retry_after().filter(|pause| !pause.is_zero()).or_else(reset).filter(|pause| !pause.is_zero())
     }
 
     /// The body's type, without parameters, in lower case.

@@ -17,8 +17,6 @@ use crate::{
 
 /// How long a connection may take.
 const CONNECTING: Duration = Duration::from_secs(5);
-/// Answers after which a pause is kept: as long as the host says, and after 429 also where it does not say.
-const BUSY: [StatusCode; 2] = [StatusCode::TOO_MANY_REQUESTS, StatusCode::SERVICE_UNAVAILABLE];
 
 /// How a client asks.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -111,8 +109,8 @@ impl Egress {
             let late = || EgressError::Late { host: host.clone(), seconds };
             let answer =
                 tokio::time::timeout(request.deadline, self.exchange(&request)).await.map_err(|_| late())??;
-            // A pause of no length is none: who answers 429 is not asked again at once.
-            match answer.retry_after().filter(|pause| BUSY.contains(&answer.status) && !pause.is_zero()) {
+            // As long as the host says, and after 429 also where it does not say.
+            match answer.pause() {
                 Some(pause) => self.politeness.pause(&host, pause),
                 None if answer.status == StatusCode::TOO_MANY_REQUESTS => self.politeness.pause_unsaid(&host),
                 None => self.politeness.answered(&host),

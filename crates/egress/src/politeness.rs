@@ -177,14 +177,28 @@ impl HostState {
     }
 }
 
-/// `Retry-After`: seconds, or a date (RFC 9110, 10.2.3). A date that has passed is no pause.
+/// `Retry-After`: seconds, or a date (RFC 9110, 10.2.3). A date that has passed is no pause; [`MAX_PAUSE`] is the longest.
 pub(crate) fn retry_after(text: &str, now: SystemTime) -> Option<Duration> {
     let text = text.trim();
-    if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) {
+    let pause = if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) {
         // More digits than a number has room for: the longest pause.
-        return Some(text.parse().map_or(MAX_PAUSE, Duration::from_secs));
-    }
-    httpdate::parse_http_date(text).ok().map(|date| date.duration_since(now).unwrap_or_default())
+        text.parse().map_or(MAX_PAUSE, Duration::from_secs)
+    } else {
+        httpdate::parse_http_date(text).ok()?.duration_since(now).unwrap_or_default()
+    };
+    Some(pause.min(MAX_PAUSE))
+}
+
+/// `X-RateLimit-Reset`: seconds since 1970, or from now on where that would be in the year 2001 or before.
+pub(crate) fn until_reset(reset: u64, now: SystemTime) -> Duration {
+    const TIMES_FROM: u64 = 1_000_000_000;
+    let reset = Duration::from_secs(reset);
+    let pause = if reset.as_secs() < TIMES_FROM {
+        reset
+    } else {
+        reset.saturating_sub(now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default())
+    };
+    pause.min(MAX_PAUSE)
 }
 
 #[cfg(test)]
@@ -199,9 +213,19 @@ mod tests {
         assert_eq!(seconds(" 0 "), Some(0));
         assert_eq!(seconds("Wed, 18 Nov 2026 08:01:00 GMT"), Some(60));
         assert_eq!(seconds("Wed, 18 Nov 2026 07:00:00 GMT"), Some(0));
-        assert_eq!(seconds("99999999999999999999999"), Some(MAX_PAUSE.as_secs()));
+        for long in ["99999999999999999999999", "18446744073709551615", "86401", "Fri, 31 Dec 9999 23:59:59 GMT"] {
+            assert_eq!(seconds(long), Some(MAX_PAUSE.as_secs()), "{long}");
+        }
         for text in ["", "soon", "-5", "1.5", "١٢"] {
             assert_eq!(seconds(text), None, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn a_quota_is_new_at_a_time_or_after_some_seconds() {
+        let now = SystemTime::UNIX_EPOCH + Duration::from_secs(1_800_000_000);
+        for (reset, seconds) in [(0, 0), (60, 60), (1_800_000_090, 90), (1_799_999_999, 0), (u64::MAX, 86_400)] {
+            assert_eq!(until_reset(reset, now).as_secs(), seconds, "{reset}");
         }
     }
 

@@ -42,6 +42,10 @@ impl Host {
             .route("/stuck", get(std::future::pending::<&'static str>))
             .route("/packed", get(|| async { ([(header::CONTENT_ENCODING, "gzip")], "…") }))
             .route("/busy", get(|| async { (StatusCode::TOO_MANY_REQUESTS, [(header::RETRY_AFTER, "60")], "") }))
+            .route("/quota", get(|| async { used_up(StatusCode::FORBIDDEN, "0", "60") }))
+            .route("/quota-left", get(|| async { used_up(StatusCode::FORBIDDEN, "3", "60") }))
+            .route("/refused", get(|| async { (StatusCode::FORBIDDEN, [(header::RETRY_AFTER, "0")], "") }))
+            .route("/broken", get(|| async { (StatusCode::INTERNAL_SERVER_ERROR, [(header::RETRY_AFTER, LONG)], "") }))
             .route("/limited", get(|| async { StatusCode::TOO_MANY_REQUESTS }))
             .route("/error", get(|| async { (StatusCode::INTERNAL_SERVER_ERROR, "oops") }))
             .route("/moved", get(|| async { moved("/headers") }))
@@ -65,6 +69,13 @@ impl Host {
     fn asked(&self) -> usize {
         self.requests.load(Ordering::SeqCst)
     }
+}
+
+/// More seconds than there are until the year 9999.
+const LONG: &str = "99999999999999";
+
+fn used_up(status: StatusCode, left: &'static str, reset: &'static str) -> Response {
+    (status, [("x-ratelimit-remaining", left), ("x-ratelimit-reset", reset)]).into_response()
 }
 
 fn moved(to: &'static str) -> Response {
@@ -191,6 +202,23 @@ async fn a_host_that_asks_for_a_pause_gets_it() {
     let refused = egress.clone().send(Request::get(&host.url("/hello")).unwrap()).await.unwrap_err();
     assert!(matches!(refused, EgressError::Paused { .. }), "{refused}");
     assert_eq!(host.asked(), 1);
+}
+
+/// GitHub answers 403 where a quota is used up. A 403 that says nothing of the kind is an answer.
+#[tokio::test]
+async fn a_quota_that_is_used_up_is_a_pause() {
+    let (host, egress) = (Host::start().await, local());
+    for path in ["/quota-left", "/refused", "/broken"] {
+        let answer = egress.send(Request::get(&host.url(path)).unwrap()).await.unwrap();
+        assert_eq!(answer.pause(), None, "{path}");
+    }
+    let day = Duration::from_secs(86_400);
+    let broken = egress.send(Request::get(&host.url("/broken")).unwrap()).await.unwrap();
+    assert_eq!(broken.retry_after(), Some(day), "a day is the longest pause, also where nobody keeps it");
+    let answer = egress.send(Request::get(&host.url("/quota")).unwrap()).await.unwrap();
+    assert_eq!((answer.status, answer.pause()), (StatusCode::FORBIDDEN, Some(Duration::from_secs(60))));
+    let refused = egress.send(Request::get(&host.url("/hello")).unwrap()).await.unwrap_err();
+    assert!(matches!(refused, EgressError::Paused { .. }), "{refused}");
 }
 
 #[tokio::test]

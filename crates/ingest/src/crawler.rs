@@ -165,7 +165,7 @@ impl Reason {
     pub fn of(no: &NoReading) -> Self {
         match no {
             NoReading::Absent(_) => Self::Absent,
-            NoReading::Beyond(_) => Self::Beyond,
+            NoReading::Beyond(_) | NoReading::Partial(_) => Self::Beyond,
             NoReading::WrongShape(_) => Self::WrongShape,
             NoReading::OtherSubject => Self::OtherSubject,
             NoReading::BadSignature(_) => Self::BadSignature,
@@ -217,10 +217,12 @@ impl Failure {
             200..=299 => return None,
             404 | 410 => Reason::Absent,
             429 => Reason::RateLimited,
+            // GitHub says so where a quota is used up.
+            403 if answer.pause().is_some() => Reason::RateLimited,
             400..=499 => Reason::Refused,
             _ => Reason::ServerError,
         };
-        let retry_after = answer.retry_after();
+        let retry_after = answer.pause().or_else(|| answer.retry_after());
         Some(Self { reason, why: format!("{host} answered {status}"), retry_after, unsent: false })
     }
 }
@@ -284,7 +286,7 @@ impl Crawler {
         if let Some(rule) = &source.page {
             return self.ask_list(source, rule, subject, &parts, &url, now).await;
         }
-        let first = self.send(source, &parts, &url, since).await?;
+        let first = self.send(source, &parts, &url, since, None).await?;
         if first.is_unchanged() {
             return Ok(Asked::Unchanged);
         }
@@ -296,19 +298,24 @@ impl Crawler {
         Ok(Asked::Answered(Box::new(Answered { outcome, validators, quota })))
     }
 
+    /// Sends the request of a source. `page` is a member of the body that says which page is meant.
     pub(crate) async fn send(
         &self,
         source: &Source,
         parts: &Parts,
         url: &Url,
         since: Option<&Validators>,
+        page: Option<(&str, &str)>,
     ) -> Result<Answer, Failure> {
         let rule = &source.request;
         let url = self.mirrored(url)?;
         let made = match &rule.body {
             None => Request::new(rule.method.clone(), url.as_str()),
             Some(template) => {
-                let body = template::body(template, parts).map_err(|why| Failure::new(Reason::Forbidden, why))?;
+                let mut body = template::body(template, parts).map_err(|why| Failure::new(Reason::Forbidden, why))?;
+                if let (Some((name, value)), Some(members)) = (page, body.as_object_mut()) {
+                    members.insert(name.to_owned(), value.into());
+                }
                 Request::post(url.as_str(), HeaderValue::from_static("application/json"), body.to_string().into_bytes())
             }
         };

@@ -1,8 +1,8 @@
 //! Lists in pages, in which a subject is looked for. A list that is the same for every subject is read once and shared: asked for each
-//! wallet apart, the x402 bazaar would be twenty requests for each.
+//! subject apart, a list of twenty pages would be twenty requests for each.
 //!
-//! Pages are turned until the subject is found. A list that is longer than what is read says nothing of subjects that are not on it
-//! ([`NoReading::Beyond`]).
+//! Pages are turned until the subject is found; where a list is the subject's as a whole (`join`), to its end. A list that is longer than
+//! what is read says nothing of subjects that are not on it ([`NoReading::Beyond`]), and nothing as a whole ([`NoReading::Partial`]).
 
 use std::{
     sync::{Arc, PoisonError},
@@ -10,7 +10,6 @@ use std::{
 };
 
 use credence_protocol::{ExternalSubject, Timestamp};
-use serde_json::Value;
 use tokio::sync::Mutex;
 use url::Url;
 
@@ -18,7 +17,7 @@ use crate::{
     Answered, Asked, Crawler, Failure, NoReading, Source,
     crawler::quota,
     reading::{self, Document, Page},
-    source::{NextPage, PageRule},
+    source::PageRule,
     template::Parts,
 };
 
@@ -70,7 +69,7 @@ impl Crawler {
         let mut list = list.lock().await;
         let mut read = 0;
         let outcome = loop {
-            if let Some(page) = list.pages.get(read) {
+            if let Some(page) = list.pages.get(read).filter(|_| rule.join.is_none()) {
                 read += 1;
                 if reading::select(source, parts, &page.value).is_empty() {
                     continue;
@@ -83,6 +82,7 @@ impl Crawler {
                     let whole = Document::of(source, subject, &list.pages);
                     break whole.and_then(|whole| whole.read(source, None, now));
                 }
+                Some(End::Cut) if rule.join.is_some() => break Err(NoReading::Partial(rule.most)),
                 Some(End::Cut) => break Err(NoReading::Beyond(rule.most)),
                 Some(End::Failed(at, why)) if at.elapsed() < holds(why) => match why {
                     Ok(no) => break Err(no.clone()),
@@ -114,19 +114,22 @@ impl Crawler {
     async fn next(&self, source: &Source, rule: &PageRule, parts: &Parts, url: &Url, list: &mut Listing) {
         list.end = None;
         let failed = |why| Some(End::Failed(Instant::now(), why));
-        let next = match list.pages.last() {
-            None => Some(url.clone()),
-            Some(last) => next_page(rule, url, &last.value, list.pages.len() as u64),
-        };
-        let Some(next) = next else {
-            list.end = Some(End::Last);
-            return;
+        let value = match list.pages.last() {
+            None => None,
+            Some(last) => match rule.next.value(&last.value, list.pages.len() as u64) {
+                Some(value) => Some(value),
+                None => return list.end = Some(End::Last),
+            },
         };
         if list.pages.len() >= rule.most as usize || list.bytes > MAX_BYTES {
             list.end = Some(End::Cut);
             return;
         }
-        let answer = match self.send(source, parts, &next, None).await {
+        let value = value.as_deref();
+        let next =
+            value.filter(|_| !rule.in_body).map_or_else(|| url.clone(), |value| with_parameter(url, rule, value));
+        let in_body = value.filter(|_| rule.in_body).map(|value| (rule.parameter.as_str(), value));
+        let answer = match self.send(source, parts, &next, None, in_body).await {
             Ok(answer) => match self.failure_of(&answer, url) {
                 None => answer,
                 Some(failure) => return list.end = failed(Err(failure)),
@@ -144,17 +147,10 @@ impl Crawler {
     }
 }
 
-fn next_page(rule: &PageRule, url: &Url, page: &Value, pages: u64) -> Option<Url> {
-    let value = match &rule.next {
-        NextPage::Cursor(pointer) => reading::text_at(pointer, page)?.to_owned(),
-        NextPage::Offset { total, size } => {
-            let offset = pages * size;
-            (offset < reading::number_at(total, page)?).then(|| offset.to_string())?
-        }
-    };
+fn with_parameter(url: &Url, rule: &PageRule, value: &str) -> Url {
     let mut next = url.clone();
     let others: Vec<(String, String)> =
         url.query_pairs().filter(|(name, _)| *name != rule.parameter).map(|(n, v)| (n.into(), v.into())).collect();
-    next.query_pairs_mut().clear().extend_pairs(others).append_pair(&rule.parameter, &value);
-    Some(next)
+    next.query_pairs_mut().clear().extend_pairs(others).append_pair(&rule.parameter, value);
+    next
 }

@@ -19,7 +19,9 @@ use crate::{
     jws::KeySet,
     normalise::{Number, Numbers},
     pointer::Pointer,
-    source::{AbsentRule, CardRule, ExtractKind, ExtractRule, Format, IdentityRule, Reduce, digest},
+    source::{
+        AbsentRule, CardRule, ExtractKind, ExtractRule, Format, IdentityRule, NextPage, PageRule, Reduce, digest,
+    },
     template::Parts,
     verification::{self, Needed},
 };
@@ -120,6 +122,9 @@ pub enum NoReading {
     /// The list is longer than what is read of it, and the subject is not in that part: nothing is known.
     #[error("not known: the subject is not on the first {0} pages of a longer list")]
     Beyond(u32),
+    /// The list is longer than what is read of it, and all of it is the subject's.
+    #[error("not known: only the first {0} pages of a longer list are read")]
+    Partial(u32),
     /// The answer has another form than the file requires: the source has changed. Correct the file, raise its version.
     #[error("the answer has another form than required: {0}")]
     WrongShape(String),
@@ -202,7 +207,16 @@ impl Document {
         let own = || pages.iter().flat_map(|page| select(source, &parts, &page.value)).collect::<Vec<_>>();
         let selected = source.select.as_ref().map(|_| own());
         let first = pages.first().ok_or_else(|| NoReading::WrongShape("there is no answer".into()))?;
-        let first = Arc::clone(&first.value);
+        let first = match &source.page {
+            Some(PageRule { join: Some(member), next, .. }) => {
+                let count = pages.len() as u64;
+                if pages.last().is_some_and(|last| next.value(&last.value, count).is_some()) {
+                    return Err(NoReading::Partial(u32::try_from(count).unwrap_or(u32::MAX)));
+                }
+                Arc::new(joined(pages, member))
+            }
+            _ => Arc::clone(&first.value),
+        };
         if !source.identity.iter().all(|rule| matches(rule, &parts, &first)) {
             return Err(NoReading::OtherSubject);
         }
@@ -313,6 +327,30 @@ fn measure(
 /// Six decimals: more is noise, and would make every answer a new one.
 fn rounded(value: f64) -> f64 {
     (value * 1e6).round() / 1e6
+}
+
+/// The first page, with the elements that all pages have in a member.
+fn joined(pages: &[Page], member: &str) -> Value {
+    let lists = pages.iter().filter_map(|page| page.value.get(member)?.as_array());
+    let all: Option<Vec<Value>> = lists.fold(None, |all, list| Some([all.unwrap_or_default(), list.clone()].concat()));
+    let mut whole = pages.first().map(|page| (*page.value).clone()).unwrap_or_default();
+    if let (Some(all), Some(members)) = (all, whole.as_object_mut()) {
+        members.insert(member.to_owned(), Value::Array(all));
+    }
+    whole
+}
+
+impl NextPage {
+    /// What asks for the page after `page`, the last of so many; none where it is the last of all.
+    pub(crate) fn value(&self, page: &Value, pages: u64) -> Option<String> {
+        match self {
+            Self::Cursor(pointer) => text_at(pointer, page).map(str::to_owned),
+            Self::Offset { total, size } => {
+                let offset = pages * size;
+                (offset < number_at(total, page)?).then(|| offset.to_string())
+            }
+        }
+    }
 }
 
 /// The elements of a page that are the subject's.
@@ -461,11 +499,11 @@ fn fields(text: &str) -> Value {
 }
 
 /// The text at a pointer, for cursors.
-pub(crate) fn text_at<'a>(pointer: &Pointer, page: &'a Value) -> Option<&'a str> {
+fn text_at<'a>(pointer: &Pointer, page: &'a Value) -> Option<&'a str> {
     pointer.find(page).into_iter().flatten().next()?.as_str().filter(|text| !text.is_empty())
 }
 
 /// The number at a pointer, for totals.
-pub(crate) fn number_at(pointer: &Pointer, page: &Value) -> Option<u64> {
+fn number_at(pointer: &Pointer, page: &Value) -> Option<u64> {
     pointer.find(page).into_iter().flatten().next()?.as_u64()
 }

@@ -11,10 +11,16 @@ use credence_ingest::{Asked, Crawler, Failure, Reason, Source, builtin};
 use credence_protocol::{ExternalSubject, Timestamp};
 
 const PATH: &str = "api.github.com/repos/acme/weather";
+/// A list that is the same for everyone who asks.
+const LISTING: &str = include_str!("common/listing.toml");
 const GOOD: &str = include_str!("../testdata/github/good.json");
 
 fn github() -> &'static Source {
     builtin::find("crawler-github").unwrap().unwrap()
+}
+
+fn listing(text: &str) -> Source {
+    Source::parse("listing.toml", text).unwrap()
 }
 
 fn subject() -> ExternalSubject {
@@ -64,6 +70,23 @@ async fn a_source_that_asks_to_wait_is_left_alone() {
     }
     // The second time nothing was sent.
     assert_eq!(world.paths().len(), 1);
+}
+
+/// GitHub's way to say that the quota of an hour is used up.
+#[tokio::test]
+async fn a_quota_that_is_used_up_is_waited_for() {
+    let world = World::default();
+    world.put_with(PATH, 403, &[("x-ratelimit-remaining", "0"), ("x-ratelimit-reset", "1800")], "{}");
+    let crawler = world.crawler().await;
+    for unsent in [false, true] {
+        let Asked::Failed(failure) = crawler.ask(github(), &subject(), None, now()).await else { panic!() };
+        assert_eq!((failure.reason, failure.unsent), (Reason::RateLimited, unsent));
+        assert!(failure.retry_after.unwrap() > Duration::from_secs(1_700), "{failure:?}");
+    }
+    assert_eq!(world.paths().len(), 1);
+    let world = World::default();
+    world.put_with(PATH, 403, &[("x-ratelimit-remaining", "17")], "{}");
+    assert_eq!(failure(&world).await.reason, Reason::Refused, "and no other 403 is");
 }
 
 #[tokio::test]
@@ -123,7 +146,7 @@ async fn secrets_do_not_go_to_a_mirror_and_a_missing_one_is_told() {
 
 #[tokio::test]
 async fn pages_are_turned_until_the_subject_is_found() {
-    let source = builtin::find("crawler-x402-bazaar").unwrap().unwrap();
+    let source = &listing(LISTING);
     let wallet = "0x8004a169fb4a3325136eb29fa0ceb6d2e539a432";
     let subject = ExternalSubject::parse(&format!("wallet:eip155:8453:{wallet}")).unwrap();
     let page = |pay: &str| {
@@ -144,9 +167,43 @@ async fn pages_are_turned_until_the_subject_is_found() {
     assert_eq!(world.paths().len(), 3, "the page after the subject's is not asked for");
 }
 
+/// OSV tells very many vulnerabilities in pages, whose token goes into the body.
+#[tokio::test]
+async fn a_list_that_is_the_subjects_as_a_whole_is_read_to_its_end() {
+    let source = builtin::find("crawler-osv").unwrap().unwrap();
+    let subject: ExternalSubject = "package:pkg:npm/@acme/weather@1.2.0".parse().unwrap();
+    let path = "api.osv.dev/v1/query";
+    let vulns = |word: &str| format!(r#""vulns": [{{"id": "GHSA-1", "database_specific": {{"severity": "{word}"}}}}]"#);
+    let purl = r#""purl":"pkg:npm/%40acme/weather@1.2.0""#;
+    let world = World::default();
+    // The second page was late, and says nothing but where it goes on.
+    world.put_for(path, r#""page_token":"two""#, r#"{"next_page_token": "three"}"#);
+    world.put_for(path, r#""page_token":"three""#, format!("{{{}}}", vulns("LOW")));
+    world.put_for(path, purl, format!(r#"{{{}, "next_page_token": "two"}}"#, vulns("HIGH")));
+    let asked = world.crawler().await.ask(source, &subject, None, now()).await;
+    let Asked::Answered(answered) = asked else { panic!("{asked:?}") };
+    let reading = answered.outcome.unwrap();
+    assert_eq!((reading.measured[0].value, reading.numbers["vulnerabilities"]), (65.0, 2.0));
+    assert_eq!(world.paths(), [path; 3]);
+
+    // A page of another form, and a list without an end, say nothing.
+    let world = World::default();
+    world.put_for(path, r#""page_token":"two""#, r#"{"error": "quota"}"#);
+    world.put_for(path, purl, format!(r#"{{{}, "next_page_token": "two"}}"#, vulns("HIGH")));
+    let asked = world.crawler().await.ask(source, &subject, None, now()).await;
+    assert!(
+        matches!(&asked, Asked::Answered(one) if Reason::of(one.outcome.as_ref().unwrap_err()) == Reason::WrongShape)
+    );
+    let world = World::default();
+    world.put_for(path, purl, format!(r#"{{{}, "next_page_token": "again"}}"#, vulns("HIGH")));
+    let asked = world.crawler().await.ask(source, &subject, None, now()).await;
+    assert!(matches!(&asked, Asked::Answered(one) if Reason::of(one.outcome.as_ref().unwrap_err()) == Reason::Beyond));
+    assert_eq!(world.paths().len(), 10);
+}
+
 #[tokio::test]
 async fn a_list_is_read_once_for_all_and_what_is_not_read_of_it_is_not_known() {
-    let source = builtin::find("crawler-x402-bazaar").unwrap().unwrap();
+    let source = &listing(LISTING);
     let wallet = |n: u64| format!("0x{n:040x}");
     let subject = |n: u64| ExternalSubject::parse(&format!("wallet:eip155:8453:{}", wallet(n))).unwrap();
     let page = |from: u64, total: u64| {
@@ -198,8 +255,7 @@ async fn a_list_is_read_once_for_all_and_what_is_not_read_of_it_is_not_known() {
 
 #[tokio::test]
 async fn a_subject_beyond_the_pages_that_are_read_is_not_absent() {
-    let file = include_str!("../sources/x402-bazaar.toml").replace("most = 20", "most = 2");
-    let source = Source::parse("x.toml", &file).unwrap();
+    let source = listing(&LISTING.replace("most = 20", "most = 2"));
     let base = "api.cdp.coinbase.com/platform/v2/x402/discovery/resources?limit=100&offset=";
     let world = World::default();
     for from in [0, 100, 200] {

@@ -95,6 +95,18 @@ async fn records_prove_registrations_where_only_the_owner_writes() {
             json!({"info": {"description": "# Weather\n\nLINE\n"}}),
             json!({"info": {}, "vulnerabilities": [{"details": "LINE"}]}),
         ),
+        (
+            "uaid:aid:QmWeather;uid=0;registry=hol;proto=a2a",
+            "hol.org/registry/api/v1/resolve/uaid%3Aaid%3AQmWeather%3Buid%3D0%3Bregistry%3Dhol%3Bproto%3Da2a",
+            json!({"agent": {"name": "x", "description": "Weather", "profile": {"bio": "see LINE"}}}),
+            json!({"agent": {"name": "x", "metadata": {"comments": ["LINE"]}}}),
+        ),
+        (
+            "mnemom:agent-123",
+            "api.mnemom.ai/v1/agents/agent%2D123/alignment-card",
+            json!({"card_id": "c", "autonomy": {}, "extensions": {"credence": "LINE"}}),
+            json!({"card_id": "c"}),
+        ),
     ];
     for (subject, path, good, bad) in cases {
         let world = World::default();

@@ -304,6 +304,8 @@ pub enum IncidentKind {
     Outcome,
     /// A claim of it was refuted.
     Claim,
+    /// Something outside is no longer proved to be its own.
+    Link,
     /// A report about it was corrected or withdrawn.
     Report,
 }
@@ -318,6 +320,7 @@ impl IncidentKind {
             Self::Score => "score",
             Self::Outcome => "outcome",
             Self::Claim => "claim",
+            Self::Link => "link",
             Self::Report => "report",
         }
     }

@@ -76,6 +76,7 @@ impl Recorded {
             | Kind::Outcome
             | Kind::Resolution
             | Kind::Score
+            | Kind::Link
             | Kind::Report => entry.record(seq)?,
             _ => return Ok(()),
         };
@@ -110,6 +111,9 @@ impl Recorded {
             }
             Kind::Resolution if body["record"]["outcome"] == "successful" => {
                 (IncidentKind::Claim, "a claim of it was refuted in a challenge".to_owned())
+            }
+            Kind::Link if body["state"] == "broken" => {
+                (IncidentKind::Link, format!("its link to {} broke{reason}", text("link")))
             }
             Kind::Report if matches!(text("action"), "corrected" | "withdrawn") => {
                 (IncidentKind::Report, format!("a report about it was {}{reason}", text("action")))

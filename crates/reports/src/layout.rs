@@ -421,7 +421,7 @@ fn method(blocks: &mut Vec<Block>) {
         "The universal score (uts/1) is the weighted mean of the current signals times coverage, which grows with the number of independent sources. Its ± is the spread of the signals, and no probability.",
         "The assured score (uts/2) is what can be vouched for: the lower bound (one-sided, 95 %) of an estimate that starts at 50 without evidence, lets evidence age, counts dependent sources once, and is capped by the worst hole in security.",
         "A score event names its inputs and formula; anybody with the log can compute it again. Every number here stands beside the entry that it was recorded in.",
-        "An incident is an entry: a standing, credential or key that was revoked, a claim that was refuted, an outcome reported as bad, a score that fell by ten points or more between two events, a report that was corrected or withdrawn.",
+        "An incident is an entry: a standing, credential or key that was revoked, a claim that was refuted, an outcome reported as bad, a score that fell by ten points or more between two events, a link to something outside that broke, a report that was corrected or withdrawn.",
         "A program drafts a report from the log. A person who did not draft it approves it before it is published.",
     ];
     blocks.push(Block::List(points.iter().map(|point| text(*point)).collect()));

@@ -254,6 +254,11 @@ impl Reviewed {
         &self.row
     }
 
+    /// The id of the token that approved it last.
+    pub fn approving_token(&self) -> Option<&str> {
+        self.approver().map(|(holder, _)| holder.token.as_str())
+    }
+
     /// Who approved it last.
     pub(crate) fn approver(&self) -> Option<(&TokenHolder, u64)> {
         self.row.newest(ReportAction::Approved).map(|event| (&event.by, event.seq))

@@ -137,7 +137,9 @@ fn check(home: &Home, out: &Output, authority: &Arc<Authority>, args: LinkArgs) 
         }
         Err(why) => {
             let how = proofs::instructions(link);
-            out.show(&json!({ "agent": agent, "link": link, "state": "claimed", "why": why.to_string(), "line": statement.line() }), || {
+            // A link that was proven before stays so here: `credence crawl` breaks it, and `serve`.
+            let state = query::link(&*authority.ledger().view()?, agent, link)?.map(|row| row.state);
+            out.show(&json!({ "agent": agent, "link": link, "state": state, "why": why.to_string(), "line": statement.line() }), || {
                 format!("Not proved: {why}.\n{how}:\n\n{}", statement.line())
             })?;
             Ok(ExitCode::from(ANSWER_IS_NO))

@@ -268,7 +268,16 @@ fn source_files_are_linted_tested_and_added() {
     shell.ok(&["init"]);
     shell.ok(&["agent", "add", "bot"]);
     shell.fails(&["crawl", "add", "bad.toml", "load.toml"], "bad.toml:33");
+    // Nor does a file speak in the name of a source that is somebody else's.
+    fs::write(shell.path("own.toml"), source_file(0).replace("crawler-load-0", "credence")).unwrap();
+    shell.fails(&["crawl", "add", "own.toml"], "it starts with 'crawler-'");
     assert_eq!(shell.json(&["source", "list"]).to_string().matches("crawler-").count(), 0, "nothing half-done");
+    let key = credence_testing::key("somebody").public().did_key();
+    shell.ok(&["source", "add", "crawler-lab"]);
+    shell.ok(&["keys", "add", "crawler-lab", &key]);
+    fs::write(shell.path("lab.toml"), source_file(0).replace("crawler-load-0", "crawler-lab")).unwrap();
+    shell.fails(&["crawl", "add", "load.toml", "lab.toml"], "a key that is not in this folder");
+    assert!(!shell.json(&["source", "list"]).to_string().contains("crawler-load-0"), "nothing half-done");
     shell.ok(&["crawl", "add", "load.toml"]);
     shell.ok(&["crawl", "add", "load.toml", "--weight", "0.4"]);
     assert!(shell.json(&["source", "list"]).to_string().contains(r#""weight":0.4"#), "the weight is the new one");

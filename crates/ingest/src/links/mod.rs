@@ -12,7 +12,8 @@
 //! | mcp | record | any text of `server`, or of its publisher's `_meta` |
 //! | erc8004 | record | any text of the registration file that the chain names, which must name the registration |
 //! | solana8004 | signature, or record | Ed25519 by the wallet that owns the registration; or as for erc8004 |
-//! | uaid, mnemom | record | any text of the registration itself |
+//! | uaid | record | the description or profile that the HOL registry resolves the id to |
+//! | mnemom | record | any text of the agent's alignment card |
 //!
 //! A file may hold lines for several agents. A proof that is gone, or that is of another agent, breaks the link; a host that does not
 //! answer breaks it only after a while, which is the caller's decision ([`CheckFailure::Unreachable`]).
@@ -24,7 +25,7 @@ mod registration_file;
 mod solana8004;
 mod wallet;
 
-use credence_egress::{Redirects, Request};
+use credence_egress::{HeaderName, HeaderValue, Redirects, Request};
 use credence_protocol::{ExternalSubject, LinkProof, LinkStatement, SubjectKind, Timestamp};
 use url::Url;
 
@@ -78,7 +79,8 @@ pub fn instructions(subject: &ExternalSubject) -> String {
         SubjectKind::A2a => format!("Put the line into a text of the card at https://{}/.well-known/agent-card.json, such as an extension's description", subject.id()),
         SubjectKind::Mcp => "Publish the server with the line in _meta[\"io.modelcontextprotocol.registry/publisher-provided\"]".into(),
         SubjectKind::Erc8004 => "Add a service {\"name\": \"credence\", \"endpoint\": \"LINE\"} to the registration file, and this registration to its registrations".into(),
-        SubjectKind::Uaid | SubjectKind::Mnemom => "Put the line into the description of the registration".into(),
+        SubjectKind::Uaid => "Put the line into the description or the profile of the registration".into(),
+        SubjectKind::Mnemom => "Put the line into a text of the agent's alignment card".into(),
         SubjectKind::Solana8004 => {
             "Sign exactly the line with the wallet that owns the registration (signMessage) and give the signature, in base58, with --signature; or add a service {\"name\": \"credence\", \"endpoint\": \"LINE\"} to the registration file, and this registration to its registrations, and give --check".into()
         }
@@ -140,7 +142,11 @@ pub async fn check(
 /// Fetches a document, bounded.
 async fn fetch(crawler: &Crawler, url: &str, redirects: Redirects) -> Result<Vec<u8>, CheckFailure> {
     let url = Url::parse(url).map_err(|_| CheckFailure::not("the subject has no address"))?;
-    let build = |url: &Url| Ok(Request::get(url.as_str())?.max_bytes(MAX_BYTES).redirects(redirects));
+    let accept = HeaderValue::from_static("application/json, */*;q=0.5");
+    let build = |url: &Url| {
+        let request = Request::get(url.as_str())?.header(HeaderName::from_static("accept"), accept);
+        Ok(request.max_bytes(MAX_BYTES).redirects(redirects))
+    };
     Ok(crawler.send_checked(build, &url).await.map_err(CheckFailure::of)?.body)
 }
 

@@ -79,10 +79,11 @@ fn place(statement: &LinkStatement) -> (String, &'static [&'static str]) {
             &["/server", "/_meta/io.modelcontextprotocol.registry~1publisher-provided"],
         ),
         SubjectKind::Uaid => (
-            format!("https://hol.org/registry/api/v1/agents/{}", part("uaid")),
+            format!("https://hol.org/registry/api/v1/resolve/{}", part("uaid")),
             &["/agent/profile", "/agent/description"],
         ),
-        SubjectKind::Mnemom => (format!("https://api.mnemom.ai/v1/agents/{}", part("id")), &["/description"]),
+        // The alignment card is what an owner publishes there.
+        SubjectKind::Mnemom => (format!("https://api.mnemom.ai/v1/agents/{}/alignment-card", part("id")), &[""]),
         _ => (format!("https://{}/.well-known/agent-card.json", subject.id()), &[""]),
     }
 }

@@ -36,6 +36,8 @@ pub(super) fn wrong(at: &str, why: impl Into<String>) -> Wrong {
     Wrong { at: at.to_owned(), why: why.into() }
 }
 
+/// How ids of crawlers start. Other names are those of agents, readers of chains and the authority: a file cannot speak as one of them.
+const IDS: &str = "crawler-";
 /// The shortest and longest time to live.
 const TTL_HOURS: std::ops::RangeInclusive<f64> = 0.25..=24.0 * 90.0;
 /// Bytes that an answer may be said to have.
@@ -87,6 +89,9 @@ fn byte_of(text: &str, path: &str) -> usize {
 
 fn convert(file: File, text: &str) -> Checked<Source> {
     let id = EntityId::new(&file.id).map_err(|e| wrong("id", e.to_string()))?;
+    if !file.id.starts_with(IDS) || file.id.len() == IDS.len() {
+        return Err(wrong("id", format!("'{id}' is no id of a crawler: it starts with '{IDS}'")));
+    }
     let owner = EntityId::new(&file.owner).map_err(|e| wrong("owner", e.to_string()))?;
     let kinds: Vec<&str> = SubjectKind::ALL.iter().map(|kind| kind.key()).collect();
     let subject =
@@ -128,7 +133,7 @@ fn convert(file: File, text: &str) -> Checked<Source> {
     if file.page.is_some() && verify.is_some() {
         return Err(wrong("verify", "a list in pages is not verified"));
     }
-    let page = file.page.map(|page| self::page(page, select.is_some())).transpose()?;
+    let page = file.page.map(|page| self::page(page, select.is_some(), request.body.is_some())).transpose()?;
     let require = require(&file.require)?;
     let mut extract = BTreeMap::new();
     for (name, given) in file.extract {
@@ -374,10 +379,23 @@ fn verification(given: &file::Verify, subject: SubjectKind) -> Checked<VerifyRul
     }
 }
 
-fn page(given: file::Page, selects: bool) -> Checked<PageRule> {
-    if !selects {
-        return Err(wrong("page", "pages are for finding an element: say which with [select]"));
+fn page(given: file::Page, selects: bool, has_body: bool) -> Checked<PageRule> {
+    if selects == given.join.is_some() {
+        let why = "pages are for finding an element, with [select]; or for a list that is the subject's as a whole, with 'join'";
+        return Err(wrong("page", why));
     }
+    let in_body = match given.place.as_str() {
+        "query" => false,
+        "body" if has_body => true,
+        "body" => return Err(wrong("page.in", "the request has no body")),
+        other => return Err(wrong("page.in", unknown("place of a parameter", other, &["query", "body"]))),
+    };
+    let is_member = |name: &str| !name.is_empty() && !name.contains(['/', '~', '*']);
+    let join = match given.join.as_deref().map(|join| join.strip_prefix('/').filter(|name| is_member(name))) {
+        None => None,
+        Some(Some(name)) => Some(name.to_owned()),
+        Some(None) => return Err(wrong("page.join", "a member of the answer itself, such as '/items'")),
+    };
     if given.most == 0 || given.most > MAX_PAGES {
         return Err(wrong("page.most", format!("between 1 and {MAX_PAGES} pages")));
     }
@@ -391,7 +409,7 @@ fn page(given: file::Page, selects: bool) -> Checked<PageRule> {
         ("cursor" | "offset", _) => return Err(wrong("page", "'offset' needs a size above 0, 'cursor' has none")),
         (other, _) => return Err(wrong("page.rule", unknown("way to page", other, &["cursor", "offset"]))),
     };
-    Ok(PageRule { parameter: given.parameter, next, most: given.most })
+    Ok(PageRule { parameter: given.parameter, in_body, next, join, most: given.most })
 }
 
 fn require(given: &toml::Table) -> Checked<jsonschema::Validator> {

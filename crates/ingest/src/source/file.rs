@@ -95,8 +95,13 @@ pub(super) struct Names {
 #[serde(deny_unknown_fields)]
 pub(super) struct Page {
     pub rule: String,
-    /// The query parameter that holds the cursor or offset.
+    /// The query parameter that holds the cursor or offset; or the member of the body.
     pub parameter: String,
+    /// Which of the two.
+    #[serde(default = "query", rename = "in")]
+    pub place: String,
+    /// The member of an answer whose lists are one list, where all of it is the subject's.
+    pub join: Option<String>,
     /// Where an answer says the next cursor, or how many there are in all.
     pub pointer: String,
     pub size: Option<u64>,
@@ -221,6 +226,10 @@ fn refuse() -> String {
 
 fn json() -> String {
     "json".into()
+}
+
+fn query() -> String {
+    "query".to_owned()
 }
 
 fn text() -> String {

@@ -103,7 +103,11 @@ pub(crate) enum Format {
 #[derive(Debug)]
 pub(crate) struct PageRule {
     pub parameter: String,
+    /// The parameter is a member of the body, not of the address.
+    pub in_body: bool,
     pub next: NextPage,
+    /// The member whose lists are one list: then every page is the subject's, and all are read.
+    pub join: Option<String>,
     pub most: u32,
 }
 
@@ -211,6 +215,15 @@ impl Source {
         tags.sort();
         tags.dedup();
         tags
+    }
+
+    /// The tags whose condition (`when`) does not hold by these numbers. A number that is not there denies nothing.
+    pub fn denied(&self, numbers: &BTreeMap<String, f64>) -> Vec<&Tag> {
+        let is_denied = |rule: &&SignalRule| {
+            let number = rule.when.as_ref().and_then(|when| numbers.get(when));
+            number.is_some_and(|number| *number < 0.5)
+        };
+        self.signals.iter().filter(is_denied).flat_map(|rule| &rule.tags).collect()
     }
 
     /// The one host that it asks, where the file names it.

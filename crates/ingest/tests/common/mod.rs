@@ -24,6 +24,8 @@ pub type Asked = (String, Vec<(String, String)>);
 #[derive(Clone, Default)]
 pub struct World {
     answers: Arc<Mutex<BTreeMap<String, Answer>>>,
+    /// Path, what the body of the request holds, and the answer: before those by path alone.
+    by_body: Arc<Mutex<Vec<(String, String, String)>>>,
     pub asked: Arc<Mutex<Vec<Asked>>>,
 }
 
@@ -35,6 +37,10 @@ impl World {
     pub fn put_with(&self, path: &str, status: u16, headers: &[(&'static str, &str)], body: impl Into<Vec<u8>>) {
         let headers = headers.iter().map(|(name, value)| (*name, (*value).to_owned())).collect();
         self.answers.lock().unwrap().insert(path.to_owned(), (status, headers, body.into()));
+    }
+
+    pub fn put_for(&self, path: &str, body: &str, answer: impl Into<String>) {
+        self.by_body.lock().unwrap().push((path.to_owned(), body.to_owned(), answer.into()));
     }
 
     pub fn remove(&self, path: &str) {
@@ -62,6 +68,12 @@ async fn answer(State(world): State<World>, request: Request) -> Response<Body> 
     let text = |value: &axum::http::HeaderValue| value.to_str().unwrap_or("?").to_owned();
     let headers = request.headers().iter().map(|(name, value)| (name.to_string(), text(value))).collect();
     world.asked.lock().unwrap().push((path.clone(), headers));
+    let asked = axum::body::to_bytes(request.into_body(), 1 << 20).await.unwrap();
+    let asked = String::from_utf8_lossy(&asked).into_owned();
+    let by_body = world.by_body.lock().unwrap().clone();
+    if let Some((_, _, answer)) = by_body.into_iter().find(|(at, holds, _)| *at == path && asked.contains(holds)) {
+        return Response::new(Body::from(answer));
+    }
     let found = world.answers.lock().unwrap().get(&path).cloned();
     let (status, headers, body) = found.unwrap_or((404, Vec::new(), Vec::new()));
     let mut response = Response::builder().status(status);

@@ -8,7 +8,7 @@
 use std::{collections::BTreeMap, ops::ControlFlow};
 
 use credence_ledger::{NewJob, Transaction, View, write};
-use credence_protocol::{EntityId, ExternalSubject, Signal, Timestamp};
+use credence_protocol::{EntityId, ExternalSubject, Signal, Tag, Timestamp};
 use serde::{Deserialize, Serialize};
 
 use super::{Link, alarms, disputes, indexers::Indexers, link};
@@ -57,6 +57,8 @@ pub struct CrawlOutcome {
     pub source: EntityId,
     /// What it comes to, signed.
     pub signals: Vec<Signal>,
+    /// Tags that the last answer measured and this one denies: what was said under them is out of date.
+    pub outdated: Vec<Tag>,
     /// When to ask again.
     pub again: Timestamp,
     /// What the crawler remembers until then.
@@ -194,6 +196,9 @@ fn record(tx: &mut dyn Transaction, outcomes: &[CrawlOutcome]) -> Result<Vec<Rec
         let key = job_key(&outcome.agent, &outcome.source, &outcome.link);
         keys.push(key.clone());
         let became = if over { Recorded::LinkOver } else { verdict(told, &mut verdicts) };
+        if matches!(became, Recorded::Signals(told) if told > 0) && !outcome.outdated.is_empty() {
+            withdraw_outdated(tx, outcome)?;
+        }
         if !over {
             // What was rejected is not known from last time.
             let memory = if matches!(became, Recorded::Rejected(_)) { String::new() } else { outcome.memory.clone() };
@@ -225,6 +230,17 @@ fn record(tx: &mut dyn Transaction, outcomes: &[CrawlOutcome]) -> Result<Vec<Rec
         tables::put(tx, tables::CRAWLS, source, &row)?;
     }
     Ok::<_, Error>(recorded)
+}
+
+/// Withdraws what a source said over a link under tags that its newer answer denies: a card that is no longer signed.
+fn withdraw_outdated(tx: &mut dyn Transaction, outcome: &CrawlOutcome) -> Result<()> {
+    for crawled in super::crawled_signals(tx, &outcome.agent)? {
+        let same = crawled.source == outcome.source && crawled.link == outcome.link.as_str();
+        if same && outcome.outdated.contains(&crawled.tag) {
+            super::withdraw(tx, &outcome.agent, &crawled)?;
+        }
+    }
+    Ok(())
 }
 
 fn verdict(

@@ -6,6 +6,8 @@
 //!                                 │ remove ──► removed
 //! ```
 //!
+//! A proven link can be claimed anew before its line ends; what came over it is withdrawn where the new line is not proven in a week.
+//!
 //! Each step is a `link` entry. A claim makes the nonce of the line that has to be found ([`LinkStatement`]); a proof says how the line
 //! was found, and is checked again as the queue `link` says. When a link breaks or is removed, the signals that came over it are
 //! withdrawn in the same unit of work. Checking itself is outside: this module records.
@@ -23,7 +25,7 @@ use std::ops::ControlFlow;
 
 use credence_ledger::{Appended, NewJob, Scan, Transaction, View, write};
 use credence_protocol::{
-    EntityId, ExternalSubject, LinkProof, LinkStatement, Signal, Tag, Timestamp, Uuid, strict::StrictValue,
+    EntityId, ExternalSubject, LinkProof, LinkStatement, Signal, SubjectKind, Tag, Timestamp, Uuid, strict::StrictValue,
 };
 use serde::{Deserialize, Serialize};
 
@@ -217,18 +219,43 @@ impl Authority {
             let (agent, link) = (agent.clone(), subject.clone());
             let record = LinkRecord { agent, link, state, nonce, expires, proof: None, reason };
             let seq = step(tx, &record, now)?;
-            for crawled in crawled_signals(tx, &record.agent)? {
-                if crawled.link == record.link.as_str() {
-                    withdraw(tx, &record.agent, &crawled)?;
-                }
-            }
-            // What was remembered of the last answers was withdrawn: a link that is proven again starts anew.
-            feeding::forget(tx, &record.agent, &record.link, now)?;
+            withdraw_over(tx, &record.agent, &record.link, now)?;
             Ok::<_, Error>(Some(seq))
         })?;
         self.wake_scorer();
         Ok(seq)
     }
+
+    /// Withdraws what came over a link that was claimed anew and not proven since. Gives how many signals; none
+    /// where it is proven, or may still be proved.
+    pub fn lapse_link(&self, agent: &EntityId, subject: &ExternalSubject) -> Result<usize> {
+        let (agent, subject) = (agent.clone(), subject.clone());
+        let withdrawn = write(self.ledger(), move |tx| {
+            let now = tx.stamp()?;
+            let row = link(tx, &agent, &subject)?.ok_or_else(|| unknown(&agent, &subject))?;
+            let key = place(&agent, &subject);
+            // Claimed a moment ago: its time is not over.
+            let is_early = tx.job(due::LINK, &key)?.is_some_and(|job| job.due > now);
+            if row.state == LinkState::Proven || is_early {
+                return Ok(0);
+            }
+            tx.delete_jobs(due::LINK, &[&key])?;
+            withdraw_over(tx, &agent, &subject, now)
+        })?;
+        self.wake_scorer();
+        Ok(withdrawn)
+    }
+}
+
+/// Withdraws what came over a link. What was remembered of the last answers goes with it: a link that is proven again starts anew.
+fn withdraw_over(tx: &mut dyn Transaction, agent: &EntityId, link: &ExternalSubject, now: Timestamp) -> Result<usize> {
+    let mut withdrawn = 0;
+    for crawled in crawled_signals(tx, agent)?.into_iter().filter(|one| one.link == link.as_str()) {
+        withdraw(tx, agent, &crawled)?;
+        withdrawn += 1;
+    }
+    feeding::forget(tx, agent, link, now)?;
+    Ok(withdrawn)
 }
 
 fn unknown(agent: &EntityId, link: &ExternalSubject) -> Error {
@@ -291,6 +318,7 @@ pub(crate) fn wrong_with(view: &(impl View + ?Sized), record: &LinkRecord, at: T
 /// Folds a step in.
 pub(crate) fn apply(tx: &mut dyn Transaction, at: Appended, record: &LinkRecord) -> Result<()> {
     let key = place(&record.agent, &record.link);
+    let former = link(tx, &record.agent, &record.link)?;
     let row = LinkRow {
         seq: at.seq,
         at: at.recorded_at,
@@ -303,14 +331,21 @@ pub(crate) fn apply(tx: &mut dyn Transaction, at: Appended, record: &LinkRecord)
     tables::put(tx, tables::LINKS, &key, &row)?;
     let over = matches!(record.state, LinkState::Broken | LinkState::Removed);
     registrations::link_changed(tx, at, &record.agent, &record.link, over)?;
-    if record.state != LinkState::Proven {
-        return Ok(tx.delete_jobs(due::LINK, &[&key])?);
+    match (record.state, former) {
+        (LinkState::Proven, _) => {}
+        // Claimed anew: what came over the former line counts until that line ends, a week at most.
+        (LinkState::Claimed, Some(former)) if former.state == LinkState::Proven => {
+            let due = at.recorded_at.plus_seconds(PATIENCE_SECONDS).min(former.expires.plus_seconds(1));
+            return Ok(tx.put_jobs(&[NewJob::at(due::LINK, key, due, "")])?);
+        }
+        (LinkState::Claimed, Some(former)) if former.state == LinkState::Claimed => return Ok(()),
+        _ => return Ok(tx.delete_jobs(due::LINK, &[&key])?),
     }
-    // A signature does not go away: it ends.
-    let signed = record.proof.as_ref().is_some_and(|proof| proof.signature.is_some());
+    // A wallet's own signature does not go away: it ends. What a wallet owns can be sold.
+    let lasts = record.link.kind() == SubjectKind::Wallet;
     let again = at.recorded_at.plus_seconds(RECHECK_SECONDS);
     let end = record.expires.plus_seconds(1);
-    let due = if signed { end } else { again.min(end) };
+    let due = if lasts { end } else { again.min(end) };
     Ok(tx.put_jobs(&[NewJob::at(due::LINK, key, due, "")])?)
 }
 
@@ -322,6 +357,8 @@ pub(crate) struct Crawled {
     tag: Tag,
     /// The link that it came over.
     link: String,
+    /// When the answer was read. All signals of an answer have the same time.
+    observed_at: Timestamp,
 }
 
 /// The current signals of an agent that crawlers made.
@@ -332,7 +369,8 @@ fn crawled_signals(view: &(impl View + ?Sized), agent: &EntityId) -> Result<Vec<
         let signal = derive::signal_at(view, row.seq)?;
         if let Some(link) = link_of(&signal) {
             let (source, tag) = (EntityId::new(source)?, Tag::new(tag)?);
-            crawled.push(Crawled { signal: signal.draft().id, source, tag, link });
+            let (signal, observed_at) = (signal.draft().id, signal.draft().observed_at.at());
+            crawled.push(Crawled { signal, source, tag, link, observed_at });
         }
         Ok(ControlFlow::Continue(()))
     })?;
@@ -365,6 +403,11 @@ pub(crate) fn wrongly_withdrawn(view: &(impl View + ?Sized), withdrawal: &Withdr
     let over = row.is_none_or(|row| row.state != LinkState::Proven);
     let disputed = disputes::is_withdrawn(view, agent, *signal)?;
     let left_out = indexers::Indexers::read(view)?.leave_out(view, agent, &crawled.source)?;
-    Ok((!over && !disputed && !left_out)
-        .then(|| format!("it withdraws {signal}, whose link is proven and which is not disputed")))
+    let is_newer = |one: &Crawled| {
+        one.source == crawled.source && one.link == crawled.link && one.observed_at > crawled.observed_at
+    };
+    let outdated = current.iter().any(is_newer);
+    Ok((!over && !disputed && !left_out && !outdated).then(|| {
+        format!("it withdraws {signal}, whose link is proven and which is not disputed, nor denied by its source")
+    }))
 }

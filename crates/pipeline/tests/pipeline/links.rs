@@ -51,6 +51,7 @@ fn outcome(house: &House, agent: &str, link: &ExternalSubject, link_seq: u64, si
         link_seq,
         source: id("crawler"),
         signals,
+        outdated: Vec::new(),
         again: house.now().plus_seconds(3600),
         memory: "{}".into(),
         failure: None,
@@ -193,6 +194,95 @@ fn a_broken_link_takes_what_it_fed_with_it_and_nothing_else() {
         house.assert_sound();
         assert_eq!(house.replay().differences.count, 0);
     }
+}
+
+/// A card was signed and is no longer: that it is signed is not true any more, though the source is well and the link proven.
+#[test]
+fn what_a_newer_answer_denies_is_withdrawn() {
+    for house in houses() {
+        let link = proven(&house, "bot", &host());
+        let told = |tag: &str| {
+            let mut draft = house.draft("bot", "crawler", &[tag], 90.0);
+            draft.evidence = Some(StrictValue(json!({ EVIDENCE: { "link": host() } })));
+            draft.sign(&key("crawler")).unwrap()
+        };
+        let first = outcome(&house, "bot", &host(), link.seq, vec![told("user_feedback"), told("identity_domain")]);
+        house.authority.record_crawl(vec![first]).unwrap();
+        assert_eq!(house.current().len(), 2);
+        house.advance(3_600);
+        let outdated = vec![tag("identity_domain")];
+        let silent =
+            CrawlOutcome { outdated: outdated.clone(), ..outcome(&house, "bot", &host(), link.seq, Vec::new()) };
+        house.authority.record_crawl(vec![silent]).unwrap();
+        assert_eq!(house.current().len(), 2, "an answer that measures nothing takes nothing back");
+        let newer = outcome(&house, "bot", &host(), link.seq, vec![told("user_feedback")]);
+        house.authority.record_crawl(vec![CrawlOutcome { outdated, ..newer }]).unwrap();
+        let left: Vec<String> = house.current().into_iter().map(|(key, _)| key).collect();
+        assert_eq!(left, ["bot/crawler/user_feedback"]);
+        house.assert_sound();
+        assert_eq!(house.replay().differences.count, 0);
+    }
+}
+
+/// A proven link is claimed anew, and the new line is never found: what came over the old one does not count for good.
+#[test]
+fn what_came_over_a_link_that_is_claimed_anew_counts_until_the_new_line_is_due() {
+    for house in houses() {
+        let link = proven(&house, "bot", &host());
+        let over_host = crawled(&house, "bot", &host(), 90.0);
+        house.authority.record_crawl(vec![outcome(&house, "bot", &host(), link.seq, vec![over_host])]).unwrap();
+        let line = house.authority.claim_link(&id("bot"), &host(), 300).unwrap();
+        let due = house.authority.ledger().jobs().next_due(LINK).unwrap().unwrap();
+        assert!(due <= house.now().plus_seconds(links::PATIENCE_SECONDS));
+        // A second claim does not put it off.
+        house.advance(86_400);
+        let line = LinkStatement { nonce: row(&house, "bot", &host()).nonce, ..line };
+        assert_eq!(house.authority.lapse_link(&id("bot"), &host()).unwrap(), 0, "there is time left");
+        house.authority.claim_link(&id("bot"), &host(), 300).unwrap();
+        assert_eq!(house.authority.ledger().jobs().next_due(LINK).unwrap(), Some(due));
+        assert!(house.authority.prove_link(&line, proof()).is_err(), "the line of the first claim");
+        assert_eq!(house.current().len(), 1);
+        house.advance(7 * 86_400);
+        assert_eq!(house.authority.lapse_link(&id("bot"), &host()).unwrap(), 1);
+        assert!(house.current().is_empty());
+        assert!(house.authority.ledger().jobs().next_due(LINK).unwrap().is_none());
+        assert_eq!(row(&house, "bot", &host()).state, LinkState::Claimed);
+        house.assert_sound();
+        assert_eq!(house.replay().differences.count, 0);
+    }
+}
+
+#[test]
+fn a_renewed_link_keeps_what_it_fed() {
+    let [house, _] = houses();
+    let link = proven(&house, "bot", &host());
+    let over_host = crawled(&house, "bot", &host(), 90.0);
+    house.authority.record_crawl(vec![outcome(&house, "bot", &host(), link.seq, vec![over_host])]).unwrap();
+    let line = house.authority.claim_link(&id("bot"), &host(), 300).unwrap();
+    house.advance(3 * 86_400);
+    house.authority.prove_link(&line, proof()).unwrap().unwrap();
+    house.advance(5 * 86_400);
+    assert_eq!(house.authority.lapse_link(&id("bot"), &host()).unwrap(), 0);
+    assert_eq!(house.current().len(), 1);
+    house.assert_sound();
+}
+
+/// A wallet's signature over its own link holds until the line ends. A registration can be sold by the wallet that signed.
+#[test]
+fn a_signature_of_an_owner_is_checked_again_every_day() {
+    let [house, _] = houses();
+    let signed = LinkProof { method: "signature".into(), url: None, digest: None, signature: Some("5ig".into()) };
+    let address = "11111111111111111111111111111112";
+    let again = |subject: &str| {
+        let line = house.authority.claim_link(&id("bot"), &subject.parse().unwrap(), 30).unwrap();
+        house.authority.prove_link(&line, signed.clone()).unwrap().unwrap();
+        let due = house.authority.ledger().jobs().next_due(LINK).unwrap().unwrap();
+        house.authority.remove_link(&id("bot"), &line.subject, "over").unwrap();
+        (due.micros() - house.now().micros()) / 1_000_000
+    };
+    let day = links::RECHECK_SECONDS;
+    assert!(again(&format!("wallet:solana:5eykt4UsFv8P8NJdTREpY1vzqKqZKvdp:{address}")) > 29 * day);
+    assert!(again(&format!("solana8004:{address}")) <= day);
 }
 
 #[test]

@@ -264,6 +264,7 @@ fn indexers_are_left_out_for_agents_that_we_attested() {
         let link_seq = query::link(&*view, &id("bot"), &subject(HERE)).unwrap().unwrap().seq;
         drop(view);
         let outcome = |source: &str| CrawlOutcome {
+            outdated: Vec::new(),
             agent: id("bot"),
             link: subject(HERE),
             link_seq,

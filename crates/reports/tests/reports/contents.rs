@@ -1,6 +1,6 @@
 //! What a report says, and that the ledger says it.
 
-use credence_protocol::{Audience, EntityId, Statement, StatementKind, Uuid, strict::StrictValue};
+use credence_protocol::{Audience, EntityId, LinkProof, Statement, StatementKind, Uuid, strict::StrictValue};
 use credence_reports::{
     Contents, Error,
     contents::ReputationFacts,
@@ -90,6 +90,23 @@ fn every_number_stands_beside_an_entry_that_says_it() {
     let refused =
         office.desk.approve(&office.authority, draft.sheet().report(), &reviewer("rita"), None, &all_in_force);
     assert!(matches!(refused, Err(Error::NotInEntry { .. })), "{refused:?}");
+}
+
+#[test]
+fn a_link_that_broke_is_an_incident() {
+    let office = Office::scored();
+    let subject = "host:shop.example".parse().unwrap();
+    let line = office.authority.claim_link(&id("shop"), &subject, 30).unwrap();
+    let proof = LinkProof { method: "file".into(), url: None, digest: None, signature: None };
+    office.authority.prove_link(&line, proof).unwrap();
+    let before = office.gather("shop", &actor("writer", false), None).unwrap().incidents;
+    office.authority.break_link(&id("shop"), &subject, "it names another agent").unwrap();
+    let contents = office.gather("shop", &actor("writer", false), None).unwrap();
+    let [former @ .., last] = contents.incidents.as_slice() else { panic!("no incident") };
+    assert_eq!(former, before, "a claim and a proof are none");
+    assert_eq!(last.what, "its link to host:shop.example broke: it names another agent");
+    let page = markdown::render(&blocks(&office, contents.clone()), &Links::default());
+    assert!(page.contains(&format!("broke: it names another agent | [entry {}]", last.seq)), "{page}");
 }
 
 #[test]

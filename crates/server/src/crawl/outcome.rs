@@ -24,6 +24,8 @@ use super::{
 const FIRST_WAIT: Duration = Duration::from_secs(60);
 /// The longest wait after an answer of another form.
 const LOOK_AGAIN: Duration = Duration::from_secs(6 * 3600);
+/// The longest pause that a source can ask for.
+const LONGEST_PAUSE: Duration = Duration::from_secs(24 * 3600);
 /// An unchanged measurement is recorded again after this.
 const REFRESH_SECONDS: i64 = 7 * 86_400;
 /// Bytes of a card's origins.
@@ -83,6 +85,13 @@ impl Made<'_> {
             }
             None => true,
         };
+        let outdated = match (&memory.recorded, self.installed.source()) {
+            (Some((last, _)), Some(source)) if is_news => {
+                let denied = source.denied(&found.reading.numbers);
+                last.measured.iter().flat_map(|one| &one.tags).filter(|tag| denied.contains(tag)).cloned().collect()
+            }
+            _ => Vec::new(),
+        };
         let signals = if is_news { self.signals(&found) } else { Some(Vec::new()) };
         let Some(signals) = signals else {
             return self.failed(memory, Reason::WrongShape, "the evidence does not fit into a signal".into(), None);
@@ -92,7 +101,7 @@ impl Made<'_> {
             memory.card = found.card;
         }
         let again = self.now.plus(spread(self.installed.ttl()));
-        CrawlOutcome { quota, ..self.outcome(&memory, signals, again) }
+        CrawlOutcome { quota, outdated, ..self.outcome(&memory, signals, again) }
     }
 
     /// There is none.
@@ -105,7 +114,7 @@ impl Made<'_> {
             spread(ttl.min(LOOK_AGAIN))
         } else {
             let doubled = FIRST_WAIT.saturating_mul(1 << memory.failures.saturating_sub(1).min(16));
-            spread(doubled.min(ttl)).max(retry_after.unwrap_or_default())
+            spread(doubled.min(ttl)).max(retry_after.unwrap_or_default().min(LONGEST_PAUSE))
         };
         if reason.is_alarming() {
             tracing::warn!(source = %self.target.source, why, "a source answers otherwise than its file says");
@@ -119,7 +128,19 @@ impl Made<'_> {
     fn outcome(&self, memory: &Memory, signals: Vec<Signal>, again: Timestamp) -> CrawlOutcome {
         let Target { agent, source, link, link_seq, .. } = self.target.clone();
         let memory = serde_json::to_string(memory).unwrap_or_default();
-        CrawlOutcome { agent, link, link_seq, source, signals, again, memory, failure: None, alarm: false, quota: None }
+        CrawlOutcome {
+            agent,
+            link,
+            link_seq,
+            source,
+            signals,
+            outdated: Vec::new(),
+            again,
+            memory,
+            failure: None,
+            alarm: false,
+            quota: None,
+        }
     }
 
     fn signals(&self, found: &Found) -> Option<Vec<Signal>> {
@@ -151,6 +172,7 @@ pub(super) fn let_go(target: &Target, now: Timestamp) -> CrawlOutcome {
         link_seq,
         source,
         signals: Vec::new(),
+        outdated: Vec::new(),
         again,
         memory,
         failure,
@@ -207,6 +229,9 @@ mod tests {
         let (now, first, later) = made(&installed, &target);
         assert!(first.again >= now.plus_seconds(7_200), "the source's word counts");
         assert_eq!(Memory::parse(&first.memory).failures, 1);
+        let endless = Made { target: &target, installed: &installed, now, origin: None };
+        let endless = endless.failed(Memory::default(), Reason::Refused, "403".into(), Some(Duration::MAX));
+        assert_eq!(endless.again, now.plus_seconds(86_400), "and no pause is too long to be kept");
         let minutes = (later.again.micros() - now.micros()) / 60_000_000;
         assert!((7..=9).contains(&minutes), "the fourth wait is eight minutes: {minutes}");
         let made = Made { target: &target, installed: &installed, now, origin: None };

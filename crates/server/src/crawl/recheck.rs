@@ -8,8 +8,9 @@ use credence_pipeline::{
     due,
     links::{self, PATIENCE_SECONDS, RECHECK_SECONDS},
     query,
+    record::LinkState,
 };
-use credence_protocol::{LinkProof, LinkStatement, Timestamp};
+use credence_protocol::{EntityId, ExternalSubject, LinkProof, LinkStatement, Timestamp};
 use tokio::task::JoinSet;
 
 use super::{CrawlError, HasAuthority, LEASE, Runner, Selection, Totals};
@@ -99,15 +100,25 @@ impl<A: HasAuthority> Runner<A> {
         .await
     }
 
+    /// The link was claimed anew, and its new line was not proved in time.
+    async fn lapse(&self, agent: EntityId, link: ExternalSubject) -> Result<bool, CrawlError> {
+        self.blocking(move |this| {
+            let withdrawn = this.owner.authority().lapse_link(&agent, &link)?;
+            tracing::warn!(%agent, %link, withdrawn, "a link was claimed anew and not proved: what came over it is withdrawn");
+            Ok(false)
+        })
+        .await
+    }
+
     /// Checks one link again. Whether it is broken now.
     async fn recheck(&self, key: String, payload: String, claim: Option<Claim>) -> Result<bool, CrawlError> {
         let (agent, link) = links::split(&key)?;
         let statement = self.owner.authority().link_statement(&agent, &link)?;
-        let signature = {
-            let view = self.owner.authority().ledger().view()?;
-            let row = query::link(&*view, &agent, &link)?;
-            row.and_then(|row| row.proof).and_then(|proof| proof.signature)
-        };
+        let row = query::link(&*self.owner.authority().ledger().view()?, &agent, &link)?;
+        if row.as_ref().is_some_and(|row| row.state != LinkState::Proven) {
+            return self.lapse(agent, link).await;
+        }
+        let signature = row.and_then(|row| row.proof).and_then(|proof| proof.signature);
         let now = self.now();
         let found = proofs::check(&self.crawler, &statement, signature.as_deref(), now).await;
         let since: Option<Timestamp> = payload.parse().ok();

@@ -125,6 +125,8 @@ struct ReportPage {
     article: String,
     /// Whether the visitor may decide about it.
     decides: bool,
+    /// It was approved with a token that is revoked since: somebody else approves it again.
+    lapsed: bool,
     /// The drafter looks at its own draft.
     own: bool,
 }
@@ -140,6 +142,10 @@ async fn read(app: &Arc<App>, viewer: &Viewer, report: &str) -> Result<ReportPag
     let sheet = report.sheet();
     let page = report.page_for(reader.as_ref()).ok_or(credence_reports::Error::Unknown(sheet.report()))?;
     let own = reader.as_ref().is_some_and(|reader| reader.holder().is_same_party(sheet.drafted_by()));
+    let lapsed = match &report {
+        Report::Reviewed(reviewed) => reviewed.approving_token().is_some_and(|token| !app.tokens.knows(token)),
+        _ => false,
+    };
     let final_state = matches!(report.state(), "rejected" | "withdrawn");
     Ok(ReportPage {
         frame: Frame::bare(),
@@ -153,6 +159,7 @@ async fn read(app: &Arc<App>, viewer: &Viewer, report: &str) -> Result<ReportPag
         is_public: matches!(report, Report::Published(_)),
         article: report_html::article(&page, &Links::default()),
         decides: reader.is_some_and(|reader| reader.is_reviewer()) && !own && !final_state,
+        lapsed,
         own,
     })
 }

@@ -126,6 +126,51 @@ async fn a_link_ends_with_its_line() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn what_is_no_longer_so_is_taken_back() {
+    let sealed = FILE.replace(
+        "[[signal]]",
+        "[extract.sealed]\npointer = \"/sealed\"\ntype = \"boolean\"\n\n[[signal]]\ntags = [\"identity_key_continuity\"]\n\
+         when = \"sealed\"\nvalue = { rule = \"linear\", of = \"sealed\", from = [0, 1], to = [0, 100] }\n\
+         stddev = { rule = \"constant\", value = 5 }\n[[signal]]",
+    );
+    let house = House::of(&[&sealed]).await;
+    let answer = |sealed: bool| format!(r#"{{"stars": 80, "name": "x", "sealed": {sealed}}}"#);
+    for (sealed, inputs) in [(true, 2), (false, 1), (true, 2)] {
+        house.world.put(ANSWER, 200, answer(sealed));
+        house.run().await;
+        assert_eq!(house.inputs(), inputs, "{sealed}");
+        house.advance(2 * DAY);
+    }
+    for (status, body) in [(200, r#"{"stars": 70, "name": "x", "sealed": null}"#), (404, "")] {
+        house.world.put(ANSWER, status, body);
+        house.run().await;
+        assert_eq!(house.inputs(), 2, "silence takes nothing back: {status}");
+        house.advance(2 * DAY);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_link_that_is_claimed_anew_and_not_proven_stops_counting() {
+    let house = House::new().await;
+    house.world.put(ANSWER, 200, stars(80.0));
+    house.run().await;
+    // In the last weeks of its line.
+    house.advance(290 * DAY);
+    house.run().await;
+    assert_eq!((house.inputs(), house.state().0), (1, LinkState::Proven));
+    house.authority.claim_link(&id("bot"), &host(), 300).unwrap();
+    house.advance(6 * DAY);
+    assert_eq!((house.run().await.asked, house.inputs()), (0, 1), "nothing is asked, and what was read counts");
+    house.advance(2 * DAY);
+    house.run().await;
+    assert_eq!((house.inputs(), house.state().0), (0, LinkState::Claimed));
+    // Later it is proven after all.
+    house.link().await;
+    assert_eq!(house.run().await.signals, 1);
+    assert_eq!(house.inputs(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_link_that_is_proven_again_feeds_again_at_once() {
     let house = House::new().await;
     house.world.put(ANSWER, 200, stars(80.0));

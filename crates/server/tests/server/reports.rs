@@ -337,6 +337,8 @@ fn only_a_reviewer_who_did_not_draft_it_releases_a_report() {
     service.shell.ok(&["token", "revoke", &rita_id]);
     decide(&service, &rita, &report, "publication").refused(401, "unauthorized");
     decide(&service, &sam, &report, "publication").refused(409, "approval_revoked");
+    let page = service.get_with(&format!("/reports/{report}"), &[("cookie", &sign_in(&service, &sam))]).text();
+    assert!(page.contains("<button>Approve</button>") && !page.contains("<button>Publish</button>"), "{page}");
     decide(&service, &sam, &report, "approval").created();
     // Sam's token ends before he publishes; what he approved while it was in force stays approved.
     let file = service.shell.path("credence-data/tokens.json");

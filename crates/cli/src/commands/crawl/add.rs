@@ -2,10 +2,10 @@
 
 use std::{fs, process::ExitCode};
 
-use anyhow::{Context, bail};
+use anyhow::{Context, bail, ensure};
 use credence_ingest::{Source, builtin};
 use credence_pipeline::{Authority, Error, NewSource, query};
-use credence_protocol::SecretKey;
+use credence_protocol::{EntityId, SecretKey};
 use serde_json::{Value, json};
 
 use super::{files::read, known::folder};
@@ -35,6 +35,30 @@ enum New {
     Chain(Box<credence_server::crawl::ChainSource>),
 }
 
+impl New {
+    fn id(&self) -> &EntityId {
+        match self {
+            Self::File { source, .. } => &source.id,
+            #[cfg(feature = "chain")]
+            Self::Chain(source) => source.id(),
+        }
+    }
+}
+
+/// Refuses the id of a source that somebody else signs for: a key of this folder would speak in its name.
+fn not_of_others(home: &Home, authority: &Authority, id: &EntityId) -> anyhow::Result<()> {
+    if home.key_file(id.as_str()).exists() {
+        return Ok(());
+    }
+    let keys = query::keys(&*authority.ledger().view()?)?;
+    let has_key = keys.iter().any(|(_, row)| row.source == *id && row.revoked_from.is_none());
+    ensure!(
+        !has_key,
+        "{id} is registered already, with a key that is not in this folder: give the file another id, or revoke that key first"
+    );
+    Ok(())
+}
+
 fn new(home: &Home, name: String) -> anyhow::Result<New> {
     if is_chain(&name) {
         #[cfg(feature = "chain")]
@@ -59,6 +83,9 @@ pub fn add(home: &Home, out: &Output, args: &AddArgs) -> Done {
     // Whatever is wrong with any of them is wrong before anything is made.
     let sources: Vec<New> = names.into_iter().map(|name| new(home, name)).collect::<anyhow::Result<_>>()?;
     let authority = home.authority()?;
+    for one in &sources {
+        not_of_others(home, &authority, one.id())?;
+    }
     let mut added = Vec::new();
     for one in sources {
         let new = match one {
