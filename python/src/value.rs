@@ -6,7 +6,7 @@
 //! entered again, and a value of more than [`MAX_PARTS`] parts is a digest of the first ones.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::BTreeSet,
     sync::{Mutex, PoisonError},
 };
 
@@ -544,7 +544,7 @@ impl Node {
             Node::List(items) => Exact::List(items.iter().map(Node::exact).collect()),
             Node::Object(members) => {
                 let members = members.iter().map(|(name, node)| (name.into(), node.exact()));
-                Exact::Object(members.collect::<BTreeMap<_, _>>())
+                Exact::Object(members.collect())
             }
         }
     }

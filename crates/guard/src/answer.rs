@@ -83,31 +83,42 @@ pub(crate) struct DifferingText {
     pub odd_numbers: bool,
 }
 
-/// What of a result is judged, and beside its verdict.
+/// What of a result is judged.
 struct ToJudge {
     /// The value, or why there is none.
     value: Result<Value, String>,
-    texts: Vec<String>,
-    differing: Option<DifferingText>,
     leaves: Leaves,
 }
 
 impl ToJudge {
-    fn of(result: &Exact<'_>, bytes: usize, arguments: Option<&Exact<'_>>, with_texts: bool) -> Self {
-        let texts = if with_texts { content::texts(result) } else { Vec::new() };
+    fn of(result: &Exact<'_>, bytes: usize) -> Self {
         if bytes > MAX_JUDGED_BYTES {
             let why = format!("a result of {bytes} bytes; up to {MAX_JUDGED_BYTES} are judged");
-            return Self { value: Err(why), texts, differing: None, leaves: Leaves::None };
+            return Self { value: Err(why), leaves: Leaves::None };
         }
         let judged = judged_part(result);
-        let differing = match compare(result, arguments) {
-            Agreement::Differs { content, odd_numbers } => Some(DifferingText { value: content, odd_numbers }),
-            Agreement::Same => None,
-        };
         let leaves = if bytes <= MAX_PARTS_BYTES { Leaves::Apart(leaves(&judged)) } else { Leaves::None };
         let value =
             content::value(&judged).map_err(|_| "a number in the result is beyond what can be judged".to_owned());
-        Self { value, texts, differing, leaves }
+        Self { value, leaves }
+    }
+}
+
+/// What is looked at beside it.
+struct Beside {
+    texts: Vec<String>,
+    differing: Option<DifferingText>,
+}
+
+impl Beside {
+    fn of(result: &Exact<'_>, bytes: usize, arguments: Option<&Exact<'_>>, with_texts: bool) -> Self {
+        let texts = if with_texts { content::texts(result) } else { Vec::new() };
+        let agreement = if bytes > MAX_JUDGED_BYTES { Agreement::Same } else { compare(result, arguments) };
+        let differing = match agreement {
+            Agreement::Differs { content, odd_numbers } => Some(DifferingText { value: content, odd_numbers }),
+            Agreement::Same => None,
+        };
+        Self { texts, differing }
     }
 }
 
@@ -183,20 +194,20 @@ impl AnswerParts {
                 }
                 parts.structured = exact.get("structuredContent").is_some_and(|structured| !structured.is_null());
                 let bytes = raw.get().len();
-                // What the receipt says of it, and what the engine is asked.
-                let (described, judged) = both(
+                // The halves take about as long as each other.
+                let (judged, beside) = both(
                     bytes >= LARGE_BYTES,
                     || {
                         parts.foreign = vetting::has_foreign_members(&exact);
                         parts.empty = !parts.foreign && content::is_empty(&exact);
-                        forms_of_result(&exact)
+                        parts.forms = forms_of_result(&exact);
+                        ToJudge::of(&exact, bytes)
                     },
-                    || ToJudge::of(&exact, bytes, arguments, with_texts),
+                    || Beside::of(&exact, bytes, arguments, with_texts),
                 );
-                parts.forms = described;
-                parts.texts = judged.texts;
                 parts.leaves = judged.leaves;
-                parts.differing = judged.differing;
+                parts.texts = beside.texts;
+                parts.differing = beside.differing;
                 match judged.value {
                     Ok(value) => parts.value = Some(value),
                     Err(why) => *unjudged = Some(why),

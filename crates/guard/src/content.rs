@@ -19,7 +19,10 @@ pub fn value(exact: &Exact<'_>) -> Result<Value, Error> {
     Ok(match exact {
         Exact::Word("null") => Value::Null,
         Exact::Word(word) => Value::Bool(*word == "true"),
-        Exact::Number(number) => serde_json::from_str(number).map_err(|e| Error::Content(e.to_string()))?,
+        Exact::Number(number) => match number.parse::<i64>() {
+            Ok(whole) => Value::from(whole),
+            Err(_) => serde_json::from_str(number).map_err(|e| Error::Content(e.to_string()))?,
+        },
         Exact::Text(text) => Value::String(text.to_string()),
         Exact::List(items) => Value::Array(items.iter().map(value).collect::<Result<_, _>>()?),
         Exact::Object(members) => {
@@ -154,6 +157,18 @@ mod tests {
         let image = json!({"type": "image", "data": "AAAA", "mimeType": "image/png"});
         assert_eq!(seen(json!({"content": [image]})), json!([{"type": "image", "data": 4, "mimeType": "image/png"}]));
         assert_eq!(seen(json!({"content": []})), json!([]));
+    }
+
+    #[test]
+    fn numbers_are_those_that_serde_json_reads() {
+        let whole = ["0", "-0", "7", "-7", "9007199254740993", "9223372036854775807", "9223372036854775808"];
+        let other = ["-9223372036854775808", "-9223372036854775809", "18446744073709551616", "1.50", "-2e-7", "1e30"];
+        for text in whole.into_iter().chain(other) {
+            let exact = Exact::parse(text).unwrap();
+            let read: Value = serde_json::from_str(&exact.canonical()).unwrap();
+            assert_eq!(value(&exact).unwrap(), read, "{text}");
+        }
+        assert!(value(&Exact::parse("1e999").unwrap()).is_err());
     }
 
     #[test]

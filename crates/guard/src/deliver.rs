@@ -5,7 +5,7 @@ use serde::Deserialize;
 use serde_json::{json, value::RawValue};
 
 use crate::{
-    message::{Edit, apply, insert_member, offset, push_item},
+    message::{Edit, apply, insert_member, may_name, offset, push_item},
     strict::members,
 };
 
@@ -45,6 +45,16 @@ pub fn annotated(result: &str, guard_meta: &str, note: Option<&str>) -> Option<S
         edits.push(Edit { at: 1, remove: 0, insert: added.join(",") + comma });
     }
     Some(apply(result, edits))
+}
+
+/// The same without a note, of a result that was read: no name is there twice in it. One that has no `_meta` is not read again.
+pub(crate) fn annotated_as_read(result: &str, guard_meta: &str) -> Option<String> {
+    let inner = result.strip_prefix('{')?;
+    if may_name(inner, &["_meta"]) {
+        return annotated(result, guard_meta, None);
+    }
+    let comma = if inner.trim_start().starts_with('}') { "" } else { "," };
+    Some(["{\"_meta\":{\"", META_KEY, "\":", guard_meta, "}", comma, inner].concat())
 }
 
 /// The result with its structure, as JSON, in place of its content. `None` where it lacks either.
@@ -118,6 +128,26 @@ mod tests {
         let value: Value = serde_json::from_str(&super::annotated(with_meta, "{}", Some("n")).unwrap()).unwrap();
         assert_eq!(value["_meta"], json!({"x": 1, "credence/guard": {}}));
         assert_eq!(value["content"], json!([{"type": "text", "text": "n"}]));
+    }
+
+    #[test]
+    fn what_was_read_is_annotated_alike_however_fast() {
+        for result in [
+            "{}",
+            "{ }",
+            "{\n}",
+            r#"{"content":[]}"#,
+            r#"{ "a" : {"_meta":{}} }"#,
+            r#"{"_meta":{"x":1},"content":[{"type":"text","text":"{\"_meta\":1}"}]}"#,
+            r#"{"_meta":null}"#,
+            r#"{"_meta":{}}"#,
+            r#"{"\u005fmeta":{"x":[]}}"#,
+            r#"{"text":"é } { \" \\"}"#,
+            "[]",
+            "7",
+        ] {
+            assert_eq!(annotated_as_read(result, "{\"v\":1}"), annotated(result, "{\"v\":1}", None), "{result}");
+        }
     }
 
     #[test]

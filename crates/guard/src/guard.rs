@@ -368,10 +368,20 @@ impl Guard {
 
     /// What is left to do once the client has its answer: results kept for review, digests of parts, canaries and controls.
     pub fn after_delivery(&self, judged: &[(JudgedCall, Answer<'_>)]) {
+        self.keep_batch_for_review(judged);
+        self.after_review(judged.iter().map(|(judged, _)| judged));
+    }
+
+    /// The part of [`Self::after_delivery`] that needs the answers.
+    pub(crate) fn keep_batch_for_review(&self, judged: &[(JudgedCall, Answer<'_>)]) {
         for (judged, answer) in judged {
             self.keep_for_review(judged, *answer, None);
         }
-        self.after_review(judged.iter().map(|(judged, _)| judged));
+    }
+
+    /// And the part that does not.
+    pub(crate) fn finish_delivered(&self, judged: &[JudgedCall]) {
+        self.after_review(judged.iter());
     }
 
     /// The same but for results kept for review.
@@ -403,6 +413,12 @@ impl Guard {
         if many {
             self.flush_journal_or_warn();
         }
+    }
+
+    /// Calls whose parts have digests that are not in the ledger yet.
+    #[cfg(test)]
+    pub(crate) fn digests_waiting(&self) -> usize {
+        self.part_digests.lock().unwrap_or_else(PoisonError::into_inner).len()
     }
 
     /// For how long receipts have waited in the journal; `None` where none do, or where [flushing](Self::flush_journal) failed.

@@ -5,8 +5,10 @@
 //! keeps sessions, on a stream that is resumed later: calls are remembered with their exchange, and by session beyond it.
 
 mod access;
+mod delivered;
 mod exchange;
 mod request;
+mod spin;
 mod stream;
 
 use std::{
@@ -46,8 +48,10 @@ use crate::{
 };
 use access::caller;
 pub use access::{is_local, without_secrets};
+use delivered::finish_after_answer;
 use exchange::Exchange;
 use request::{Carries, clean_headers};
+use spin::Spinning;
 
 /// Headers that belong to one connection, and those the guard sets itself.
 const OWN_HEADERS: [HeaderName; 11] = [
@@ -96,6 +100,8 @@ struct Proxy {
     sessions: Mutex<HashMap<String, Arc<Mutex<PendingRequests>>>>,
     /// Somebody waits for a lull.
     flushing: Arc<AtomicBool>,
+    /// Somebody looks for an answer without sleeping.
+    spinning: Spinning,
 }
 
 /// Serves until `stop`, and a little longer: streams that clients keep open are cut then.
@@ -113,8 +119,15 @@ pub async fn serve(
     let client = reqwest::Client::builder().redirect(reqwest::redirect::Policy::none()).build();
     let client = client.map_err(|e| failed(e.to_string()))?;
     let local = listener.local_addr().is_ok_and(|address| is_local(&address));
-    let proxy =
-        Arc::new(Proxy { guard, settings, client, local, sessions: Mutex::default(), flushing: Arc::default() });
+    let proxy = Arc::new(Proxy {
+        guard,
+        settings,
+        client,
+        local,
+        sessions: Mutex::default(),
+        flushing: Arc::default(),
+        spinning: Spinning::default(),
+    });
     let app = Router::new().fallback(handle).with_state(Arc::clone(&proxy));
     // A small event must not wait for the next one.
     let listener = listener.tap_io(|stream| drop(stream.set_nodelay(true)));
@@ -213,8 +226,8 @@ impl Proxy {
         // What is compressed cannot be read on the way.
         headers.insert(header::ACCEPT_ENCODING, HeaderValue::from_static("identity"));
         let url = self.url(&parts.uri);
-        let upstream = self.client.request(parts.method, url).headers(headers).body(body).send().await;
-        let upstream = upstream.map_err(|error| {
+        let upstream = self.client.request(parts.method, url).headers(headers).body(body).send();
+        let upstream = self.spinning.wait(upstream).await.map_err(|error| {
             let text = format!("the tool server cannot be reached: {}", innermost_cause(&error.without_url()));
             (StatusCode::BAD_GATEWAY, text)
         })?;
@@ -380,7 +393,8 @@ impl Proxy {
         let given = pieces.iter().map(|piece| render(piece, &batch)).collect();
         self.guard.oversight().added(Direction::ToClient, read.elapsed());
         if !failed {
-            self.guard.after_delivery(&batch);
+            let bytes = received.iter().map(Received::bytes).sum();
+            finish_after_answer(&self.guard, batch, bytes);
             self.flush_journal_soon();
         }
         given

@@ -10,7 +10,7 @@ use crate::{
     answer::Answer,
     deliver::{error_answer, error_message, noted_error},
     guard::{Delivery, Guard, JudgedCall},
-    message::{Edit, Message, Parsed, apply, id_at_the_edges, offset, parse},
+    message::{Edit, Message, Parsed, apply, id_at_the_edges, may_name, offset, parse},
     pending::{PendingRequest, PendingRequests, StartedCall},
     received::{Received, receive},
     settings::GuardMode,
@@ -45,7 +45,7 @@ pub enum Piece<'l> {
 }
 
 /// The parts of a result by which a call goes on instead of ending.
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
 struct Continuation<'a> {
     #[serde(borrow, default, rename = "resultType")]
     result_type: Option<Cow<'a, str>>,
@@ -61,7 +61,18 @@ struct Continuation<'a> {
 
 impl<'a> Continuation<'a> {
     fn of(result: &'a str) -> Option<Self> {
-        if result.starts_with('{') { serde_json::from_str(result).ok() } else { None }
+        if !result.starts_with('{') {
+            return None;
+        }
+        // Without these two it does not go on, whatever else is in it.
+        if !may_name(result, &["resultType", "task"]) {
+            return Some(Self::default());
+        }
+        Self::read(result)
+    }
+
+    fn read(result: &'a str) -> Option<Self> {
+        serde_json::from_str(result).ok()
     }
 
     /// Whether it holds nothing that a client could take for a tool's result.
@@ -342,6 +353,36 @@ pub fn render(piece: &Piece<'_>, batch: &JudgedBatch<'_>) -> Option<String> {
         Piece::Several(pieces) => {
             let parts: Vec<String> = pieces.iter().filter_map(|piece| render(piece, batch)).collect();
             (!parts.is_empty()).then(|| format!("[{}]", parts.join(",")))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_goes_on_is_told_alike_however_fast() {
+        for result in [
+            "{}",
+            "[]",
+            r#"{"content":[{"type":"text","text":"do the task"}],"structuredContent":{"a":1},"isError":false}"#,
+            r#"{"content":[{"type":"text","text":"a \"task\": 1"}]}"#,
+            r#"{"resultType":"input_required","inputRequests":{}}"#,
+            r#"{"resultType":"other","content":7}"#,
+            r#"{"resul\u0074Type":"input_required"}"#,
+            r#"{"resultType":7}"#,
+            r#"{"task":{"taskId":"t"}}"#,
+            r#"{"ta\u0073k":{"taskId":"t"}}"#,
+            r#"{"task":"t"}"#,
+            r#"{"Task":{"taskId":"t"},"result_type":"input_required"}"#,
+        ] {
+            let told = |one: &Continuation<'_>| {
+                let task = one.task.as_ref().filter(|_| one.is_bare()).map(|task| task.id.clone());
+                (one.needs_input(), one.is_mixed(), task)
+            };
+            let slow = Some(result).filter(|result| result.starts_with('{')).and_then(Continuation::read);
+            assert_eq!(Continuation::of(result).as_ref().map(told), slow.as_ref().map(told), "{result}");
         }
     }
 }

@@ -51,6 +51,16 @@ pub enum Received<'a> {
     Nothing,
 }
 
+impl Received<'_> {
+    /// Bytes of the message, where it is one.
+    pub(crate) fn bytes(&self) -> usize {
+        match self {
+            Received::Message(text) => text.len(),
+            Received::Unreadable { .. } | Received::Nothing => 0,
+        }
+    }
+}
+
 /// Takes in one message. With `repair` invalid UTF-8 is replaced as most readers replace it; without, it is refused.
 pub fn receive(bytes: &[u8], repair: bool) -> Received<'_> {
     let text = match String::from_utf8_lossy(bytes) {

@@ -26,6 +26,8 @@ use crate::message::offset;
 const MAX_DEPTH: usize = 64;
 /// Characters of a message shown around the byte it was refused for.
 const SHOWN: usize = 24;
+/// Members of an object up to which names are compared one by one.
+const FEW_MEMBERS: usize = 12;
 /// The members of a JSON-RPC message.
 const MEMBERS: [&str; 6] = ["jsonrpc", "id", "method", "params", "result", "error"];
 /// The members of a tool call's parameters that mean something.
@@ -193,10 +195,18 @@ impl<'de> Deserialize<'de> for Members<'de> {
             }
 
             fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Members<'de>, A::Error> {
-                let mut seen = HashSet::new();
-                let mut members = Vec::new();
+                let mut members: Vec<(Cow<'de, str>, &'de RawValue)> = Vec::new();
+                let mut many: HashSet<Cow<'de, str>> = HashSet::new();
                 while let Some(Name(name)) = map.next_key()? {
-                    if !seen.insert(name.clone()) {
+                    let twice = if members.len() < FEW_MEMBERS {
+                        members.iter().any(|(known, _)| *known == name)
+                    } else {
+                        if many.is_empty() {
+                            many.extend(members.iter().map(|(known, _)| known.clone()));
+                        }
+                        !many.insert(name.clone())
+                    };
+                    if twice {
                         return Err(A::Error::custom("twice"));
                     }
                     members.push((name, map.next_value()?));
@@ -317,6 +327,24 @@ fn is_id(id: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    proptest::proptest! {
+        /// However many members there are, and however a name is written.
+        #[test]
+        fn a_name_that_is_there_twice_is_found(names in proptest::collection::vec(0..60_u8, 0..30), escaped: u32) {
+            let written = |(n, name): (usize, &u8)| match escaped >> n & 1 {
+                0 => format!("\"m{name}\":{n}"),
+                _ => format!("\"\\u006d{name}\":{n}"),
+            };
+            let text = format!("{{{}}}", names.iter().enumerate().map(written).collect::<Vec<_>>().join(","));
+            let different: HashSet<&u8> = names.iter().collect();
+            let read = members(&text);
+            proptest::prop_assert_eq!(read.is_some(), different.len() == names.len(), "{}", text);
+            let kept: Option<Vec<String>> = read.map(|all| all.into_iter().map(|(name, _)| name.into_owned()).collect());
+            let plain: Vec<String> = names.iter().map(|name| format!("m{name}")).collect();
+            proptest::prop_assert!(kept.is_none_or(|kept| kept == plain));
+        }
+    }
 
     fn call(text: &str) -> Result<Envelope, Refusal> {
         let read = read(text.as_bytes(), Framing::Line)?;

@@ -1,6 +1,6 @@
 //! The parts of arguments and results: by their digests a claim that differs can be told where it differs.
 
-use std::{borrow::Cow, collections::BTreeMap};
+use std::borrow::Cow;
 
 use credence_protocol::{
     SecretKey,
@@ -50,7 +50,7 @@ fn summarised<'a>(item: &'a Exact<'a>) -> Exact<'a> {
         };
         (name.clone(), value)
     });
-    Exact::Object(members.collect::<BTreeMap<_, _>>())
+    Exact::Object(members.collect())
 }
 
 /// The parts of a value, with their forms: its leaves, or the lines of a text.

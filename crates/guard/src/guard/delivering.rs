@@ -187,6 +187,7 @@ impl Guard {
         }
         let note = self.note(judged, assessment, replaced.is_some());
         let delivered = match note.as_deref() {
+            None if !changed && judged.value.is_some() => deliver::annotated_as_read(text, &meta.text()),
             None => deliver::annotated(text, &meta.text(), None),
             Some(note) => {
                 changed = true;

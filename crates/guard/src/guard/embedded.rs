@@ -4,11 +4,11 @@
 //! A value stands in a receipt as the structured content of a result, a text as its text. What the model is shown instead, such as the
 //! value as Python prints it, is committed to as *delivered*, so that a transcript with either form is told from an altered one.
 
-use std::{borrow::Cow, collections::BTreeMap, time::Instant};
+use std::{borrow::Cow, time::Instant};
 
 use credence_protocol::{
     Decision, Uuid,
-    receipt::{CallOutcome, Commitment, Exact, Form, Salts, View, Views, arguments_form, forms_of_result},
+    receipt::{CallOutcome, Commitment, Exact, Form, Members, Salts, View, Views, arguments_form, forms_of_result},
 };
 use credence_receipts::{
     Intent, NewReceipt, Private, now,
@@ -365,7 +365,7 @@ fn forms_of_shown(text: &str) -> Vec<Form> {
 /// A text, as a server would give it.
 fn text_result(text: &str, is_error: bool) -> Exact<'_> {
     let item = [("text".into(), Exact::Text(text.into())), ("type".into(), Exact::Text("text".into()))];
-    let mut members = BTreeMap::from([("content".into(), Exact::List(vec![Exact::Object(item.into())]))]);
+    let mut members = Members::from([("content".into(), Exact::List(vec![Exact::Object(item.into())]))]);
     if is_error {
         members.insert("isError".into(), Exact::Word("true"));
     }

@@ -27,7 +27,7 @@ impl HttpSettings {
     pub(super) fn check_host(&self, parts: &Parts, is_local: bool) -> Result<(), Refused> {
         let named = parts.headers.get(header::HOST).map_or(Ok(""), |value| value.to_str()).unwrap_or("?");
         let named = parts.uri.authority().map_or(named, |authority| authority.as_str());
-        if !is_local || named.is_empty() {
+        if !is_local || named.is_empty() || is_plainly_of_this_machine(named) {
             return Ok(());
         }
         let url = Url::parse(&format!("http://{named}"));
@@ -50,6 +50,12 @@ fn is_of_this_machine(url: &Url) -> bool {
         Some(url::Host::Ipv6(ip)) => IpAddr::V6(ip).is_loopback(),
         None => false,
     }
+}
+
+/// The same of a host as most clients write it, with or without a port: what is found here need not be parsed.
+fn is_plainly_of_this_machine(host: &str) -> bool {
+    let (host, port) = host.split_once(':').unwrap_or((host, "0"));
+    matches!(host, "127.0.0.1" | "localhost") && port.bytes().all(|b| b.is_ascii_digit()) && port.parse::<u16>().is_ok()
 }
 
 /// A URL without what may be secret in it.
@@ -87,6 +93,18 @@ mod tests {
     use axum::http::HeaderValue;
 
     use super::*;
+
+    #[test]
+    fn a_host_that_is_not_parsed_is_one_of_this_machine() {
+        let hosts =
+            ["127.0.0.1", "localhost", "localhost.", "LOCALHOST", "127.0.0.1.example", "evil@localhost", "127.1", ""];
+        let ports = ["", ":", ":0", ":80", ":65535", ":65536", ":+80", ":-1", ":80@evil", ":80/", ":80:80", ":\u{661}"];
+        for named in hosts.iter().flat_map(|host| ports.map(|port| format!("{host}{port}"))) {
+            let parsed = Url::parse(&format!("http://{named}")).is_ok_and(|url| is_of_this_machine(&url));
+            assert!(parsed || !is_plainly_of_this_machine(&named), "{named}");
+        }
+        assert!(is_plainly_of_this_machine("127.0.0.1:8931") && is_plainly_of_this_machine("localhost"));
+    }
 
     #[test]
     fn headers_say_who_calls() {

@@ -74,10 +74,13 @@ impl HttpSettings {
 
     /// Whether a path is the server's own, however it is written.
     pub(super) fn is_own_path(&self, path: &str) -> bool {
+        if path == "/" || path == self.upstream.path() {
+            return true;
+        }
         // As it will be sent: with `..` taken out.
         let mut sent = self.upstream.clone();
         sent.set_path(path);
-        path == "/" || path_key(sent.path()) == path_key(self.upstream.path())
+        path_key(sent.path()) == path_key(self.upstream.path())
     }
 }
 

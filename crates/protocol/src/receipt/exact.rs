@@ -5,15 +5,12 @@
 //! and `1` are one value, as they are to whoever reads them. Members are sorted by name, in the order of code points.
 //! Duplicate names are refused: two readers of such an object may see two different ones.
 
-use std::{
-    borrow::Cow,
-    collections::{BTreeMap, btree_map::Entry},
-    fmt,
-};
+use std::{borrow::Cow, fmt};
 
 use serde::{Deserialize, Deserializer, de::Visitor};
 use serde_json::value::RawValue;
 
+use super::Members;
 use crate::Error;
 
 /// Nesting that is looked into.
@@ -33,7 +30,7 @@ pub enum Exact<'a> {
     /// A list.
     List(Vec<Exact<'a>>),
     /// An object.
-    Object(BTreeMap<Cow<'a, str>, Exact<'a>>),
+    Object(Members<'a>),
 }
 
 impl<'a> Exact<'a> {
@@ -45,7 +42,7 @@ impl<'a> Exact<'a> {
 
     /// Takes JSON apart that was parsed as a whole before.
     pub fn of(raw: &'a RawValue) -> Result<Self, Error> {
-        Reader { text: raw.get(), at: 0 }.value(0)
+        Reader { text: raw.get(), at: 0, items: Vec::new(), members: Vec::new() }.value(0)
     }
 
     /// The number that a finite double is.
@@ -185,6 +182,9 @@ fn next_escaped(bytes: &[u8], from: usize) -> Option<usize> {
 struct Reader<'a> {
     text: &'a str,
     at: usize,
+    /// Of the lists and objects that are being read, one within the other: each gets as much memory as it needs once it was read.
+    items: Vec<Exact<'a>>,
+    members: Vec<(Cow<'a, str>, Exact<'a>)>,
 }
 
 impl<'a> Reader<'a> {
@@ -195,12 +195,13 @@ impl<'a> Reader<'a> {
         Ok(match self.peek() {
             Some(b'{') => Exact::Object(self.members(depth)?),
             Some(b'[') => {
-                let mut items = Vec::new();
+                let first = self.items.len();
                 self.at += 1;
                 while !self.ends(b']')? {
-                    items.push(self.value(depth + 1)?);
+                    let item = self.value(depth + 1)?;
+                    self.items.push(item);
                 }
-                Exact::List(items)
+                Exact::List(self.items.drain(first..).collect())
             }
             Some(b'"') => {
                 let (inner, escaped) = self.quoted()?;
@@ -211,8 +212,8 @@ impl<'a> Reader<'a> {
         })
     }
 
-    fn members(&mut self, depth: usize) -> Result<BTreeMap<Cow<'a, str>, Exact<'a>>, Error> {
-        let mut members = BTreeMap::new();
+    fn members(&mut self, depth: usize) -> Result<Members<'a>, Error> {
+        let first = self.members.len();
         self.at += 1;
         while !self.ends(b'}')? {
             if self.peek() != Some(b'"') {
@@ -232,14 +233,10 @@ impl<'a> Reader<'a> {
             }
             self.at += 1;
             let value = self.value(depth + 1)?;
-            match members.entry(name) {
-                Entry::Vacant(place) => place.insert(value),
-                Entry::Occupied(place) => {
-                    return Err(Error::Malformed(format!("member '{}' is there twice", place.key())));
-                }
-            };
+            self.members.push((name, value));
         }
-        Ok(members)
+        Members::sorted(self.members.drain(first..).collect())
+            .map_err(|name| Error::Malformed(format!("member '{name}' is there twice")))
     }
 
     /// The next byte that is not white space.
@@ -270,8 +267,7 @@ impl<'a> Reader<'a> {
         let (start, bytes, mut escaped) = (self.at + 1, self.text.as_bytes(), false);
         let mut at = start;
         loop {
-            let rest = bytes.get(at..).unwrap_or_default();
-            at += memchr::memchr2(b'"', b'\\', rest).ok_or_else(|| self.unexpected())?;
+            at += next_mark(bytes.get(at..).unwrap_or_default()).ok_or_else(|| self.unexpected())?;
             if bytes[at] == b'"' {
                 break;
             }
@@ -293,6 +289,14 @@ impl<'a> Reader<'a> {
     fn unexpected(&self) -> Error {
         Error::Malformed(format!("not JSON at byte {}", self.at))
     }
+}
+
+/// Where the next quote or backslash stands. Most texts are short, and a call of `memchr` takes longer than they do.
+fn next_mark(bytes: &[u8]) -> Option<usize> {
+    const NEAR: usize = 16;
+    let (near, far) = bytes.split_at(bytes.len().min(NEAR));
+    let marks = |byte: &u8| matches!(byte, b'"' | b'\\');
+    near.iter().position(marks).or_else(|| memchr::memchr2(b'"', b'\\', far).map(|at| near.len() + at))
 }
 
 fn malformed(error: serde_json::Error) -> Error {

@@ -8,6 +8,7 @@
 //! items, their text, their text but for white space, its structured content.
 
 mod exact;
+mod members;
 mod spaces;
 mod views;
 
@@ -19,6 +20,7 @@ use sha2::{Digest, Sha256};
 use uuid::Uuid;
 
 pub use exact::Exact;
+pub use members::Members;
 pub use views::{Form, GUARD_META, Reading, View, Views, forms_of_error, forms_of_result, readings_of_text};
 
 use crate::{Canonical, Decision, EntityId, Error, Stake, Timestamp, strict::present};

@@ -14,11 +14,11 @@
 //!
 //! The last three are there only where they say something that the others do not.
 
-use std::{borrow::Cow, collections::BTreeMap, ops::Range};
+use std::{borrow::Cow, ops::Range};
 
 use serde::{Deserialize, Serialize};
 
-use super::{Commitment, Exact, Salt, exact::quote, spaces::collapsed};
+use super::{Commitment, Exact, Members, Salt, exact::quote, spaces::collapsed};
 use crate::strict::present;
 
 /// Bytes of forms from which on two threads hash them: it takes longer than starting one.
@@ -210,7 +210,7 @@ fn meta(result: &Exact<'_>) -> Option<String> {
                 }
                 other => other.clone(),
             };
-            if others != Exact::Object(BTreeMap::new()) {
+            if others != Exact::Object(Members::default()) {
                 form.push_str(&format!("{place} "));
                 others.write(&mut form);
                 form.push('\n');
@@ -531,7 +531,7 @@ fn write_cleaned(value: &Exact<'_>, is_result: bool, out: &mut String) -> Option
     let source = value.get("source");
     let image = source.and_then(|source| Some((source.get("data")?, source.get("media_type")?)));
     if let Some((data, kind)) = image {
-        let mut members: BTreeMap<Cow<'_, str>, Exact<'_>> = members.clone();
+        let mut members: Members<'_> = members.clone();
         members.remove("source");
         members.insert("data".into(), data.clone());
         members.insert("mimeType".into(), kind.clone());
