@@ -317,7 +317,7 @@ impl Engine {
         let held: Vec<u32> = watched.iter().filter(|new| is_held(new.fact)).map(|new| new.place).collect();
         if accepted {
             let odd = if doubted { &*odd } else { &[] };
-            if let Some(sightings) = oddities.believe(odd) {
+            if let Some(sightings) = oddities.believe(odd, basis.strongest) {
                 changes.push(Change { stage: ChangeStage::Believed, sightings, what: what() });
             }
             oddities.fade(odd);

@@ -338,8 +338,9 @@ impl Oddities {
         Some(oddity.count)
     }
 
-    /// A result with these oddities is believed; says how many results showed one that was not believed before.
-    pub(crate) fn believe(&mut self, keys: &[(OddityKey, FactKey)]) -> Option<u32> {
+    /// A result with these oddities is believed; says how many results showed one that was not believed before: the `strongest`, which
+    /// the words about it name, where it is one of them.
+    pub(crate) fn believe(&mut self, keys: &[(OddityKey, FactKey)], strongest: Option<OddityKey>) -> Option<u32> {
         let mut most = None;
         for oddity in self.list.iter_mut().filter(|oddity| contains(keys, oddity.key)) {
             if !oddity.believed && oddity.sightings >= ANNOUNCED {
@@ -352,7 +353,8 @@ impl Oddities {
         }
         self.believed_at = self.calls;
         self.changes = self.changes.saturating_add(1);
-        most
+        let named = self.list.iter().find(|oddity| Some(oddity.key) == strongest && contains(keys, oddity.key));
+        named.map(|oddity| oddity.count).or(most)
     }
 
     /// A doubtful result was learned for an oddity that was announced; says how many results showed it, once.
