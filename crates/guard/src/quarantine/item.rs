@@ -197,6 +197,15 @@ impl KeptItem {
         self.findings.iter().any(|found| found.check == CONTENT_INJECTION)
     }
 
+    /// Why nothing can be learned from an answer about it; `None` where something can.
+    pub fn why_nothing_to_learn(&self) -> Option<String> {
+        match &self.result {
+            None => Some(format!("its content is not kept ({})", self.why_no_content())),
+            Some(_) if self.posterior.is_none() && !self.has_instructions() => Some("it was not judged".to_owned()),
+            Some(_) => None,
+        }
+    }
+
     /// Why its content is not kept.
     pub fn why_no_content(&self) -> String {
         match (self.omitted_bytes, &self.unjudged) {

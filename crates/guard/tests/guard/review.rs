@@ -273,12 +273,50 @@ fn a_withheld_result_can_be_released_and_forgotten() {
     shell.fails(&with_state(&["reject", "01890a5d-ac96-774b-bcce-b302099a8057"]), "no call 01890a5d");
     let more: Vec<String> = (0..3).map(|_| receipt_of(&session.call("echo", secret.clone())).to_owned()).collect();
     waiting(&shell, &more.iter().map(String::as_str).collect::<Vec<_>>());
-    assert_eq!(shell.json(&with_state(&["forget", "--all"]))["forgotten"], 3);
+    let forgotten = shell.json(&with_state(&["forget", "--all"]));
+    assert_eq!(forgotten, json!({ "forgotten": 3, "unlearned": 0 }));
     assert!(items(&shell).is_empty());
     session.leave();
     let actions: Vec<Value> = history(&shell).iter().map(|one| one["operation"]["action"].clone()).collect();
     assert_eq!(json!(actions), json!(["release", "release", "forget", "forget"]));
+    let of_server = |name: &'static str| with_state(&["review", "--history", "--server", name]);
+    assert!(shell.json(&of_server("bad"))["operations"].as_array().unwrap().len() >= 4);
+    shell.fails(&of_server("other"), "no guard of 'other' has run yet");
     verifies(&shell);
+}
+
+/// What is too large to be kept can be answered, and nobody is told that something is learned from that.
+#[test]
+fn an_answer_from_which_nothing_is_learned_says_so() {
+    let shell = Shell::new();
+    let mut session = strict(&shell, &["--max-quarantine", "1"]);
+    let answer = session.call("echo", json!({ "secret": "x".repeat(400_000) }));
+    let call = receipt_of(&answer).to_owned();
+    waiting(&shell, &[&call]);
+    let told = shell.ok(&with_state(&["accept", &call]));
+    assert!(
+        told.starts_with("accepted, which is recorded; the engine learns nothing from it: its content is not kept"),
+        "{told}"
+    );
+    assert_eq!(history(&shell).len(), 1);
+}
+
+/// An answer that no guard has taken up needs the result: who removes that is told.
+#[test]
+fn answers_that_are_forgotten_before_they_are_learned_are_told() {
+    let shell = Shell::new();
+    let mut session = strict(&shell, &[]);
+    let calls: Vec<String> =
+        (0..3).map(|n| receipt_of(&session.call("echo", json!({ "secret": n }))).to_owned()).collect();
+    waiting(&shell, &calls.iter().map(String::as_str).collect::<Vec<_>>());
+    session.leave();
+    for call in &calls[..2] {
+        shell.ok(&with_state(&["accept", call]));
+    }
+    let told = shell.ok(&with_state(&["forget", &calls[0]]));
+    assert!(told.starts_with("1 kept result forgotten\n1 answer waited for the guard to start"), "{told}");
+    shell.ok(&with_state(&["release", &calls[1]]));
+    assert_eq!(shell.json(&with_state(&["forget", "--all"])), json!({ "forgotten": 2, "unlearned": 1 }));
 }
 
 #[test]
@@ -328,7 +366,14 @@ fn wrong_answers_are_refused_in_words() {
     }
     if rustix::process::geteuid().is_root() {
         std::os::unix::fs::chown(shell.path("state"), Some(65_534), None).unwrap();
-        for args in [&["review"][..], &["accept", &call], &["forget", "--all"]] {
+        for args in [
+            &["review"][..],
+            &["accept", &call],
+            &["forget", "--all"],
+            &["off", "bad"],
+            &["on", "bad"],
+            &["accept-schema", "bad", "echo"],
+        ] {
             shell.fails(&with_state(args), "run it as that user");
         }
     }
@@ -349,7 +394,7 @@ fn planted_answers_are_not_believed() {
     assert_ne!(verdict(&session.call("echo", odd())), "accept");
     session.leave();
     assert!(
-        session.stderr().contains("1 lines in 'operations' were not written")
+        session.stderr().contains("1 line in 'operations' was not written")
             && session.stderr().contains("put aside as"),
         "{}",
         session.stderr()
