@@ -320,6 +320,11 @@ impl Oddities {
         announced
     }
 
+    /// How many results showed it.
+    pub(crate) fn count(&self, key: OddityKey) -> Option<u32> {
+        self.list.iter().find(|oddity| oddity.key == key).map(|oddity| oddity.count)
+    }
+
     /// A result shows something new, and is perhaps hardly doubted; says whether that is announced now, because the same fact came
     /// again, or another of the same cause. Both are counted apart from oddities: how soon those are believed does not depend on it.
     pub(crate) fn watch(&mut self, fact: FactKey, cause: OddityKey) -> Option<Announced> {
@@ -353,8 +358,7 @@ impl Oddities {
         }
         self.believed_at = self.calls;
         self.changes = self.changes.saturating_add(1);
-        let named = self.list.iter().find(|oddity| Some(oddity.key) == strongest && contains(keys, oddity.key));
-        named.map(|oddity| oddity.count).or(most)
+        strongest.filter(|key| contains(keys, *key)).and_then(|key| self.count(key)).or(most)
     }
 
     /// A doubtful result was learned for an oddity that was announced; says how many results showed it, once.
