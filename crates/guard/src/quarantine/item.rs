@@ -144,7 +144,7 @@ impl Finding {
     }
 }
 
-/// The engine's word on a result that is not accepted.
+/// The engine's word on a result that is not accepted, or that shows a change.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Explained {
     /// The sentence.

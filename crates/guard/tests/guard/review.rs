@@ -209,6 +209,8 @@ fn the_call_of_every_change_can_be_looked_at_and_answered() {
             let change = changes.iter().find(|change| change["reason"] == alert["reason"]).expect("which change it is");
             assert!(change["what"].as_str().unwrap().len() > 10 && change["sightings"].as_u64() > Some(0), "{item}");
             assert_eq!(item["result"]["structuredContent"], odd());
+            let explained = item["findings"].as_array().unwrap().iter().all(|found| found["detail"].is_string());
+            assert!(explained && item["explanation"].is_string(), "also where it was accepted: {item}");
         }
         let call = believed["call"].as_str().unwrap();
         let reason = believed["reason"].as_str().unwrap();
@@ -299,6 +301,36 @@ fn an_answer_from_which_nothing_is_learned_says_so() {
         "{told}"
     );
     assert_eq!(history(&shell).len(), 1);
+}
+
+/// Names of tools are a server's words, too, and so is what a transcript says.
+#[test]
+fn a_hostile_name_cannot_speak_to_the_terminal() {
+    let shell = Shell::new();
+    let mut session = Session::start(&shell, &[]);
+    let evil = "pay\u{202e}oohw\u{2066}\u{9b}31m\u{200b}\u{2028}ok";
+    session.call(evil, json!({}));
+    session.leave();
+    let transcript = json!([
+        { "role": "assistant", "tool_calls": [{ "id": "a", "type": "function", "function": { "name": evil, "arguments": "{}" } }] },
+        { "role": "tool", "tool_call_id": "a", "name": format!("{evil}2"), "content": evil },
+        { "role": evil, "content": "x" }
+    ]);
+    fs::write(shell.path("transcript.json"), transcript.to_string()).unwrap();
+    for args in [
+        &["guard", "status"][..],
+        &["receipts", "list"],
+        &["receipts", "check", "transcript.json"],
+        &["guard", "review", "--history"],
+    ] {
+        for json in [&[][..], &["--json"]] {
+            let ran = shell.run(&[args, &STATE, json].concat());
+            let clean = ran.stdout.chars().all(|c| c == '\n' || !credence_protocol::is_deceptive(c));
+            assert!(clean && !ran.stdout.is_empty(), "{args:?}: {ran:?}");
+        }
+    }
+    let tools = shell.json(&with_state(&["status"]))["tools"].clone();
+    assert!(tools.as_array().unwrap().iter().any(|tool| tool["tool"] == evil), "for programs it is what it was: {tools}");
 }
 
 /// An answer that no guard has taken up needs the result: who removes that is told.
