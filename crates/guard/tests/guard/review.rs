@@ -330,7 +330,10 @@ fn a_hostile_name_cannot_speak_to_the_terminal() {
         }
     }
     let tools = shell.json(&with_state(&["status"]))["tools"].clone();
-    assert!(tools.as_array().unwrap().iter().any(|tool| tool["tool"] == evil), "for programs it is what it was: {tools}");
+    assert!(
+        tools.as_array().unwrap().iter().any(|tool| tool["tool"] == evil),
+        "for programs it is what it was: {tools}"
+    );
 }
 
 /// An answer that no guard has taken up needs the result: who removes that is told.
