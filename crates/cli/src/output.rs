@@ -7,6 +7,7 @@ use std::{
 
 use anstyle::{AnsiColor, Style};
 use comfy_table::{CellAlignment, Table, presets};
+use credence_protocol::{Timestamp, is_deceptive};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde::Serialize;
 
@@ -20,7 +21,7 @@ pub struct Output {
 impl Output {
     /// JSON for machines, or what `human` prints.
     pub fn show(&self, value: &impl Serialize, human: impl FnOnce() -> String) -> anyhow::Result<()> {
-        let mut text = if self.json { serde_json::to_string(value)? } else { printable(&human()) };
+        let mut text = if self.json { escaped_json(&serde_json::to_string(value)?) } else { printable(&human()) };
         if !text.ends_with('\n') {
             text.push('\n');
         }
@@ -83,13 +84,39 @@ pub fn table(header: &[&str], right: &[&str], rows: impl IntoIterator<Item = Vec
     lines.join("\n")
 }
 
-/// Text that a terminal shows and does not obey: control characters are written out.
+/// Text that a terminal shows as it is: control characters, and those that hide or turn a text around, are written out.
 pub fn printable(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
-        if c.is_control() && c != '\n' { out.extend(c.escape_unicode()) } else { out.push(c) }
+        if is_deceptive(c) && c != '\n' { out.extend(c.escape_unicode()) } else { out.push(c) }
     }
     out
+}
+
+/// The same for JSON, which stays the same JSON: such characters are only in strings, or are white space between tokens.
+pub fn escaped_json(json: &str) -> String {
+    let mut out = String::with_capacity(json.len());
+    for c in json.chars() {
+        match c {
+            '\n' | '\r' | '\t' => out.push(' '),
+            c if is_deceptive(c) || is_joiner(c) => {
+                c.encode_utf16(&mut [0; 2]).iter().for_each(|unit| out.push_str(&format!("\\u{unit:04x}")));
+            }
+            c => out.push(c),
+        }
+    }
+    out
+}
+
+/// Not shown, and needed in names of some scripts; a person who looks for tricks wants to see them.
+pub fn is_joiner(c: char) -> bool {
+    matches!(c, '\u{200C}' | '\u{200D}' | '\u{FE00}'..='\u{FE0F}' | '\u{E0100}'..='\u{E01EF}')
+}
+
+/// A time for people: whole seconds, as documents write it.
+pub fn moment(at: Timestamp) -> String {
+    let text = at.to_string();
+    text.split_once('.').map_or_else(|| text.clone(), |(seconds, _)| format!("{seconds}Z"))
 }
 
 /// `1 source`, `2 sources`.

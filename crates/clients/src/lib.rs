@@ -200,13 +200,15 @@ impl Plan {
         self.before != self.after
     }
 
-    /// The change as a unified diff, empty when there is none. It quotes lines of the file, and those may hold keys.
+    /// The change as a unified diff, empty when there is none. It quotes lines of the file, and those may hold keys. Carriage returns
+    /// before line breaks are left out: no change is about them.
     pub fn diff(&self) -> String {
         if !self.changes() {
             return String::new();
         }
         let name = self.path.display().to_string();
-        TextDiff::from_lines(&self.before, &self.after).unified_diff().header(&name, &name).to_string()
+        let [before, after] = [&self.before, &self.after].map(|text| text.replace("\r\n", "\n"));
+        TextDiff::from_lines(&before, &after).unified_diff().header(&name, &name).to_string()
     }
 
     /// Keeps a backup and writes the file, unless nothing changes. A link is followed: the file it leads to is

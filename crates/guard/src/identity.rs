@@ -20,7 +20,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use credence_protocol::Timestamp;
+use credence_protocol::{Timestamp, is_deceptive};
 use credence_receipts::{folder, now};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
@@ -287,7 +287,7 @@ pub enum Declared {
 
 /// Takes in the name that the server in `server` declares.
 pub fn declare(server: &Path, name: &str) -> Result<Declared, Error> {
-    let name: String = name.chars().filter(|c| !c.is_control()).take(MAX_NAME).collect();
+    let name: String = name.chars().filter(|c| !is_deceptive(*c)).take(MAX_NAME).collect();
     let _lock = lock(server)?;
     let Some(mut identity) = ServerIdentity::read(server) else { return Ok(Declared::Same) };
     if identity.declared_name() == Some(name.as_str()) {

@@ -74,9 +74,15 @@ pub fn send_warnings_to(listener: fn(&str)) {
     let _ = LISTENER.set(listener);
 }
 
-/// Tells the operator: standard error is the only place that belongs to nobody else.
+/// Tells the operator: standard error is the only place that belongs to nobody else. What a terminal would obey or hide is written out:
+/// some of the words are a server's.
 pub(crate) fn warn(text: &str) {
     use std::io::Write;
+    let mut plain = String::with_capacity(text.len());
+    for c in text.chars() {
+        if credence_protocol::is_deceptive(c) && c != '\n' { plain.extend(c.escape_unicode()) } else { plain.push(c) }
+    }
+    let text = plain.as_str();
     if let Some(listener) = LISTENER.get() {
         return listener(text);
     }

@@ -218,8 +218,29 @@ impl Metrics {
         if encode(&mut text, &self.registry).is_err() {
             warn("the metrics cannot be written as text");
         }
-        text
+        as_prometheus_text(&text)
     }
+}
+
+/// OpenMetrics as Prometheus' older text form, which every collector reads. There a counter is described under the name of its samples,
+/// and nothing marks the end.
+fn as_prometheus_text(openmetrics: &str) -> String {
+    let counters: HashSet<&str> =
+        openmetrics.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.strip_suffix(" counter")).collect();
+    let mut text = String::with_capacity(openmetrics.len() + 64);
+    for line in openmetrics.lines().filter(|line| *line != "# EOF") {
+        let described = ["# HELP ", "# TYPE "].into_iter().find_map(|mark| Some((mark, line.strip_prefix(mark)?)));
+        match described.and_then(|(mark, rest)| Some((mark, rest.split_once(' ')?))) {
+            Some((mark, (name, rest))) if counters.contains(name) => {
+                text.push_str(&format!("{mark}{name}_total {rest}\n"));
+            }
+            _ => {
+                text.push_str(line);
+                text.push('\n');
+            }
+        }
+    }
+    text
 }
 
 /// The path of one guard: `{server}` is its folder's name, `{place}` its number, which is added to the name where the path has none.
@@ -317,7 +338,7 @@ fn answer(mut stream: std::os::unix::net::UnixStream, text: &str) {
         }
     }
     let head = format!(
-        "HTTP/1.1 200 OK\r\nContent-Type: application/openmetrics-text; version=1.0.0; charset=utf-8\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
+        "HTTP/1.1 200 OK\r\nContent-Type: text/plain; version=0.0.4; charset=utf-8\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
         text.len()
     );
     let _ = stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(text.as_bytes()));

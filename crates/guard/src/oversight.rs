@@ -23,7 +23,7 @@ use std::{
 
 use arc_swap::{ArcSwap, ArcSwapOption};
 use credence_protocol::{
-    Decision, SecretKey, Timestamp,
+    Decision, SecretKey, Timestamp, is_deceptive,
     receipt::{Receipt, cut_name},
 };
 use credence_receipts::{OperationAction, OperationRecord, ReceiptBook, folder, now};
@@ -540,7 +540,7 @@ impl Oversight {
 
 /// A tool's name that no terminal or receiver can stumble over.
 fn plain(tool: &str) -> String {
-    cut_name(&tool.chars().filter(|c| !c.is_control()).collect::<String>())
+    cut_name(&tool.chars().filter(|c| !is_deceptive(*c)).collect::<String>())
 }
 
 /// What is left, in minutes where it is a time.

@@ -286,7 +286,12 @@ impl StdioProxy<'_> {
         }
         let ended = format!("{how} before it answered");
         if waited > 0 || !others.is_empty() {
-            warn(&format!("{ended}: {waited} calls and {} other requests are unanswered", others.len()));
+            let count = |n: usize, what: &str| if n == 1 { format!("1 {what}") } else { format!("{n} {what}s") };
+            warn(&format!(
+                "{ended}; without an answer: {}, {}",
+                count(waited, "call"),
+                count(others.len(), "other request")
+            ));
         }
         if self.guard.record(&mut batch).is_none() {
             self.guard.after_delivery(&batch);

@@ -62,7 +62,8 @@ impl WaitingOperations {
     pub fn trouble(&self) -> Option<String> {
         let WaitingOperations { refused, file, .. } = self;
         (*refused > 0).then(|| {
-            format!("{refused} lines in '{file}' were not written by this guard's commands, or were changed: they count for nothing")
+            let (lines, were, they) = if *refused == 1 { ("line", "was", "it counts") } else { ("lines", "were", "they count") };
+            format!("{refused} {lines} in '{file}' {were} not written by this guard's commands, or {were} changed: {they} for nothing")
         })
     }
 }

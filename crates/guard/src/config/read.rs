@@ -53,7 +53,13 @@ pub fn read(path: &Path, text: &str) -> Result<GuardConfig, ConfigError> {
     let file = Source { path, text };
     let parsed = DeTable::parse(text).map_err(|error| {
         let line = file.line(error.span().map_or(0, |span| span.start));
-        file.wrong(line, error.message().to_owned())
+        let why = error.message();
+        // `mode = flag`: the parser takes the word for the beginning of `false`.
+        let bare_word = why.starts_with("invalid boolean") || why.starts_with("string values must be quoted");
+        file.wrong(
+            line,
+            if bare_word { format!("{why}; a text stands in quotes: mode = \"flag\"") } else { why.to_owned() },
+        )
     })?;
     let top = parsed.get_ref();
     let mut config = GuardConfig { path: Some(path.to_owned()), ..GuardConfig::default() };

@@ -29,6 +29,14 @@ fn write(folder: &Path, name: &str, bytes: &[u8], mode: u32) -> PathBuf {
 }
 
 #[test]
+fn a_text_without_quotes_is_named() {
+    for text in ["mode = flag\n", "mode = enforce\n", "flags = true-ish\n"] {
+        let told = GuardConfig::parse(Path::new("guard.toml"), text).unwrap_err().to_string();
+        assert!(told.starts_with("guard.toml, line 1: ") && told.contains("quotes"), "{text}: {told}");
+    }
+}
+
+#[test]
 fn an_empty_file_sets_nothing() {
     let config = parse("").unwrap();
     assert_eq!(GuardConfig { path: None, ..config }, GuardConfig::default());

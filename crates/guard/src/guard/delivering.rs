@@ -11,7 +11,7 @@
 //! A guard that is switched off delivers everything that is readable as it came.
 
 use credence_protocol::{
-    Decision, Uuid,
+    Decision, Uuid, is_deceptive,
     receipt::{CallOutcome, Receipt, cut_name},
 };
 use credence_verify::Stage;
@@ -226,7 +226,7 @@ impl Guard {
                 FlagAction::Note => notes.push(flag_text(one, receipt, judged.empty)),
                 FlagAction::Silent => {}
                 FlagAction::Log => {
-                    let tool: String = receipt.tool.chars().filter(|c| !c.is_control()).collect();
+                    let tool: String = receipt.tool.chars().filter(|c| !is_deceptive(*c)).collect();
                     warn(&format!("{} of {tool} (receipt {}): {}", one.decision, receipt.call, one.checks.join(", ")));
                 }
             }

@@ -195,7 +195,8 @@ impl Guard {
             explained: Explained::default(),
             changes: verdict.changes.iter().map(KeptChange::of).collect(),
         };
-        if verdict.decision != Decision::Accept {
+        // An accepted result that shows a change is kept, too.
+        if verdict.decision != Decision::Accept || !verdict.changes.is_empty() {
             assessment.explained.add("", verdict);
         }
         if !parts.structured || assessment.decision == Decision::Block {

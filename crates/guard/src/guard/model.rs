@@ -7,6 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use credence_protocol::is_deceptive;
 use credence_receipts::{
     OperationAction, OperationRecord, ReceiptBook,
     book::Recovered,
@@ -83,7 +84,7 @@ impl Guard {
                 self.oversight.alert(AlertKind::Tampering, "server_renamed_too_often", None);
             }
             Ok(Declared::Another { former, suffix }) => {
-                let name: String = server.name.chars().filter(|c| !c.is_control()).collect();
+                let name: String = server.name.chars().filter(|c| !is_deceptive(*c)).collect();
                 warn(&format!(
                     "the server declares the name '{name}', and it was '{former}' before: it is judged as another server, by what was \
                      learned under this name"

@@ -144,7 +144,7 @@ impl Finding {
     }
 }
 
-/// The engine's word on a result that is not accepted.
+/// The engine's word on a result that is not accepted, or that shows a change.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Explained {
     /// The sentence.
@@ -195,6 +195,15 @@ impl KeptItem {
     /// Whether its text reads like instructions.
     pub fn has_instructions(&self) -> bool {
         self.findings.iter().any(|found| found.check == CONTENT_INJECTION)
+    }
+
+    /// Why nothing can be learned from an answer about it; `None` where something can.
+    pub fn why_nothing_to_learn(&self) -> Option<String> {
+        match &self.result {
+            None => Some(format!("its content is not kept ({})", self.why_no_content())),
+            Some(_) if self.posterior.is_none() && !self.has_instructions() => Some("it was not judged".to_owned()),
+            Some(_) => None,
+        }
     }
 
     /// Why its content is not kept.

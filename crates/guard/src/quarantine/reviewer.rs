@@ -4,6 +4,7 @@
 //! the user and the terminal. The guard takes it up from there: within a second or so where it runs, when it starts where it does not.
 
 use std::{
+    collections::BTreeSet,
     os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
     sync::{Arc, OnceLock},
@@ -12,7 +13,7 @@ use std::{
 
 use credence_protocol::{EntityId, SecretKey, Uuid};
 use credence_receipts::{
-    Archive, OperationAction, OperationRecord, Operator, now, operation_journal::OperationJournal,
+    Archive, OperationAction, OperationRecord, Operator, archive::Source, now, operation_journal::OperationJournal,
 };
 
 use super::{
@@ -73,6 +74,15 @@ pub struct Review {
     pub items: Vec<Reviewed>,
     /// In words.
     pub problems: Vec<String>,
+}
+
+/// What became of kept results that a person had removed.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Forgotten {
+    /// Results that were removed.
+    pub removed: usize,
+    /// Those of them with an answer that no guard had taken up: without the result nothing can be learned from it.
+    pub unlearned: usize,
 }
 
 /// How much waits for an answer in one guard's quarantine.
@@ -239,33 +249,52 @@ impl Reviewer {
     }
 
     /// Removes what is kept of a call, readable or not.
-    pub fn forget(&self, call: Uuid) -> Result<(), Error> {
+    pub fn forget(&self, call: Uuid) -> Result<Forgotten, Error> {
         let guard = self.guard_of(call)?;
+        let unlearned = self.unlearned(guard, &[call])?;
         guard.journal.append(&[self.operation(OperationAction::Forget, Some(call), None, None)])?;
-        store::remove(&guard.place, call).map(drop)
+        store::remove(&guard.place, call)?;
+        Ok(Forgotten { removed: 1, unlearned })
     }
 
-    /// Removes everything that is kept, in the folders of some servers or in all; gives how much it was.
-    pub fn forget_all(&self, servers: Option<&[String]>) -> Result<usize, Error> {
-        let mut removed = 0;
+    /// Removes everything that is kept, in the folders of some servers or in all.
+    pub fn forget_all(&self, servers: Option<&[String]>) -> Result<Forgotten, Error> {
+        let mut forgotten = Forgotten::default();
         for guard in self.guards.iter().filter(|one| servers.is_none_or(|servers| servers.contains(&one.server))) {
             let kept = store::list(&guard.place)?;
             if kept.is_empty() {
                 continue;
             }
+            let calls: Vec<Uuid> = kept.iter().map(|one| one.call).collect();
+            forgotten.unlearned += self.unlearned(guard, &calls)?;
             let detail = format!("all {} kept results", kept.len());
             guard.journal.append(&[self.operation(OperationAction::Forget, None, None, Some(detail))])?;
-            for one in kept {
-                removed += usize::from(store::remove(&guard.place, one.call)?);
+            for call in calls {
+                forgotten.removed += usize::from(store::remove(&guard.place, call)?);
             }
         }
-        Ok(removed)
+        Ok(forgotten)
     }
 
-    /// Everything that people did to the guards.
-    pub fn operations(&self, problem: &mut dyn FnMut(String)) -> Result<Vec<DoneOperation>, Error> {
+    /// How many of these calls have an answer that the guard has not taken up yet.
+    fn unlearned(&self, guard: &Guarded, calls: &[Uuid]) -> Result<usize, Error> {
+        let Some(source) = self.archive.sources.iter().find(|source| source.name() == guard.name) else { return Ok(0) };
+        let done = self.archive.operations(source, &mut |_| ())?;
+        let is_answer = |one: &OperationRecord| matches!(one.action, OperationAction::Accept | OperationAction::Reject);
+        let waiting =
+            done.into_iter().filter(|(one, taken_up)| !taken_up && is_answer(one)).filter_map(|(one, _)| one.call);
+        Ok(waiting.filter(|call| calls.contains(call)).collect::<BTreeSet<Uuid>>().len())
+    }
+
+    /// Everything that people did to the guards, of some servers (by their folders) or of all.
+    pub fn operations(
+        &self,
+        servers: Option<&[String]>,
+        problem: &mut dyn FnMut(String),
+    ) -> Result<Vec<DoneOperation>, Error> {
         let mut all = Vec::new();
-        for source in &self.archive.sources {
+        let is_meant = |source: &&Source| servers.is_none_or(|servers| servers.contains(&source.server));
+        for source in self.archive.sources.iter().filter(is_meant) {
             let done = self.archive.operations(source, problem)?.into_iter();
             all.extend(done.map(|(operation, taken_up)| DoneOperation { guard: source.name(), operation, taken_up }));
         }

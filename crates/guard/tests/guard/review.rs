@@ -209,6 +209,8 @@ fn the_call_of_every_change_can_be_looked_at_and_answered() {
             let change = changes.iter().find(|change| change["reason"] == alert["reason"]).expect("which change it is");
             assert!(change["what"].as_str().unwrap().len() > 10 && change["sightings"].as_u64() > Some(0), "{item}");
             assert_eq!(item["result"]["structuredContent"], odd());
+            let explained = item["findings"].as_array().unwrap().iter().all(|found| found["detail"].is_string());
+            assert!(explained && item["explanation"].is_string(), "also where it was accepted: {item}");
         }
         let call = believed["call"].as_str().unwrap();
         let reason = believed["reason"].as_str().unwrap();
@@ -273,12 +275,83 @@ fn a_withheld_result_can_be_released_and_forgotten() {
     shell.fails(&with_state(&["reject", "01890a5d-ac96-774b-bcce-b302099a8057"]), "no call 01890a5d");
     let more: Vec<String> = (0..3).map(|_| receipt_of(&session.call("echo", secret.clone())).to_owned()).collect();
     waiting(&shell, &more.iter().map(String::as_str).collect::<Vec<_>>());
-    assert_eq!(shell.json(&with_state(&["forget", "--all"]))["forgotten"], 3);
+    let forgotten = shell.json(&with_state(&["forget", "--all"]));
+    assert_eq!(forgotten, json!({ "forgotten": 3, "unlearned": 0 }));
     assert!(items(&shell).is_empty());
     session.leave();
     let actions: Vec<Value> = history(&shell).iter().map(|one| one["operation"]["action"].clone()).collect();
     assert_eq!(json!(actions), json!(["release", "release", "forget", "forget"]));
+    let of_server = |name: &'static str| with_state(&["review", "--history", "--server", name]);
+    assert!(shell.json(&of_server("bad"))["operations"].as_array().unwrap().len() >= 4);
+    shell.fails(&of_server("other"), "no guard of 'other' has run yet");
     verifies(&shell);
+}
+
+/// What is too large to be kept can be answered, and nobody is told that something is learned from that.
+#[test]
+fn an_answer_from_which_nothing_is_learned_says_so() {
+    let shell = Shell::new();
+    let mut session = strict(&shell, &["--max-quarantine", "1"]);
+    let answer = session.call("echo", json!({ "secret": "x".repeat(400_000) }));
+    let call = receipt_of(&answer).to_owned();
+    waiting(&shell, &[&call]);
+    let told = shell.ok(&with_state(&["accept", &call]));
+    assert!(
+        told.starts_with("accepted, which is recorded; the engine learns nothing from it: its content is not kept"),
+        "{told}"
+    );
+    assert_eq!(history(&shell).len(), 1);
+}
+
+/// Names of tools are a server's words, too, and so is what a transcript says.
+#[test]
+fn a_hostile_name_cannot_speak_to_the_terminal() {
+    let shell = Shell::new();
+    let mut session = Session::start(&shell, &[]);
+    let evil = "pay\u{202e}oohw\u{2066}\u{9b}31m\u{200b}\u{2028}ok";
+    session.call(evil, json!({}));
+    session.leave();
+    let transcript = json!([
+        { "role": "assistant", "tool_calls": [{ "id": "a", "type": "function", "function": { "name": evil, "arguments": "{}" } }] },
+        { "role": "tool", "tool_call_id": "a", "name": format!("{evil}2"), "content": evil },
+        { "role": evil, "content": "x" }
+    ]);
+    fs::write(shell.path("transcript.json"), transcript.to_string()).unwrap();
+    for args in [
+        &["guard", "status"][..],
+        &["receipts", "list"],
+        &["receipts", "check", "transcript.json"],
+        &["guard", "review", "--history"],
+    ] {
+        for json in [&[][..], &["--json"]] {
+            let ran = shell.run(&[args, &STATE, json].concat());
+            let clean = ran.stdout.chars().all(|c| c == '\n' || !credence_protocol::is_deceptive(c));
+            assert!(clean && !ran.stdout.is_empty(), "{args:?}: {ran:?}");
+        }
+    }
+    let tools = shell.json(&with_state(&["status"]))["tools"].clone();
+    assert!(
+        tools.as_array().unwrap().iter().any(|tool| tool["tool"] == evil),
+        "for programs it is what it was: {tools}"
+    );
+}
+
+/// An answer that no guard has taken up needs the result: who removes that is told.
+#[test]
+fn answers_that_are_forgotten_before_they_are_learned_are_told() {
+    let shell = Shell::new();
+    let mut session = strict(&shell, &[]);
+    let calls: Vec<String> =
+        (0..3).map(|n| receipt_of(&session.call("echo", json!({ "secret": n }))).to_owned()).collect();
+    waiting(&shell, &calls.iter().map(String::as_str).collect::<Vec<_>>());
+    session.leave();
+    for call in &calls[..2] {
+        shell.ok(&with_state(&["accept", call]));
+    }
+    let told = shell.ok(&with_state(&["forget", &calls[0]]));
+    assert!(told.starts_with("1 kept result forgotten\n1 answer waited for the guard to start"), "{told}");
+    shell.ok(&with_state(&["release", &calls[1]]));
+    assert_eq!(shell.json(&with_state(&["forget", "--all"])), json!({ "forgotten": 2, "unlearned": 1 }));
 }
 
 #[test]
@@ -328,7 +401,14 @@ fn wrong_answers_are_refused_in_words() {
     }
     if rustix::process::geteuid().is_root() {
         std::os::unix::fs::chown(shell.path("state"), Some(65_534), None).unwrap();
-        for args in [&["review"][..], &["accept", &call], &["forget", "--all"]] {
+        for args in [
+            &["review"][..],
+            &["accept", &call],
+            &["forget", "--all"],
+            &["off", "bad"],
+            &["on", "bad"],
+            &["accept-schema", "bad", "echo"],
+        ] {
             shell.fails(&with_state(args), "run it as that user");
         }
     }
@@ -349,7 +429,7 @@ fn planted_answers_are_not_believed() {
     assert_ne!(verdict(&session.call("echo", odd())), "accept");
     session.leave();
     assert!(
-        session.stderr().contains("1 lines in 'operations' were not written")
+        session.stderr().contains("1 line in 'operations' was not written")
             && session.stderr().contains("put aside as"),
         "{}",
         session.stderr()

@@ -1,6 +1,6 @@
 //! `credence guard install`: the servers of a client under guards, and back.
 
-use std::fs;
+use std::{fs, os::unix::fs::PermissionsExt};
 
 use credence_testing::{Shell, binary};
 use serde_json::Value;
@@ -51,4 +51,29 @@ fn what_cannot_be_installed_says_why() {
     shell.fails(&["guard", "--state", "state"], "what should be guarded?");
     shell.fails(&["guard", "--state", "state", "--", "no-such-program-anywhere"], "no-such-program-anywhere");
     shell.fails(&["receipts", "list", "--state", "nowhere"], "no guard has run yet");
+}
+
+/// A file that may not be written is named, and the others of the client are guarded all the same.
+#[test]
+fn a_file_that_cannot_be_written_does_not_keep_the_others_from_being_guarded() {
+    let shell = Shell::new();
+    let folder = shell.path(".continue/mcpServers");
+    fs::create_dir_all(&folder).unwrap();
+    let server = |name: &str| format!("mcpServers:\n  - name: {name}\n    command: npx\n    args: [server-{name}]\n");
+    for name in ["a", "b", "c"] {
+        fs::write(folder.join(format!("{name}.yaml")), server(name)).unwrap();
+    }
+    fs::set_permissions(folder.join("a.yaml"), fs::Permissions::from_mode(0o444)).unwrap();
+    let mut command = shell.command(&["guard", "install", "--client", "continue", "--json"]);
+    let ran = command.env("HOME", shell.folder.path()).output().unwrap();
+    assert_eq!(ran.status.code(), Some(2), "{ran:?}");
+    let told: Value = serde_json::from_slice(&ran.stdout).unwrap();
+    let files = told["files"].as_array().unwrap();
+    let of = |name: &str| files.iter().find(|one| one["file"].as_str().unwrap().ends_with(name)).unwrap();
+    assert!(of("a.yaml")["error"].as_str().unwrap().contains("a.yaml"), "{told}");
+    assert_eq!(fs::read_to_string(folder.join("a.yaml")).unwrap(), server("a"));
+    for name in ["b.yaml", "c.yaml"] {
+        assert_eq!(of(name)["changed"], true, "{told}");
+        assert!(fs::read_to_string(folder.join(name)).unwrap().contains("--name"));
+    }
 }

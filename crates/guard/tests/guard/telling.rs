@@ -329,6 +329,29 @@ fn metrics_are_in_a_file() {
         assert_eq!(number(&text, line), Some(value), "{line}\n{text}");
     }
     assert!(!text.contains("hunter2"));
+    is_prometheus_text(&text);
+}
+
+/// Prometheus' text form: every sample belongs to the family described above it, under the family's name and what its type adds.
+fn is_prometheus_text(text: &str) {
+    let mut family = ("", "");
+    for line in text.lines() {
+        if let Some(described) = line.strip_prefix("# TYPE ") {
+            family = described.split_once(' ').unwrap();
+            continue;
+        }
+        if line.starts_with("# HELP ") {
+            continue;
+        }
+        let name = line.split(['{', ' ']).next().unwrap();
+        let added = name.strip_prefix(family.0).unwrap_or_else(|| panic!("{line} is not of {family:?}"));
+        let of_kind: &[&str] = if family.1 == "histogram" { &["_sum", "_count", "_bucket"] } else { &[""] };
+        assert!(of_kind.contains(&added), "{line} is not of {family:?}");
+        assert!(family.1 != "counter" || name.ends_with("_total"), "{line}");
+        let value = line.rsplit(' ').next().unwrap();
+        assert!(value.parse::<f64>().is_ok(), "{line}");
+    }
+    assert!(text.contains("# TYPE credence_guard_calls_total counter\n") && text.ends_with('\n'), "{text}");
 }
 
 #[test]
@@ -346,7 +369,7 @@ fn metrics_are_on_a_socket() {
         stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: guard\r\n\r\n").unwrap();
         let mut text = String::new();
         stream.read_to_string(&mut text).unwrap();
-        assert!(text.starts_with("HTTP/1.1 200 OK\r\n"), "{text}");
+        assert!(text.starts_with("HTTP/1.1 200 OK\r\nContent-Type: text/plain; version=0.0.4"), "{text}");
         assert!(text.contains("credence_guard_up{server=\"bad\",place=\"bad/1\"} 1\n"), "{text}");
         let counted =
             "credence_guard_calls_total{server=\"bad\",place=\"bad/1\",tool=\"weather\",verdict=\"accept\"} 1";

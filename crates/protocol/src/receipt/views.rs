@@ -486,7 +486,11 @@ fn readings_of_items(items: &[Exact<'_>]) -> Vec<Reading> {
     let mut readings = vec![vec![(View::Content, content)], vec![(View::Bare, bare_form(&bare))]];
     if !items.is_empty() && items.iter().all(|item| text_of(item).is_some() && !tells_more(item)) {
         let texts: Vec<&str> = items.iter().filter_map(text_of).collect();
-        readings.extend(readings_of_plain(&texts.join("\n")));
+        readings.extend(match texts.as_slice() {
+            // JSON in it may have been written again.
+            [only] => readings_of_text(only),
+            several => readings_of_plain(&several.join("\n")),
+        });
     }
     readings
 }

@@ -34,6 +34,31 @@ fn what_frameworks_make_of_a_result_is_recognised() {
     }
 }
 
+#[test]
+fn json_that_was_written_again_is_the_same_in_a_list_of_one_text() {
+    let given = r#"{"content":[{"type":"text","text":"{\"b\": [1.50, 2e2], \"a\": \"\\u00e9\"}"}]}"#;
+    for result in [given.to_owned(), given.replace("}]}", "}],\"structuredContent\":{\"a\":\"é\",\"b\":[1.5,200]}}")] {
+        let (salt, views) = views(&result);
+        let claimed = |text: &str| views.matching(&salt, &readings_of_text(text));
+        for again in [
+            r#"[{"type":"text","text":"{\"a\":\"é\",\"b\":[1.5,200]}"}]"#,
+            r#"[{"type":"input_text","text":"{\n \"b\": [15e-1, 200.0], \"a\": \"é\"\n}"}]"#,
+            r#"[{"text":"{\"b\":[1.5,200],\"a\":\"é\"}"}]"#,
+            r#"{"content":[{"type":"text","text":"{\"a\":\"é\",\"b\":[1.5,200]}"}],"isError":false}"#,
+        ] {
+            assert_eq!(claimed(again), Some(View::Structured), "{again}");
+        }
+        for altered in [
+            r#"[{"type":"text","text":"{\"a\":\"é\",\"b\":[1.5,201]}"}]"#,
+            r#"[{"type":"text","text":"{\"a\":\"é\",\"b\":[1.5,200]}","note":"and so on"}]"#,
+            r#"[{"type":"text","text":"{\"a\":\"é\",\"b\":[1.5,200]}"},{"type":"text","text":"more"}]"#,
+            r#"{"content":[{"type":"text","text":"{\"a\":\"é\",\"b\":[1.5,200]}"}],"structuredContent":{"a":"e"}}"#,
+        ] {
+            assert_eq!(claimed(altered), None, "{altered}");
+        }
+    }
+}
+
 /// Two threads hash them, and the list of items is taken from the whole.
 #[test]
 fn large_results_are_committed_to_as_small_ones_are() {

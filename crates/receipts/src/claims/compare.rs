@@ -113,10 +113,21 @@ fn readings_of(result: &ClaimedResult) -> Vec<Reading> {
 fn parts_of(result: &ClaimedResult) -> Vec<(String, String)> {
     match result {
         ClaimedResult::Text(text) => parts_of_text(text),
-        ClaimedResult::Items(items) => parts_of_result(&format!("{{\"content\":{}}}", list_of(items))),
+        ClaimedResult::Items(items) => match items.as_slice() {
+            // Frameworks have types of their own for it.
+            [only] => match Exact::of(only).map(|item| item.get("text").and_then(Exact::as_text).map(str::to_owned)) {
+                Ok(Some(text)) => parts_of_text(&text),
+                _ => parts_of_items(items),
+            },
+            _ => parts_of_items(items),
+        },
         ClaimedResult::Json(raw) | ClaimedResult::Wrapped(raw) => parts_of_result(raw.get()),
         ClaimedResult::Error(_) | ClaimedResult::Nothing => Vec::new(),
     }
+}
+
+fn parts_of_items(items: &[Box<serde_json::value::RawValue>]) -> Vec<(String, String)> {
+    parts_of_result(&format!("{{\"content\":{}}}", list_of(items)))
 }
 
 fn list_of(items: &[Box<serde_json::value::RawValue>]) -> String {

@@ -42,6 +42,7 @@ pub(super) fn part(pairing: &mut Pairing, raw: &RawValue, node: &Node<'_>, at: &
                 if failed { Some(true) } else { json::flag(value.is_error_mcp) }
             });
             let answer = pairing.whole(value, ClaimedResult::Wrapped, error, &at);
+            pairing.given_by(id.as_ref(), response.name, &at);
             pairing.answered(Format::Gemini, id, answer, &at);
             pairing.rest(&response, &["name", "id", "response"], &at);
         }

@@ -31,6 +31,7 @@ pub(super) fn tool_message(pairing: &mut Pairing, node: &Node<'_>, at: &At<'_>) 
         _ => json::flag(node.is_error.or(node.is_error_mcp)),
     };
     let answer = pairing.answer(node.content, error, at);
+    pairing.given_by(id.as_ref(), node.tool_name.or(node.name), at);
     let answers_before = pairing.answers();
     pairing.answered(Format::OpenAiChat, id, answer, at);
     let mut known =
@@ -119,6 +120,7 @@ pub(super) fn item(pairing: &mut Pairing, node: &Node<'_>, at: &At<'_>) -> bool 
             pairing.problem(at, Why::NoResult);
         }
         let answer = pairing.answer(node.response.or(node.result), None, at);
+        pairing.given_by(id.as_ref(), node.name, at);
         pairing.answered(FORMAT, id, answer, at);
         // Of two results only one was read.
         let known: &[&str] = if node.response.is_some() { &["response"] } else { &["result"] };

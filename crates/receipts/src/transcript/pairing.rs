@@ -14,6 +14,23 @@ use super::{
     json::{self, At, Node},
 };
 
+/// Characters of a name or an id that a message quotes.
+const MAX_QUOTED: usize = 80;
+
+/// Whether two names can be those of one tool: clients put a server in front, and replace characters.
+fn are_alike(one: &str, other: &str) -> bool {
+    let image = |name: &str| -> String {
+        let plain = |c: char| if c.is_ascii() && !c.is_ascii_alphanumeric() { '_' } else { c.to_ascii_lowercase() };
+        let mut image: Vec<char> = name.chars().map(plain).collect();
+        // `mcp__fs__read_file` and `fs.read_file`.
+        image.dedup_by(|one, before| *one == '_' && *before == '_');
+        image.into_iter().collect()
+    };
+    let (one, other) = (image(one), image(other));
+    let ends_with = |long: &str, short: &str| long.strip_suffix(short).is_some_and(|rest| rest.ends_with('_'));
+    one == other || ends_with(&one, &other) || ends_with(&other, &one)
+}
+
 /// What a result names its call by.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) enum Id {
@@ -34,10 +51,10 @@ impl Id {
         }
     }
 
-    /// The id as a message quotes it, cut where it goes on and on.
+    /// The id as a message quotes it, cut where it is long.
     pub(super) fn quoted(&self) -> String {
         let (Id::Conversation(id) | Id::Function(id) | Id::Rpc(id)) = self;
-        id.chars().take(80).collect()
+        id.chars().take(MAX_QUOTED).collect()
     }
 }
 
@@ -455,6 +472,17 @@ impl Pairing {
             if let Some(number) = self.claim(format, claim) {
                 self.note_answer(number);
             }
+        }
+    }
+
+    /// A result with this id names the tool that gave it: another than its call's is a problem.
+    pub(super) fn given_by(&mut self, id: Option<&Id>, name: Option<&RawValue>, at: &At<'_>) {
+        let (Some(id @ Id::Conversation(_)), Some(name)) = (id, name.and_then(json::text)) else { return };
+        let Some(entry) = self.entries.get(id) else { return };
+        let Some(number) = entry.open.back().copied().flatten().or(entry.answered) else { return };
+        let called = self.transcript.claims[number].tool.as_deref();
+        if called.is_some_and(|called| !are_alike(called, &name)) {
+            self.problem(at, Why::OtherTool(name.chars().take(MAX_QUOTED).collect()));
         }
     }
 

@@ -72,6 +72,9 @@ pub enum Why {
     /// A result that answers no call.
     #[error("no call in the transcript has the id {0}")]
     UnknownCall(String),
+    /// A result names a tool, and its call another: who reads it takes it for the wrong tool's.
+    #[error("the result is said to be of '{0}', and its call is of another tool")]
+    OtherTool(String),
     /// A second result of one call. Both are claims.
     #[error("the call was answered before (answered twice)")]
     AnsweredTwice,

@@ -80,6 +80,7 @@ fn part(pairing: &mut Pairing, raw: &RawValue, speaker: Speaker, at: &At<'_>) {
 fn answer(pairing: &mut Pairing, node: &Node<'_>, failed: Option<bool>, at: &At<'_>) {
     let id = pairing.id(node.tool_call_id, at);
     let answer = pairing.answer(node.content, failed, at);
+    pairing.given_by(id.as_ref(), node.tool_name, at);
     pairing.answered(Format::PydanticAi, id, answer, at);
     rest(pairing, node, &["tool_call_id", "tool_name", "content", "outcome"], at);
 }

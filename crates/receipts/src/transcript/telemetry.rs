@@ -130,6 +130,8 @@ fn attributes(pairing: &mut Pairing, raw: &RawValue, failed: Option<bool>, at: &
         let tool = pairing.name(get("gen_ai.tool.name"), at);
         let id = get("gen_ai.tool.call.id").and_then(json::text).map(|id| Id::Conversation(id.into_owned()));
         let arguments = pairing.written_arguments(arguments, at);
+        // The conventions set `error.type` where an operation ended with an error.
+        let failed = failed.or(get("error.type").map(|_| true));
         let answer = result.map(|result| pairing.answer(Some(result), failed, &at.member("gen_ai.tool.call.result")));
         let call = Call { id, tool, server: None, arguments };
         pairing.called_and_answered(Format::OpenTelemetry, call, answer, at);
@@ -303,6 +305,14 @@ mod tests {
             assert!(text.contains(from));
             assert!(read_text(&text.replace(from, to)).may_hide_claims(), "{from}");
         }
+    }
+
+    #[test]
+    fn a_span_with_an_error_tells_a_failure() {
+        let tells =
+            |attributes: &str| clean(&format!("[{}]", span(&format!("{{{CALL},{attributes}}}")))).claims.remove(0);
+        assert!(!tells(r#""gen_ai.tool.call.result":"x""#).is_error);
+        assert!(tells(r#""gen_ai.tool.call.result":"x","error.type":"tool_error""#).is_error);
     }
 
     #[test]

@@ -293,3 +293,63 @@ proptest! {
         );
     }
 }
+
+/// A result that is said to be of another tool than its call: a reader takes it for that tool's.
+#[test]
+fn a_result_that_names_another_tool_than_its_call_does_not_pass() {
+    let call = r#"{"role":"assistant","tool_calls":[{"id":"a","type":"function","function":{"name":"mcp__fs__read_file","arguments":"{}"}}]}"#;
+    let openai = |name: &str| format!(r#"[{call},{{"role":"tool","tool_call_id":"a","name":"{name}","content":"x"}}]"#);
+    let langchain = |name: &str| {
+        format!(
+            r#"[{{"type":"ai","content":"","tool_calls":[{{"name":"fs.read_file","args":{{}},"id":"a","type":"tool_call"}}]}},
+            {{"type":"tool","content":"x","tool_call_id":"a","name":"{name}","status":"success"}}]"#
+        )
+    };
+    let gemini = |name: &str| {
+        format!(
+            r#"{{"contents":[{{"role":"model","parts":[{{"functionCall":{{"id":"a","name":"read_file","args":{{}}}}}}]}},
+            {{"role":"user","parts":[{{"functionResponse":{{"id":"a","name":"{name}","response":{{"result":"x"}}}}}}]}}]}}"#
+        )
+    };
+    let vercel = |name: &str| {
+        format!(
+            r#"[{{"role":"assistant","content":[{{"type":"tool-call","toolCallId":"a","toolName":"read_file","input":{{}}}}]}},
+            {{"role":"tool","content":[{{"type":"tool-result","toolCallId":"a","toolName":"{name}","output":{{"type":"text","value":"x"}}}}]}}]"#
+        )
+    };
+    let of_page = |name: &str| {
+        format!(
+            r#"[{{"role":"assistant","parts":[{{"type":"tool-read_file","toolName":"{name}","toolCallId":"a","state":"output-available",
+            "input":{{}},"output":"x"}}]}}]"#
+        )
+    };
+    let pydantic = |name: &str| {
+        format!(
+            r#"[{{"kind":"response","parts":[{{"part_kind":"tool-call","tool_name":"read_file","args":{{}},"tool_call_id":"a"}}]}},
+            {{"kind":"request","parts":[{{"part_kind":"tool-return","tool_name":"{name}","content":"x","tool_call_id":"a"}}]}}]"#
+        )
+    };
+    let telemetry = |name: &str| {
+        format!(
+            r#"[{{"role":"assistant","parts":[{{"type":"tool_call","id":"a","name":"read_file","arguments":{{}}}}]}},
+            {{"role":"tool","parts":[{{"type":"tool_call_response","id":"a","name":"{name}","response":"x"}}]}}]"#
+        )
+    };
+    let forms: [&dyn Fn(&str) -> String; 7] = [&openai, &langchain, &gemini, &vercel, &of_page, &pydantic, &telemetry];
+    for form in forms {
+        for name in ["read_file", "read-file", "fs.read_file"] {
+            let transcript = clean(&form(name));
+            assert_eq!(transcript.claims.len(), 1, "{}", form(name));
+        }
+        for name in ["balance", "ad_file", "read_files"] {
+            let transcript = read_text(&form(name));
+            assert!(transcript.may_hide_claims(), "{}", form(name));
+            let problems = problems(&transcript);
+            assert!(
+                problems[0]
+                    .ends_with(&format!("the result is said to be of '{name}', and its call is of another tool")),
+                "{problems:?}"
+            );
+        }
+    }
+}

@@ -60,6 +60,7 @@ pub(super) fn part(pairing: &mut Pairing, node: &Node<'_>, at: &At<'_>) -> bool 
                 Some(output) => typed_output(pairing, output, failed, at),
                 None => pairing.answer(node.result.or(node.error), failed, at),
             };
+            pairing.given_by(id.as_ref(), node.tool_name_camel, at);
             pairing.answered(Format::Vercel, id, answer, at);
             let known = ["type", "toolCallId", "toolName", "output", "result", "error", "isError", "input", "args"];
             pairing.rest(node, &known, at);
@@ -100,7 +101,9 @@ fn together(pairing: &mut Pairing, node: &Node<'_>, name: Option<&str>, at: &At<
         }
         (None, None) => None,
     };
+    let id = call.id.clone();
     pairing.called_and_answered(Format::Vercel, call, answer, at);
+    pairing.given_by(id.as_ref(), node.tool_name_camel, at);
     let known = ["type", "toolCallId", "toolName", "input", "args", "output", "result", "errorText", "rawInput"];
     pairing.rest(node, &known, at);
 }

@@ -295,6 +295,10 @@ impl Engine {
         let oddities = &mut model.oddities;
         oddities.next_call();
         if let Some(Announced { sightings, alike }) = oddities.see_all(&odd, basis.strongest, by) {
+            // The words name what weighs most, which need not be what has come again.
+            let named = basis.strongest.and_then(|key| oddities.count(key));
+            let (sightings, alike) =
+                named.map_or((sightings, alike), |own| if own > 1 { (own, alike) } else { (sightings, false) });
             let what = if alike { what() } else { format!("{}; something else was odd there before", what()) };
             changes.push(Change { stage: ChangeStage::Recurring, sightings, what });
         }
@@ -317,7 +321,7 @@ impl Engine {
         let held: Vec<u32> = watched.iter().filter(|new| is_held(new.fact)).map(|new| new.place).collect();
         if accepted {
             let odd = if doubted { &*odd } else { &[] };
-            if let Some(sightings) = oddities.believe(odd) {
+            if let Some(sightings) = oddities.believe(odd, basis.strongest) {
                 changes.push(Change { stage: ChangeStage::Believed, sightings, what: what() });
             }
             oddities.fade(odd);

@@ -320,6 +320,11 @@ impl Oddities {
         announced
     }
 
+    /// How many results showed it.
+    pub(crate) fn count(&self, key: OddityKey) -> Option<u32> {
+        self.list.iter().find(|oddity| oddity.key == key).map(|oddity| oddity.count)
+    }
+
     /// A result shows something new, and is perhaps hardly doubted; says whether that is announced now, because the same fact came
     /// again, or another of the same cause. Both are counted apart from oddities: how soon those are believed does not depend on it.
     pub(crate) fn watch(&mut self, fact: FactKey, cause: OddityKey) -> Option<Announced> {
@@ -338,8 +343,9 @@ impl Oddities {
         Some(oddity.count)
     }
 
-    /// A result with these oddities is believed; says how many results showed one that was not believed before.
-    pub(crate) fn believe(&mut self, keys: &[(OddityKey, FactKey)]) -> Option<u32> {
+    /// A result with these oddities is believed; says how many results showed one that was not believed before: the `strongest`, which
+    /// the words about it name, where it is one of them.
+    pub(crate) fn believe(&mut self, keys: &[(OddityKey, FactKey)], strongest: Option<OddityKey>) -> Option<u32> {
         let mut most = None;
         for oddity in self.list.iter_mut().filter(|oddity| contains(keys, oddity.key)) {
             if !oddity.believed && oddity.sightings >= ANNOUNCED {
@@ -352,7 +358,7 @@ impl Oddities {
         }
         self.believed_at = self.calls;
         self.changes = self.changes.saturating_add(1);
-        most
+        strongest.filter(|key| contains(keys, *key)).and_then(|key| self.count(key)).or(most)
     }
 
     /// A doubtful result was learned for an oddity that was announced; says how many results showed it, once.

@@ -90,13 +90,13 @@ pub fn review(out: &Output, authority: &url::Url, args: &Args, call: Option<Uuid
         if let (Some(_), [(guard, review)]) = (call, chosen.as_slice()) {
             return match content(review) {
                 Some(item) => full(&Reviewed { item, answer: None, running: true }),
-                None => names(guard, review),
+                None => names(guard, review, key.is_some()),
             };
         }
         let rows = chosen.iter().map(|(guard, review)| {
             vec![
                 review.call.to_string(),
-                review.at.to_string(),
+                output::moment(review.at),
                 visible(&guard.log),
                 short(&review.tool),
                 review.verdict.map_or_else(|| "unjudged".to_owned(), |verdict| verdict.to_string()),
@@ -115,9 +115,10 @@ pub fn review(out: &Output, authority: &url::Url, args: &Args, call: Option<Uuid
 }
 
 /// What is known without the content.
-fn names(guard: &ReportedGuard, review: &WaitingReview) -> String {
+fn names(guard: &ReportedGuard, review: &WaitingReview, with_key: bool) -> String {
     let sealed = match review.sealed {
-        Some(_) => "its content was encrypted: --reviewer-key with the key that it was encrypted to shows it",
+        Some(_) if with_key => "its content was encrypted to another key than this one",
+        Some(_) => "its content was encrypted: --reviewer-key FILE shows it",
         None => "its content was not sent",
     };
     format!(
@@ -125,7 +126,7 @@ fn names(guard: &ReportedGuard, review: &WaitingReview) -> String {
         review.call,
         visible(&review.tool),
         visible(&guard.log),
-        review.at,
+        output::moment(review.at),
         review.verdict.map_or_else(|| "not judged".to_owned(), |verdict| verdict.to_string()),
         visible(&review.checks.join(", ")),
         visible(&review.members.join(", "))

@@ -12,7 +12,7 @@ use std::{
 use anyhow::{Context, bail};
 use credence_guard::quarantine::{
     KeptItem, Reviewer,
-    reviewer::{DoneOperation, QuarantineCounts, Reviewed, name_of},
+    reviewer::{DoneOperation, Forgotten, QuarantineCounts, Reviewed, name_of},
 };
 use credence_protocol::{Uuid, is_deceptive};
 use credence_receipts::OperationAction;
@@ -21,7 +21,7 @@ use serde_json::{Value, json, value::RawValue};
 use super::{StateArgs, remote, servers};
 use crate::{
     commands::Done,
-    output::{self, Output},
+    output::{self, Output, escaped_json, is_joiner},
 };
 
 /// Characters of a text that are shown in a list.
@@ -122,14 +122,14 @@ pub fn review(out: &Output, args: &ReviewArgs) -> Done {
         return remote::review(out, authority, &args.remote, args.call);
     }
     let reviewer = open(&args.keeping)?;
-    if args.history {
-        return history(out, &reviewer);
-    }
     if let Some(call) = args.call {
         let reviewed = reviewer.show(call)?;
         return show(out, &json_of(&reviewed), || full(&reviewed)).map(|()| ExitCode::SUCCESS);
     }
     let servers = servers::meant_by(&args.keeping.folder()?, args.server.as_deref())?;
+    if args.history {
+        return history(out, &reviewer, servers.as_deref());
+    }
     let mut review = reviewer.review(servers.as_deref())?;
     review.items.retain(|one| args.all || one.answer.is_none());
     let in_terminal = io::stdin().is_terminal() && io::stdout().is_terminal();
@@ -146,7 +146,7 @@ pub fn review(out: &Output, args: &ReviewArgs) -> Done {
             let why = item.unjudged.as_deref().filter(|_| why.is_empty()).map_or(why.clone(), str::to_owned);
             let mut row = vec![
                 item.call.to_string(),
-                item.started_at.to_string(),
+                output::moment(item.started_at),
                 visible(&item.server),
                 short(&item.tool),
                 item.verdict.map_or_else(|| "unjudged".to_owned(), |verdict| verdict.to_string()),
@@ -210,24 +210,32 @@ pub(super) fn write_new(path: &std::path::Path, bytes: &[u8]) -> io::Result<()> 
 pub fn forget(out: &Output, args: &ForgetArgs) -> Done {
     let reviewer = open(&args.keeping)?;
     let forgotten = match args.call {
-        Some(call) => reviewer.forget(call).map(|()| 1)?,
+        Some(call) => reviewer.forget(call)?,
         None => {
             let servers = servers::meant_by(&args.keeping.folder()?, args.server.as_deref())?;
             reviewer.forget_all(servers.as_deref())?
         }
     };
-    show(out, &json!({ "forgotten": forgotten }), || {
-        format!("{} forgotten\n", output::count(forgotten, "kept result"))
+    let Forgotten { removed, unlearned } = forgotten;
+    show(out, &json!({ "forgotten": removed, "unlearned": unlearned }), || {
+        let mut text = format!("{} forgotten\n", output::count(removed, "kept result"));
+        if unlearned > 0 {
+            let answers = output::count(unlearned, "answer");
+            text += &format!(
+                "{answers} waited for the guard to start: without the result the engine learns nothing from it\n"
+            );
+        }
+        text
     })?;
     Ok(ExitCode::SUCCESS)
 }
 
-fn history(out: &Output, reviewer: &Reviewer) -> Done {
+fn history(out: &Output, reviewer: &Reviewer, servers: Option<&[String]>) -> Done {
     let mut problems = Vec::new();
-    let all = reviewer.operations(&mut |problem| problems.push(problem))?;
+    let all = reviewer.operations(servers, &mut |problem| problems.push(problem))?;
     let row = |DoneOperation { guard, operation: one, taken_up }: &DoneOperation| {
         vec![
-            one.at.to_string(),
+            output::moment(one.at),
             visible(guard),
             one.action.name().to_owned(),
             one.call.map(|call| call.to_string()).unwrap_or_default(),
@@ -297,6 +305,10 @@ fn one_by_one(reviewer: &Reviewer, items: &[Reviewed], problems: &[String]) -> D
 
 fn answered(reviewed: &Reviewed) -> String {
     let genuine = reviewed.answer.as_ref().is_some_and(|answer| answer.action == OperationAction::Accept);
+    if let Some(why) = reviewed.item.why_nothing_to_learn() {
+        let answer = if genuine { "accepted" } else { "rejected" };
+        return format!("{answer}, which is recorded; the engine learns nothing from it: {}\n", visible(&why));
+    }
     let when = if reviewed.running { "within a few seconds" } else { "when its guard starts" };
     let changed = !reviewed.item.is_doubted() && !reviewed.item.changes.is_empty();
     if changed {
@@ -320,7 +332,8 @@ pub(super) fn full(reviewed: &Reviewed) -> String {
     let KeptItem { call, server, tool, started_at, explanation, findings, changes, arguments, result, .. } =
         &reviewed.item;
     let item = &reviewed.item;
-    let mut text = format!("{call}\n{} on {}, {started_at}\n{}\n", visible(tool), visible(server), item.headline());
+    let started = output::moment(*started_at);
+    let mut text = format!("{call}\n{} on {}, {started}\n{}\n", visible(tool), visible(server), item.headline());
     let who = [("agent", item.agent.as_ref().map(ToString::to_string)), ("session", item.session.clone())];
     for (what, who) in who {
         if let Some(who) = who {
@@ -349,7 +362,8 @@ pub(super) fn full(reviewed: &Reviewed) -> String {
         }
     }
     if let Some(answer) = &reviewed.answer {
-        text += &format!("{}ed at {} by {}\n", answer.action.name(), answer.at, visible(&name_of(&answer.by)));
+        let at = output::moment(answer.at);
+        text += &format!("{}ed at {at} by {}\n", answer.action.name(), visible(&name_of(&answer.by)));
     }
     text
 }
@@ -395,26 +409,6 @@ pub(super) fn visible(text: &str) -> String {
         if is_deceptive(c) || is_joiner(c) { out.extend(c.escape_unicode()) } else { out.push(c) }
     }
     out
-}
-
-/// The same for JSON, which stays the same JSON: such characters are only in strings, or are white space between tokens.
-fn escaped_json(json: &str) -> String {
-    let mut out = String::with_capacity(json.len());
-    for c in json.chars() {
-        match c {
-            '\n' | '\r' | '\t' => out.push(' '),
-            c if is_deceptive(c) || is_joiner(c) => {
-                c.encode_utf16(&mut [0; 2]).iter().for_each(|unit| out.push_str(&format!("\\u{unit:04x}")));
-            }
-            c => out.push(c),
-        }
-    }
-    out
-}
-
-/// Not shown, and needed in names of some scripts; a person who looks for tricks wants to see them.
-fn is_joiner(c: char) -> bool {
-    matches!(c, '\u{200C}' | '\u{200D}' | '\u{FE00}'..='\u{FE0F}' | '\u{E0100}'..='\u{E01EF}')
 }
 
 pub(super) fn short(text: &str) -> String {

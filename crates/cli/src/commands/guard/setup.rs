@@ -143,15 +143,18 @@ fn go(out: &Output, which: &Which, dry_run: bool, plan: &dyn Fn(&Path) -> anyhow
     let files = which.files()?;
     let mut failed = Vec::new();
     for file in &files {
-        // A file that cannot be read does not keep the others from being guarded.
-        let plan = match plan(file) {
-            Ok(plan) => plan,
+        // A file that cannot be read or written does not keep the others from being guarded.
+        let planned = plan(file).and_then(|plan| {
+            let applied = if dry_run || !plan.changes() { None } else { Some(plan.apply()?) };
+            Ok((plan, applied))
+        });
+        let (plan, applied) = match planned {
+            Ok(planned) => planned,
             Err(error) => {
                 failed.push((file, error));
                 continue;
             }
         };
-        let applied = if dry_run || !plan.changes() { None } else { Some(plan.apply()?) };
         text += &format!("{}\n", plan.path.display());
         for one in &plan.servers {
             unsupported |= matches!(one.change, Change::Unsupported(_));

@@ -176,7 +176,7 @@ fn look(args: &Args) -> anyhow::Result<Seen> {
                 (tool.failed + tool.unanswered).to_string(),
                 tool.unjudged.to_string(),
                 format!("{:.1} ms", tool.latency.mean()),
-                tool.last.map(|at| at.to_string()).unwrap_or_default(),
+                tool.last.map(output::moment).unwrap_or_default(),
             ]
         });
         let header =
@@ -202,7 +202,11 @@ fn look(args: &Args) -> anyhow::Result<Seen> {
             text += &format!(
                 "\n{} {}: since {} it declares an output schema that accepts more, or none; results are judged by the former one. \
                  `credence guard accept-schema {} {}` accepts it.\n",
-                one.server, one.tool, one.at, one.server, one.tool
+                one.server,
+                one.tool,
+                output::moment(one.at),
+                one.server,
+                one.tool
             );
         }
         for problem in &problems {
@@ -279,7 +283,7 @@ impl ShownChange {
 
     fn line(&self) -> String {
         let ToldChange { at, reason, tool, call, sightings } = &self.told;
-        let mut line = format!("  {at} {reason}");
+        let mut line = format!("  {} {reason}", output::moment(*at));
         if let Some(tool) = tool {
             line += &format!(": {}", review::visible(tool));
         }
@@ -351,11 +355,16 @@ impl GuardLine {
                     let terminal = by.terminal.as_ref().map(|terminal| format!(" at {terminal}"));
                     format!(" by {user}{}", terminal.unwrap_or_default())
                 });
-                format!("SWITCHED OFF since {}{}: results pass unjudged", off.since, who.unwrap_or_default())
+                format!(
+                    "SWITCHED OFF since {}{}: results pass unjudged",
+                    output::moment(off.since),
+                    who.unwrap_or_default()
+                )
             }
             (None, []) => format!("mode {}", report.mode),
             (None, waits) => {
-                let until = report.waits_until.map(|until| format!(", until {until}")).unwrap_or_default();
+                let until =
+                    report.waits_until.map(|until| format!(", until {}", output::moment(until))).unwrap_or_default();
                 let again = if report.wait_restarted { " (began anew: its file was gone)" } else { "" };
                 format!(
                     "mode {}, which acts as {} for another {}{until}{again}",
@@ -404,7 +413,10 @@ impl GuardLine {
         if let Some(progress) = &self.authority {
             text += &match (&progress.error, &progress.sent_at) {
                 (Some(error), _) => format!("; {}: {error} ({} waiting)", progress.authority, progress.waiting),
-                (None, Some(at)) => format!("; {}: told at {at}", progress.authority),
+                (None, Some(at)) => {
+                    let at = at.parse().map_or_else(|_| at.clone(), output::moment);
+                    format!("; {}: told at {at}", progress.authority)
+                }
                 (None, None) => format!("; {}: nothing told yet", progress.authority),
             };
         }

@@ -5,7 +5,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use credence_guard::switch::{has_taken, switch};
+use credence_guard::{
+    quarantine::reviewer::check_owner,
+    switch::{has_taken, switch},
+};
 use credence_receipts::folder;
 use serde_json::json;
 
@@ -31,6 +34,8 @@ pub fn run(out: &Output, args: &Args, off: bool) -> Done {
     let state = args.keeping.folder()?;
     let places = folder::all_places(&state)?;
     let meant = servers::meant(&state, &args.server)?;
+    // A file of another user in it could not be read by its guards.
+    check_owner(&state)?;
     let key = args.keeping.secret(false)?;
     let word = if off { "off" } else { "on" };
     let (mut text, mut shown, mut late) = (String::new(), Vec::new(), 0);
