@@ -322,6 +322,27 @@ def test_errors_are_receipts_too(guard: Guard, state: Path) -> None:
     assert all(one["unjudged"] == "the tool reported an error" for one in receipts(state))
 
 
+def test_an_error_that_cannot_be_printed_stays_the_error_that_it_is(guard: Guard, state: Path) -> None:
+    class Silent(Exception):
+        def __str__(self) -> str:
+            raise RuntimeError("no text")
+
+    class Leaves(Exception):
+        def __str__(self) -> str:
+            raise SystemExit(3)
+
+    for kind in (Silent, Leaves):
+
+        def fails() -> None:
+            raise kind
+
+        with pytest.raises(kind) as raised:
+            guard.wrap(fails)()
+        assert raised.value.__context__ is None
+    guard.close()
+    assert outcomes(state) == [("fails", "tool_error")] * 2
+
+
 def test_a_cancelled_task_has_a_receipt(guard: Guard, state: Path) -> None:
     @guard.tool
     async def slow() -> None:

@@ -86,6 +86,10 @@ def test_everything_public_says_what_it_is() -> None:
                 assert inspect.getdoc(one), f"{found.name}.{name}"
     for name, member in vars(Guard).items():
         assert name.startswith("_") or inspect.getdoc(member), f"Guard.{name}"
+    for one in (Guard, credence_trust.Authority):
+        said = inspect.getdoc(one) or ""
+        unsaid = [name for name in inspect.signature(one).parameters if f"``{name}``" not in said]
+        assert not unsaid, f"{one.__name__} does not say what {unsaid} mean"
 
 
 def test_the_program_is_inside() -> None:

@@ -92,6 +92,8 @@ pub enum TransactionState {
 pub struct Quote {
     /// The most that it can cost.
     pub max_fee: u128,
+    /// What the attesting address must hold: that, and on Solana what an account must keep to stay.
+    pub needed: u128,
     /// What the attesting address holds.
     pub balance: u128,
     /// The unit of both.

@@ -59,9 +59,11 @@ pub enum ChainError {
         cap: u128,
     },
     /// Send funds to the attesting address.
-    #[error("the attesting address holds {balance}, and the transaction can cost {needed}: send funds to it")]
+    #[error(
+        "the attesting address holds {balance}, and needs {needed} for the transaction (wei or lamports): send funds to it"
+    )]
     InsufficientFunds {
-        /// The most that the transaction can cost, in the chain's smallest unit.
+        /// The most that the transaction can cost, in the chain's smallest unit. On Solana with what the account must keep.
         needed: u128,
         /// What the address holds.
         balance: u128,

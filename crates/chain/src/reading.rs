@@ -39,6 +39,17 @@ pub struct Measured {
     pub numbers: Map<String, Value>,
 }
 
+/// What a registry says of a registration. The address of the file is anyone's text.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Registered {
+    /// The registry, as registration files name it.
+    pub registry: String,
+    /// Who holds the registration.
+    pub owner: String,
+    /// Where its file is. Empty where it names none.
+    pub uri: String,
+}
+
 /// What a registration says, for consistency across chains: only normalised values and digests, never free text.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Registration {

@@ -62,6 +62,7 @@ impl Outside {
             contact: None,
             mirror: Some(mirror),
             secrets: Arc::new(|_| None),
+            registries: Arc::default(),
             clock: Arc::clone(&clock),
         };
         let installed = blocking(&app, |app| ASKED.iter().map(|name| install(app.authority(), name)).collect()).await?;

@@ -16,6 +16,7 @@ use url::Url;
 use crate::{
     NoReading, Reading, Source,
     jws::KeySet,
+    links::{Registries, RegistryReader},
     listing::Shared,
     reading::{Document, Page},
     source::VerifyRule,
@@ -40,6 +41,7 @@ pub struct Crawler {
     /// Everything is asked of this address instead: `https://mirror/HOST/PATH`.
     mirror: Option<Url>,
     secrets: Secrets,
+    registries: Registries,
     kept: Arc<Mutex<LruCache<String, (Instant, Kept)>>>,
     /// By the digest of the source file.
     pub(crate) lists: Arc<Mutex<HashMap<String, Shared>>>,
@@ -231,7 +233,17 @@ impl Crawler {
     /// A crawler over `egress`. With a `mirror` everything is asked of it, without secrets.
     pub fn new(egress: Egress, mirror: Option<Url>, secrets: Secrets) -> Self {
         let kept = Arc::new(Mutex::new(LruCache::new(MAX_KEPT)));
-        Self { egress, mirror, secrets, kept, lists: Arc::default() }
+        Self { egress, mirror, secrets, registries: Arc::default(), kept, lists: Arc::default() }
+    }
+
+    /// The same, reading on-chain registries through the operator's nodes where there are such.
+    pub fn with_registries(self, registries: Registries) -> Self {
+        Self { registries, ..self }
+    }
+
+    /// What reads the registry of a registration, where the operator has a node of its chain.
+    pub(crate) fn registry(&self, registration: &ExternalSubject) -> Option<&dyn RegistryReader> {
+        self.registries.iter().find(|one| one.reads(registration)).map(|one| &**one)
     }
 
     /// Asks `source` about `subject`. With `since`, only whether the answer has changed.

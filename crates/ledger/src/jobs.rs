@@ -90,4 +90,9 @@ pub trait Jobs: Send + Sync {
     fn fail(&self, claim: &Claim, retry_at: Timestamp, why: &str) -> Result<bool>;
     /// When the next job of a queue is due or its lease over, whichever has to come first for it to be claimed.
     fn next_due(&self, queue: Queue) -> Result<Option<Timestamp>>;
+    /// Ends the leases of processes that have ended, where the database can tell: where one process at a time can write, all leases that are
+    /// there when it begins are such. Called before this process claims anything. Elsewhere leases end by themselves.
+    fn take_over(&self) -> Result<()> {
+        Ok(())
+    }
 }

@@ -8,11 +8,12 @@ use std::{
         Arc,
         atomic::{AtomicI64, Ordering},
     },
+    time::Duration,
 };
 
 use credence_ledger::{
-    Checkpoint, Clock, Entry, Error, Kind, Ledger, LogKey, NewEntry, OutsideCheckpoint, Restored, Scan, SqliteLedger,
-    Table, merkle, proof,
+    Checkpoint, Clock, Entry, Error, Kind, Ledger, LogKey, NewEntry, NewJob, OutsideCheckpoint, Queue, Restored, Scan,
+    SqliteLedger, Table, merkle, proof,
     sqlite::{Options, Sealing},
     tiles::Resource,
     write,
@@ -276,6 +277,28 @@ fn a_foreign_entry_is_not_sealed_by_a_batched_ledger() {
     raw.execute("INSERT INTO entries VALUES (3, ?1)", [planted]).unwrap();
     let refused = append(&ledger, 1).unwrap_err();
     assert!(refused.to_string().contains("something else wrote"), "{refused}");
+}
+
+#[test]
+fn what_a_dead_process_worked_on_is_taken_over() {
+    const QUEUE: Queue = Queue("queue");
+    let (folder, lease) = (tempfile::tempdir().unwrap(), Duration::from_secs(7_200));
+    let ledger = create(folder.path());
+    ledger.jobs().put(&[NewJob::now(QUEUE, "a", "payload"), NewJob::now(QUEUE, "b", "")]).unwrap();
+    let dead = ledger.jobs().claim(QUEUE, 1, lease).unwrap().remove(0);
+    drop(ledger);
+    let reader = SqliteLedger::open_read_only(options(folder.path()), key().verifier().clone()).unwrap();
+    assert!(reader.jobs().take_over().is_err(), "who reads takes nothing over");
+    drop(reader);
+    let ledger = SqliteLedger::open(options(folder.path()), key(), clock()).unwrap();
+    let claimed = |ledger: &SqliteLedger| {
+        let claims = ledger.jobs().claim(QUEUE, 9, lease).unwrap();
+        claims.into_iter().map(|claim| (claim.job.key, claim.job.attempts)).collect::<Vec<_>>()
+    };
+    assert_eq!(claimed(&ledger), [("b".to_owned(), 1)], "a lease outlives its process");
+    ledger.jobs().take_over().unwrap();
+    assert_eq!(claimed(&ledger), [("a".to_owned(), 2), ("b".to_owned(), 2)]);
+    assert!(!ledger.jobs().complete(&dead).unwrap(), "what the dead one held is not its own any more");
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::{cell::RefCell, collections::HashMap};
 
 use credence_protocol::{
     EntityId, SecretKey, Timestamp, Uuid,
-    receipt::{CallOutcome, Exact, Salts, Vantage, Views, forms_of_error, forms_of_result},
+    receipt::{CallOutcome, Exact, Salts, Vantage, View, Views, forms_of_error, forms_of_result},
 };
 use credence_receipts::{
     Archive, BookSettings, Filter, Intent, NewReceipt, Private, ReceiptBook,
@@ -481,4 +481,33 @@ fn how_long_many_claims_take() {
         began.elapsed() - reading
     );
     assert!(report.is_clean() && report.claims.len() == claims && now() > "2026-01-01T00:00:00Z".parse().unwrap());
+}
+
+/// As a guard in process writes what Python calls `None`.
+#[test]
+fn a_tool_that_returned_nothing_is_told_so_and_not_otherwise() {
+    let house = House::new();
+    let mut new = house.receipt("s", "forget", &json!({}), CallOutcome::Result, &result(""));
+    let nothing = [(View::Whole, r#"{"structuredContent":null}"#.to_owned()), (View::Structured, "null".to_owned())];
+    new.receipt.result = Views::commit(&new.private.salts.result, &nothing);
+    house.record("s", &[new]);
+    let gemini = |response: Value| {
+        json!({ "contents": [
+            { "role": "model", "parts": [{ "functionCall": { "name": "forget", "args": {} } }] },
+            { "role": "user", "parts": [{ "functionResponse": { "name": "forget", "response": response } }] },
+        ] })
+    };
+    let pydantic = |content: Value| {
+        let call = json!({ "part_kind": "tool-call", "tool_name": "forget", "args": {}, "tool_call_id": "a" });
+        let answer =
+            json!({ "part_kind": "tool-return", "tool_name": "forget", "tool_call_id": "a", "content": content });
+        json!([{ "kind": "response", "parts": [call] }, { "kind": "request", "parts": [answer] }])
+    };
+    for told in [gemini(json!({ "result": null })), gemini(json!({ "output": null })), pydantic(Value::Null)] {
+        assert_eq!(house.statuses(&told), [ClaimStatus::Executed], "{told}");
+    }
+    let paid = json!({ "result": "paid", "error": null });
+    for told in [gemini(paid), gemini(json!({ "error": null })), pydantic(json!("paid")), pydantic(json!({}))] {
+        assert_eq!(house.statuses(&told), [ClaimStatus::Altered], "{told}");
+    }
 }

@@ -15,7 +15,7 @@ use std::{
 use arc_swap::ArcSwapOption;
 use credence_egress::EgressError;
 use credence_engine::assessment::Rules;
-use credence_ingest::Crawler;
+use credence_ingest::{Crawler, links::Registries};
 use credence_ledger::{Clock, Kind, LogKey, LogVerifier, View};
 use credence_pipeline::{
     Authority,
@@ -116,6 +116,8 @@ pub struct App {
     /// The chains that scores are written to, once the service attests.
     #[cfg(feature = "chain")]
     pub(crate) attesting: std::sync::OnceLock<crate::attesting::AttestingChains>,
+    /// On-chain registries that are read through nodes of the operator's own.
+    registries: std::sync::OnceLock<Registries>,
     pub(crate) rules: Rules,
     pub(crate) clock: Clock,
     steady: Option<Arc<SteadyClock>>,
@@ -235,6 +237,7 @@ impl App {
             office,
             #[cfg(feature = "chain")]
             attesting: Default::default(),
+            registries: Default::default(),
             rules: Rules::standard()?,
             clock,
             steady,
@@ -386,6 +389,12 @@ impl App {
         self.authority.ledger().committed().is_ok_and(|size| size <= self.tail.seen())
     }
 
+    /// From now on proofs of on-chain registrations are checked through these.
+    pub fn read_registries_with(&self, registries: Registries) {
+        // A service is given them once, when it starts.
+        let _ = self.registries.set(registries);
+    }
+
     /// Asks others, as the settings say.
     pub(crate) fn crawler(&self) -> Result<Crawler, EgressError> {
         let settings = CrawlSettings {
@@ -393,6 +402,7 @@ impl App {
             mirror: Url::parse(&self.settings.crawl_mirror).ok(),
             secrets: Arc::new(|_| None),
             clock: Arc::clone(&self.clock),
+            registries: self.registries.get().cloned().unwrap_or_default(),
         };
         settings.crawler()
     }

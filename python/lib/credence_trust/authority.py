@@ -101,6 +101,7 @@ class Authority:
 
     ``on_failure``: without a valid answer ``"closed"`` raises :class:`NoValidAnswer`, ``"open"`` gives a :class:`Trust` that is not
     ``verified`` and says ``proceed``, unless the authority answered that it does not know the agent. ``token`` is a bearer token for what needs one. Answers are cached until they expire.
+    A request that takes longer than ``timeout`` seconds is no answer.
     """
 
     def __init__(

@@ -89,6 +89,21 @@ class Guard:
 
     A guard that cannot write never breaks a tool in ``observe`` and ``flag``; it logs a warning. In ``enforce``, also where only
     ``guard.toml`` says so, it raises :class:`GuardUnavailable` before the tool runs.
+
+    The other settings:
+
+    - ``state``: the folder of all guards; by default ``CREDENCE_GUARD_STATE``, or ``~/.local/state/credence/guard``. ``provider``: the id of
+      who runs this guard, in receipts and summaries. ``key_file``: the guard's key, by default in ``state``.
+    - ``session``: of calls outside :meth:`session`; by default a new one for each guard. ``stake``: ``"low"`` to ``"critical"``, what a wrong
+      result costs, for tools that say nothing of their own.
+    - ``verify``: ``"adaptive"`` learns each tool's own results, ``"fixed"`` uses the seed's eight signals alone.
+    - ``config``: another ``guard.toml`` than the user's. ``content_injection``: whether results are searched for text that instructs the
+      model, and ``canaries``: the share of accepted results of which a made-up variant is judged, too, to test the verifier; both are
+      otherwise as ``guard.toml`` says.
+    - ``authority``: the address of a Credence authority that gets summaries, with ``token``, every ``report_every`` seconds; with
+      ``send_receipts`` also the receipts, and with ``send_salts`` what opens their commitments.
+
+    With ``remote`` only ``mode``, ``agent``, ``session``, ``stake``, ``on_flag`` and ``tracer`` count: its operator decides the rest.
     """
 
     def __init__(
@@ -307,7 +322,8 @@ class Guard:
 
         Receipts of this guard's name count: those of ``session`` and from ``since`` on, where given; else those of the session that the
         program is in; else those since this guard began. So a result of last week does not stand for a call of today. ``everything=True``
-        compares with all that are kept, ``all_guards=True`` also with those of other names.
+        compares with all that are kept, ``all_guards=True`` also with those of other names. Without receipts to compare with, in every mode,
+        :class:`GuardUnavailable` is raised.
 
         >>> rate = guard.wrap(lambda currency: {"rate": 1.25}, name="get_rate")
         >>> with guard.session("conversation-2"):
@@ -322,7 +338,8 @@ class Guard:
         """
         core = self._running()
         if core is None:
-            raise GuardUnavailable("there are no receipts to compare with: the guard's state cannot be opened")
+            why = "the guard's state cannot be opened" if self._socket is None else "the guard cannot be reached"
+            raise GuardUnavailable(f"there are no receipts to compare with: {why}")
         from_time = None if since is None else since.timestamp()
         if session is None and since is None and not everything:
             session = self._caller.get().session or self._settings["session"]
@@ -502,14 +519,16 @@ class Guard:
             traced.end(verdict)
         return value
 
-    def _error(self, guarded: Guarded, call: Any, error: BaseException, shown: Optional[str] = None) -> Optional[Verdict]:
+    def _error(
+        self, guarded: Guarded, call: Any, error: BaseException, shown: Optional[str] = None, otherwise: Optional[str] = None
+    ) -> Optional[Verdict]:
         """The receipt of a call that raised."""
         traced, begun = (call, call.begun) if type(call) is TracedCall else (None, call)
         verdict: Optional[Verdict] = None
         if begun is not None:
             message, kind = _text_of(error), type(error).__name__
             told = shown if shown is not None else message or kind
-            verdict = begun.finish(told, f"{kind}: {message}", True)
+            verdict = begun.finish(told, otherwise if otherwise is not None else f"{kind}: {message}", True)
             if verdict is None:
                 if traced is not None:
                     traced.forget()
@@ -569,10 +588,10 @@ class Recording:
             return value
         return self._guarded.guard._finish(self._guarded, begun, value, shown, is_mcp_result)
 
-    def raised(self, error: BaseException, *, shown: Optional[str] = None) -> None:
-        """Write the receipt of a call that failed; ``shown`` is what the model is told of it."""
+    def raised(self, error: BaseException, *, shown: Optional[str] = None, otherwise: Optional[str] = None) -> None:
+        """Write the receipt of a call that failed; ``shown`` is what the model is told of it, ``otherwise`` how it may be told instead."""
         begun, self._begun = self._begun, None
-        self._guarded.guard._error(self._guarded, begun, error, shown)
+        self._guarded.guard._error(self._guarded, begun, error, shown, otherwise)
 
     def __enter__(self) -> Recording:
         if type(self._begun) is TracedCall:
@@ -597,7 +616,7 @@ def _socket(remote: str) -> str:
 def _text_of(error: BaseException) -> str:
     try:
         return str(error)
-    except Exception:  # noqa: BLE001 - an error that cannot be printed
+    except BaseException:  # noqa: BLE001 - an error that cannot be printed; what its text raises must not take its place
         return ""
 
 

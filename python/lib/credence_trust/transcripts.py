@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections.abc import Mapping
-from typing import Any, Union, cast
+from typing import Any, Optional, Union, cast
 
 __all__ = ["CheckReport", "to_json"]
 
@@ -79,10 +79,11 @@ def _transcript(messages: Any) -> Any:
     kind = type(messages).__module__.split(".")[0]
     # A run result of the OpenAI Agents SDK: what went to the model, and what came of it.
     if kind == "agents" and hasattr(messages, "to_input_list"):
-        return messages.to_input_list()
+        handoffs = {_call_id(one) for one in messages.new_items if _is_handoff(one)} - {None}
+        return [one for one in messages.to_input_list() if not (isinstance(one, Mapping) and one.get("call_id") in handoffs)]
     # A run result of pydantic-ai.
     if kind == "pydantic_ai" and hasattr(messages, "all_messages_json"):
-        return json.loads(messages.all_messages_json())
+        return _without_output(json.loads(messages.all_messages_json()), getattr(messages, "_output_tool_name", None))
     # The state of a LangGraph graph.
     if isinstance(messages, Mapping) and "messages" in messages and not _is_plain(messages):
         messages = messages["messages"]
@@ -91,8 +92,25 @@ def _transcript(messages: Any) -> Any:
             from pydantic_ai.messages import ModelMessagesTypeAdapter
 
             return json.loads(ModelMessagesTypeAdapter.dump_json(list(messages)))
-        return [_message(one) for one in messages]
+        return [_message(one) for one in messages if not _is_handoff(one)]
     return _message(messages)
+
+
+def _without_output(messages: list[dict[str, Any]], tool: Optional[str]) -> list[dict[str, Any]]:
+    """The messages of pydantic-ai without the call by which the model gave its typed output: no tool is called."""
+    if tool is None:
+        return messages
+    return [{**one, "parts": [part for part in one["parts"] if part.get("tool_name") != tool]} for one in messages]
+
+
+def _is_handoff(item: Any) -> bool:
+    """Whether a run item of the OpenAI Agents SDK hands over to another agent: written as a call, and no tool is called."""
+    return type(item).__module__.startswith("agents.") and type(item).__name__ in ("HandoffCallItem", "HandoffOutputItem")
+
+
+def _call_id(item: Any) -> Any:
+    raw = getattr(item, "raw_item", None)
+    return raw.get("call_id") if isinstance(raw, Mapping) else getattr(raw, "call_id", None)
 
 
 def _message(message: Any) -> Any:
@@ -100,7 +118,10 @@ def _message(message: Any) -> Any:
     if module.startswith("langchain_core.messages"):
         from langchain_core.messages import messages_to_dict
 
-        return messages_to_dict([message])[0]
+        told: dict[str, Any] = messages_to_dict([message])[0]
+        # For the program alone: a model is not told of it.
+        told["data"].pop("artifact", None)
+        return told
     # An event of Google ADK: its content is what the model saw.
     if module.startswith("google.adk") and hasattr(message, "content"):
         return _plain(message.content) if message.content is not None else {"parts": []}

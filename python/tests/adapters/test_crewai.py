@@ -14,6 +14,7 @@ os.environ.update(CREWAI_DISABLE_TELEMETRY="true", CREWAI_DISABLE_TRACKING="true
 pytest.importorskip("crewai")
 from crewai import Agent, BaseLLM, Crew, Task  # noqa: E402
 from crewai.tools import BaseTool, tool  # noqa: E402
+from pydantic import BaseModel  # noqa: E402
 
 from conftest import checked_by_program, receipts  # noqa: E402
 from credence_trust import Guard, ResultWithheld, ToolProfile  # noqa: E402
@@ -26,6 +27,22 @@ pytestmark = pytest.mark.filterwarnings("default")
 def get_rate(currency: str) -> dict:  # type: ignore[type-arg]
     """The rate of a currency."""
     return {"currency": currency, "rate": 1.25}
+
+
+class Search(BaseModel):
+    """What to look for."""
+
+    text: str
+    pages: int = 2
+
+
+class Find(BaseTool):
+    name: str = "find"
+    description: str = "Finds something."
+    args_schema: type[BaseModel] = Search
+
+    def _run(self, text: str, pages: int = 2) -> str:
+        return f"{text} on {pages} pages"
 
 
 class Note(BaseTool):
@@ -101,9 +118,25 @@ def test_calls_are_held_against_their_receipts(guard: Guard) -> None:
     assert guard.check(invented).statuses()[-1] == "never_happened"
 
 
+def test_arguments_are_those_that_the_model_gave(guard: Guard) -> None:
+    find = guarded(guard, Find())
+    said = str(find.to_structured_tool().invoke({"text": "euro"}))
+    assert said == "euro on 2 pages"
+    report = guard.check(messages("find", {"text": "euro"}, said, "c1"))
+    assert report and report.statuses() == ["executed"], str(report)
+    assert guard.check(messages("find", {"text": "euro", "pages": 2}, said, "c1")).statuses() != ["executed"]
+    assert guard.check(messages("find", {"text": "krone"}, said, "c1")).statuses() != ["executed"]
+    # Not asked for by a model: what the last one gave does not stand for it.
+    find.args_schema.model_validate({"text": "euro"})
+    said = find._run(text="krone", pages=1)
+    assert guard.check(messages("find", {"text": "krone", "pages": 1}, said, "c2")).statuses() == ["executed"]
+
+
 def test_a_tool_keeps_what_a_model_sees_of_it(guard: Guard) -> None:
-    same = guarded(guard, get_rate)
-    assert (same.name, same.description) == (get_rate.name, get_rate.description) and isinstance(same, type(get_rate))
+    for tool in (get_rate, Find()):
+        same = guarded(guard, tool)
+        assert (same.name, same.description) == (tool.name, tool.description) and isinstance(same, type(tool))
+        assert same.args_schema.model_json_schema() == tool.args_schema.model_json_schema()
 
 
 def test_enforce_tells_the_model(make_guard: Callable[..., Guard]) -> None:

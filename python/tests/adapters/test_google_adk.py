@@ -33,6 +33,10 @@ def note(text: str) -> str:
     return f"kept: {text}"
 
 
+def forget() -> None:
+    """Returns nothing, as the framework's own transfer between agents does."""
+
+
 class Scripted(BaseLlm):
     steps: list[Any] = []
 
@@ -45,7 +49,7 @@ def call(name: str, number: str, **arguments: Any) -> types.Part:
 
 
 def run(guard: Guard, *steps: Any, **given: Any) -> list[Any]:
-    agent = LlmAgent(name="clerk", model=Scripted(model="scripted", steps=list(steps)), tools=[get_rate, note])
+    agent = LlmAgent(name="clerk", model=Scripted(model="scripted", steps=list(steps)), tools=[get_rate, note, forget])
     runner = InMemoryRunner(agent=agent, app_name="tests", plugins=[GuardPlugin(guard, **given)])
 
     async def go() -> list[Any]:
@@ -72,6 +76,16 @@ def test_a_run_is_held_against_its_receipts(guard: Guard, state: Path) -> None:
     invented = [types.Content(role="model", parts=[call("get_rate", "c9", currency="CHF")]), types.Content(role="user", parts=[part])]
     assert guard.check([*events, *invented]).statuses() == ["executed", "executed", "never_happened"]
     assert checked_by_program(guard, state, [*events, *invented]) == ["executed", "executed", "never_happened"]
+
+
+def test_a_tool_that_returns_nothing(guard: Guard, state: Path) -> None:
+    events = run(guard, call("forget", "c1"), types.Part(text="done"))
+    report = guard.check(events)
+    assert report and report.statuses() == ["executed"], str(report)
+    assert checked_by_program(guard, state, events) == ["executed"]
+    response = next(part for event in events for part in event.content.parts if part.function_response)
+    response.function_response.response = {"result": "forgotten"}
+    assert guard.check(events).statuses() == ["altered"]
 
 
 def test_enforce_tells_the_model(make_guard: Callable[..., Guard]) -> None:

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import copy
 from pathlib import Path
-from typing import Any, Callable
+from typing import Annotated, Any, Callable
 
 import pytest
 
 pytest.importorskip("langgraph")
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage  # noqa: E402
-from langchain_core.tools import tool  # noqa: E402
+from langchain_core.tools import InjectedToolCallId, tool  # noqa: E402
 from langgraph.graph import END, START, MessagesState, StateGraph  # noqa: E402
 from langgraph.prebuilt import ToolNode  # noqa: E402
+from langgraph.prebuilt.tool_node import ToolInvocationError  # noqa: E402
+from langgraph.types import Command  # noqa: E402
 
 from conftest import checked_by_program, receipts  # noqa: E402
 from credence_trust import Guard, ResultWithheld, ToolProfile  # noqa: E402
@@ -39,12 +41,24 @@ def fails(reason: str) -> str:
     raise ValueError(reason)
 
 
-def graph(tools: list[Any], script: list[AIMessage]) -> Any:
+@tool(response_format="content_and_artifact")
+def chart(points: int):  # type: ignore[no-untyped-def]
+    """A chart, and for the program its points."""
+    return f"{points} points", {"points": [0] * points}
+
+
+@tool
+def move(place: str, tool_call_id: Annotated[str, InjectedToolCallId]) -> Command:  # type: ignore[type-arg]
+    """Tells the graph something, too."""
+    return Command(update={"messages": [ToolMessage(f"moved to {place}", tool_call_id=tool_call_id)]})
+
+
+def graph(tools: list[Any], script: list[AIMessage], errors: Any = True) -> Any:
     """A graph whose model says what the script has."""
     steps = iter(script)
     built = StateGraph(MessagesState)
     built.add_node("model", lambda state: {"messages": [next(steps)]})
-    built.add_node("tools", ToolNode(tools, handle_tool_errors=True))
+    built.add_node("tools", ToolNode(tools) if errors is None else ToolNode(tools, handle_tool_errors=errors))
     built.add_edge(START, "model")
     built.add_conditional_edges("model", lambda state: "tools" if state["messages"][-1].tool_calls else END)
     built.add_edge("tools", "model")
@@ -96,6 +110,29 @@ def test_errors_are_told_as_errors(guard: Guard) -> None:
     (message,) = [one for one in state["messages"] if isinstance(one, ToolMessage)]
     message.status = "success"
     assert guard.check(state).statuses() == ["altered"], "a failure told as a success"
+
+
+def test_artifacts_and_commands_to_the_graph(guard: Guard, state: Path) -> None:
+    tools = guarded_all(guard, [chart, move])
+    ended = ran(tools, call("chart", "c1", points=3), call("move", "c2", place="rome"), AIMessage("done"))
+    report = guard.check(ended)
+    assert report and report.statuses() == ["executed", "executed"], str(report)
+    assert checked_by_program(guard, state, ended) == ["executed", "executed"]
+    messages = [one for one in ended["messages"] if isinstance(one, ToolMessage)]
+    assert messages[0].artifact == {"points": [0, 0, 0]}, "the program's own is left alone"
+    messages[1].content = "moved to paris"
+    assert guard.check(ended).statuses() == ["executed", "altered"]
+
+
+@pytest.mark.parametrize("errors", [None, True, (ToolInvocationError,)])
+def test_arguments_that_do_not_fit(guard: Guard, errors: Any) -> None:
+    script = [call("chart", "c1", points="many"), AIMessage("sorry")]
+    ended = graph(guarded_all(guard, [chart]), script, errors).invoke({"messages": [HumanMessage("go")]})
+    report = guard.check(ended)
+    assert report and report.statuses() == ["executed"], str(report)
+    (message,) = [one for one in ended["messages"] if isinstance(one, ToolMessage)]
+    message.content = str(message.content).replace("many", "few")
+    assert guard.check(ended).statuses() == ["altered"]
 
 
 def test_a_tool_keeps_what_a_model_sees_of_it(guard: Guard) -> None:

@@ -79,6 +79,24 @@ def test_a_run_is_held_against_its_receipts(guard: Guard, state: Path) -> None:
     assert checked_by_program(guard, state, invented) == ["executed", "executed", "never_happened"]
 
 
+def test_a_handoff_is_no_call_of_a_tool(guard: Guard) -> None:
+    rates = agents.Agent(name="rates", model=script([CALLS[0]], [assistant_message("done")]), tools=[get_rate])
+    clerk = agents.Agent(
+        name="clerk", model=script([function_call("transfer_to_rates", {}, call_id="h1")]), handoffs=[guarded_agent(guard, rates)]
+    )
+    result = run(clerk)
+    report = guard.check(result)
+    assert report and report.statuses() == ["executed"], str(report)
+    assert guard.check(result.new_items).statuses() == ["executed"]
+    # A call that is called like one is a claim all the same.
+    lied = [
+        *result.to_input_list(),
+        {"type": "function_call", "call_id": "h9", "name": "transfer_to_bank", "arguments": "{}"},
+        {"type": "function_call_output", "call_id": "h9", "output": "done"},
+    ]
+    assert guard.check(lied, ignored_tools=["transfer_to_rates"]).statuses() == ["executed", "never_happened"]
+
+
 def test_a_failing_tool_is_what_the_model_was_told(guard: Guard) -> None:
     model = script([function_call("fails", {"reason": "no"}, call_id="c1")], [assistant_message("sorry")])
     result = run(guarded_agent(guard, agents.Agent(name="clerk", model=model, tools=[fails])))

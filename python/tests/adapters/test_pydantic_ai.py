@@ -39,10 +39,14 @@ def note(text: str) -> str:
     return f"kept: {text}"
 
 
-def agent(guard: Guard, *script: Any, **given: Any) -> Any:
+def forget() -> None:
+    """Returns nothing."""
+
+
+def agent(guard: Guard, *script: Any, output_type: Any = str, **given: Any) -> Any:
     steps = iter(script)
     model = FunctionModel(lambda messages, info: ModelResponse(parts=[next(steps)]))
-    return Agent(model, toolsets=[guarded(guard, FunctionToolset([get_rate, note]), **given)])
+    return Agent(model, toolsets=[guarded(guard, FunctionToolset([get_rate, note, forget]), **given)], output_type=output_type)
 
 
 RATE = ToolCallPart("get_rate", {"currency": "EUR"}, tool_call_id="c1")
@@ -64,6 +68,23 @@ def test_a_run_is_held_against_its_receipts(guard: Guard, state: Path) -> None:
     invented = [*json.loads(text), *json.loads(text.replace('"c1"', '"c9"').replace("EUR", "CHF"))[:3]]
     assert guard.check(invented).statuses() == ["executed", "executed", "never_happened"]
     assert checked_by_program(guard, state, invented) == ["executed", "executed", "never_happened"]
+
+
+def test_a_tool_that_returns_nothing_and_a_typed_answer(guard: Guard, state: Path) -> None:
+    class Said(BaseModel):
+        text: str
+
+    forgot, said = ToolCallPart("forget", {}, tool_call_id="c1"), ToolCallPart("final_result", {"text": "done"}, tool_call_id="c2")
+    result = agent(guard, forgot, said, output_type=Said).run_sync("go")
+    assert result.output.text == "done"
+    report = guard.check(result)
+    assert report and report.statuses() == ["executed"], str(report)
+    assert checked_by_program(guard, state, result) == ["executed"]
+    told = json.loads(result.all_messages_json())
+    next(part for one in told for part in one["parts"] if part["part_kind"] == "tool-return")["content"] = "forgotten"
+    assert guard.check(told, ignored_tools=["final_result"]).statuses() == ["altered"]
+    # Where only messages are given, the answer is a claim like any other.
+    assert guard.check(result.all_messages()).statuses() == ["executed", "never_happened"]
 
 
 def test_enforce_tells_the_model(make_guard: Callable[..., Guard]) -> None:

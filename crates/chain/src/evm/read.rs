@@ -19,7 +19,7 @@ use super::{
 };
 use crate::{
     ChainError,
-    reading::{Measured, Note, Reading, Registration},
+    reading::{Measured, Note, Reading, Registered, Registration},
     registration::{self, Hosts},
 };
 
@@ -61,6 +61,16 @@ impl EvmReader {
             return Err(ChainError::Malformed(why.into()));
         }
         Ok(head)
+    }
+
+    /// Who holds a registration and where its file is, at the newest finalized block. `now` in seconds since 1970.
+    pub async fn registered(&self, subject: &ExternalSubject, now: u64) -> Result<Registered, ChainError> {
+        let id = self.chain.agent_id(subject)?;
+        let head = self.head(now).await?;
+        let entry = self.entry(subject, id, head).await?;
+        blocks::still_there(&self.rpc, head).await?;
+        let registry = format!("{}:{}", self.chain.caip2(), lower(self.chain.identity));
+        Ok(Registered { registry, owner: lower(entry.owner), uri: entry.uri })
     }
 
     /// Reads the logs on up to `head`.

@@ -69,7 +69,8 @@ impl EvmWriter {
         self.check_chain().await?;
         let call = feedback(&self.chain, attestation)?;
         let transaction = self.draft(self.chain.reputation, call.abi_encode().into(), 0, None).await?;
-        Ok(Quote { max_fee: self.most(&transaction).await?, balance: self.balance().await?, unit: "wei" })
+        let max_fee = self.most(&transaction).await?;
+        Ok(Quote { max_fee, needed: max_fee, balance: self.balance().await?, unit: "wei" })
     }
 
     /// Signs an attestation.

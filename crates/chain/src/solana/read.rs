@@ -16,7 +16,7 @@ use super::{
 };
 use crate::{
     ChainError,
-    reading::{Measured, Note, Reading, Registration},
+    reading::{Measured, Note, Reading, Registered, Registration},
     registration::{self, Hosts},
     rpc::Rpc,
 };
@@ -62,6 +62,19 @@ impl SolanaReader {
             return Err(ChainError::StaleHead { age_seconds });
         }
         Ok(SolanaHead { slot, blockhash: newest.blockhash })
+    }
+
+    /// Who holds a registration and where its file is, in a final block. `now` in seconds since 1970.
+    pub async fn registered(&self, subject: &ExternalSubject, now: u64) -> Result<Registered, ChainError> {
+        let asset = self.chain.asset(subject)?;
+        let head = self.head(now).await?;
+        let address = [self.chain.agent_address(asset)?];
+        let (_, accounts) = node::accounts(&self.rpc, &address, Commitment::Finalized, head.slot).await?;
+        let account = accounts.into_iter().next().flatten();
+        let account = account.ok_or_else(|| ChainError::NoSuchAgent(subject.id().to_owned()))?;
+        let agent = AgentAccount::parse(&account, self.chain.registry, asset)?;
+        let registry = format!("{}:{}", self.chain.caip2(), self.chain.registry);
+        Ok(Registered { registry, owner: agent.owner.to_string(), uri: agent.uri })
     }
 
     /// Reads one agent at `head` or after it: a node keeps no state of the past. `hosts` tells which hosts have a proven link with the

@@ -80,12 +80,16 @@ impl SolanaWriter {
         node::check_chain(&self.rpc, &self.chain).await
     }
 
-    /// What an attestation can cost now.
+    /// What an attestation can cost now. Where the balance is enough, the node tries it, and what it refuses is an error.
     pub async fn quote(&self, attestation: &Attestation) -> Result<Quote, ChainError> {
         self.check_chain().await?;
         let draft = self.draft(self.feedback(attestation).await?).await?;
-        let balance = node::balance(&self.rpc, self.key.address()).await?;
-        Ok(Quote { max_fee: u128::from(draft.fee), balance: u128::from(balance), unit: "lamports" })
+        let (balance, needed) = self.balance_and_need(draft.fee).await?;
+        if balance >= needed {
+            self.simulate(&draft.message).await?;
+        }
+        let (balance, needed) = (u128::from(balance), u128::from(needed));
+        Ok(Quote { max_fee: u128::from(draft.fee), needed, balance, unit: "lamports" })
     }
 
     /// Signs an attestation. There are no nonces: `nonce` is not used.
@@ -214,10 +218,14 @@ impl SolanaWriter {
         })
     }
 
-    /// The fee, and what an account must keep to stay.
-    async fn check_balance(&self, fee: u64) -> Result<(), ChainError> {
+    /// The balance, and what it has to be: the fee, and what an account must keep to stay.
+    async fn balance_and_need(&self, fee: u64) -> Result<(u64, u64), ChainError> {
         let reserve: u64 = self.rpc.ask("getMinimumBalanceForRentExemption", json!([0])).await?;
-        let (balance, needed) = (node::balance(&self.rpc, self.key.address()).await?, reserve.saturating_add(fee));
+        Ok((node::balance(&self.rpc, self.key.address()).await?, reserve.saturating_add(fee)))
+    }
+
+    async fn check_balance(&self, fee: u64) -> Result<(), ChainError> {
+        let (balance, needed) = self.balance_and_need(fee).await?;
         if balance >= needed {
             return Ok(());
         }

@@ -194,7 +194,8 @@ async fn nothing_is_signed_that_cannot_be_paid() {
         let error = world.writer().prepare(&attestation, None, None).await.unwrap_err();
         let wanted = ChainError::InsufficientFunds { needed: (RESERVE + FEE).into(), balance: balance.into() };
         assert_eq!(error, wanted);
-        assert_eq!(world.writer().quote(&attestation).await.unwrap().balance, u128::from(balance));
+        let quote = world.writer().quote(&attestation).await.unwrap();
+        assert_eq!((quote.balance, quote.needed), (balance.into(), (RESERVE + FEE).into()));
     }
     set(RESERVE + FEE);
     world.writer().prepare(&attestation, None, None).await.unwrap();
@@ -224,6 +225,9 @@ async fn what_the_registry_would_refuse_is_refused_here() {
     assert!(BASE64.decode(prepared.raw.as_bytes()).unwrap().len() <= 1_232);
     let odd = Attestation { document: "ab".into(), ..good.clone() };
     assert_eq!(writer.prepare(&odd, None, None).await.unwrap_err().reason(), "malformed");
+    world.cluster.ledger().failure = json!({"InstructionError": [2, {"Custom": 6003}]});
+    let refused = writer.prepare(&good, None, None).await.unwrap_err();
+    assert_eq!((refused.reason(), writer.quote(&good).await.unwrap_err()), ("reverted", refused));
     world.cluster.ledger().accounts.clear();
     assert_eq!(writer.prepare(&good, None, None).await.unwrap_err().reason(), "no_such_agent");
 }

@@ -15,7 +15,7 @@ use credence_pipeline::{
     query,
     record::{DisputeRecord, DisputeStep, LinkState},
 };
-use credence_protocol::{EntityId, ExternalSubject, LinkStatement, Uuid};
+use credence_protocol::{EntityId, ExternalSubject, LinkStatement, SubjectKind, Uuid};
 use credence_server::crawl::Runner;
 use serde_json::json;
 use url::Url;
@@ -123,7 +123,11 @@ fn confirm(args: &LinkArgs) -> anyhow::Result<()> {
 
 fn check(home: &Home, out: &Output, authority: &Arc<Authority>, args: LinkArgs) -> Done {
     let statement: LinkStatement = authority.link_statement(&args.agent, &args.link)?;
-    let settings = crawl::usual_settings(home, args.mirror)?;
+    let mut settings = crawl::usual_settings(home, args.mirror)?;
+    // Only then a wrong setting of a chain is in the way.
+    if matches!(args.link.kind(), SubjectKind::Erc8004 | SubjectKind::Solana8004) {
+        settings = crawl::with_registries(home, settings)?;
+    }
     let runner = Runner::new(Arc::clone(authority), Vec::new(), &settings)?;
     let found = crawl::runtime()?.block_on(runner.prove(&statement, args.signature.as_deref()))?;
     authority.flush()?;

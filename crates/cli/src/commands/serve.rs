@@ -93,6 +93,7 @@ pub fn run(home: &Home, out: &Output, args: Args, names_folder: bool) -> Done {
         let public_url = settings.public_url.clone();
         let crawls = settings.crawl;
         let crawling = crawl::settings(home, None, &public_url, &settings.crawl_mirror)?;
+        let crawling = crawl::with_registries(home, crawling)?;
         home.keep_served_at(settings.base_url(&local_url))?;
         let setup = Setup {
             authority,
@@ -140,6 +141,7 @@ pub fn run(home: &Home, out: &Output, args: Args, names_folder: bool) -> Done {
         let (ending, ended) = watch::channel(false);
         let crawlers = if crawls { crawl::installed(home, app.authority())? } else { Vec::new() };
         // Proofs of links are checked again also where nothing is crawled.
+        app.read_registries_with(Arc::clone(&crawling.registries));
         let runner = Runner::new(Arc::clone(&app), crawlers, &crawling)?;
         let crawling = tokio::spawn(async move { runner.run_until(ended).await });
         #[cfg(feature = "chain")]

@@ -12,6 +12,7 @@ use crate::crawl::open;
 
 sol! {
     function register(string agentURI) external returns (uint256);
+    function setAgentURI(uint256 agentId, string newURI) external;
     function giveFeedback(uint256 agentId, int128 value, uint8 valueDecimals, string tag1, string tag2, string endpoint, string feedbackURI, bytes32 feedbackHash) external;
     function revokeFeedback(uint256 agentId, uint64 feedbackIndex) external;
 }
@@ -198,6 +199,59 @@ fn registries_on_two_chains_are_read_compared_and_audited() {
     for text in entries(&shell).iter().chain([&status, &tried.to_string()]) {
         assert!(!text.contains("previous instructions") && !text.contains("<script"), "{text}");
     }
+}
+
+#[test]
+fn a_registration_is_proved_through_the_operators_own_node() {
+    let Some(chain) = Chain::start(31_337) else { return };
+    chain.register("Weather Bot", &[&chain]);
+    chain.anvil.mine(3);
+    let subject = format!("erc8004:{}", chain.registration());
+    // No public endpoint is known for this chain, and none is asked where a node is configured.
+    let shell = authority("");
+    let claimed = shell.json(&["agent", "link", "bot", &subject, "--yes"]);
+    assert_eq!(claimed["state"], "claimed");
+    let unknown = shell.run(&["agent", "link", "bot", &subject, "--check"]);
+    assert!(unknown.stdout.contains("no endpoint is known for chain 31337: name its node"), "{unknown:?}");
+    fs::write(shell.path("credence-data/credence.toml"), {
+        fs::read_to_string(shell.path("credence-data/credence.toml")).unwrap() + &chain.config(31_337)
+    })
+    .unwrap();
+    let check = |subject: &str| shell.run(&["agent", "link", "bot", subject, "--check"]);
+    let without = check(&subject);
+    assert!(
+        without.code == Some(2) && without.stdout.contains("the registration file does not hold the line"),
+        "{without:?}"
+    );
+    let file = |line: &str| {
+        let registry = format!("eip155:31337:{}", chain.identity);
+        let file = json!({
+            "type": "https://eips.ethereum.org/EIPS/eip-8004#registration-v1", "name": "Weather Bot",
+            "services": [{ "name": "credence", "endpoint": line }],
+            "registrations": [{ "agentId": 0, "agentRegistry": registry }],
+        });
+        let uri = format!("data:application/json;base64,{}", data_encoding::BASE64.encode(file.to_string().as_bytes()));
+        chain.call(0, &chain.identity, setAgentURICall { agentId: U256::ZERO, newURI: uri });
+    };
+    file(claimed["line"].as_str().unwrap());
+    let early = check(&subject);
+    assert_eq!(early.code, Some(2), "a block that may go proves nothing: {early:?}");
+    chain.anvil.mine(3);
+    let proved = check(&subject);
+    assert!(proved.code == Some(0) && proved.stdout.contains("Proved"), "{proved:?}");
+    let nobody = subject.replace("/0", "/77");
+    shell.ok(&["agent", "link", "bot", &nobody, "--yes"]);
+    let nobody = check(&nobody);
+    assert!(nobody.code == Some(2) && nobody.stdout.contains("the registry knows no such registration"), "{nobody:?}");
+    // Checked again through the same node: the file changes, and the link breaks.
+    shell.ok(&["crawl", "add", "eip155:31337"]);
+    assert_eq!(shell.json(&["crawl"])["asked"], 1);
+    file("nothing");
+    chain.anvil.mine(3);
+    let again = shell.json(&["crawl", "--now"]);
+    assert_eq!((&again["links_checked"], &again["links_broken"]), (&json!(1), &json!(1)), "{again}");
+    assert!(shell.ok(&["agent", "links", "bot"]).contains("broken: the registration file does not hold the line"));
+    shell.audit_passes();
 }
 
 #[test]

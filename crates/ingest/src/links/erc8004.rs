@@ -1,9 +1,10 @@
 //! An ERC-8004 registration: the chain names a registration file (`tokenURI`), the file names the registration and holds the line.
 //!
-//! The chain is read with one `eth_call` at the finalized block. Files at https addresses and in `data:` URIs are read.
+//! The chain is read through the operator's node, where one is configured. Else it is read at a public endpoint, with one `eth_call` at the
+//! finalized block. Files at https addresses and in `data:` URIs are read.
 
 use credence_egress::{HeaderValue, Request};
-use credence_protocol::{LinkProof, LinkStatement};
+use credence_protocol::{LinkProof, LinkStatement, Timestamp};
 use data_encoding::HEXLOWER;
 use serde_json::{Value, json};
 use url::Url;
@@ -28,12 +29,17 @@ const MAX_BYTES: usize = 256 * 1024;
 pub(super) async fn check(
     crawler: &Crawler,
     statement: &LinkStatement,
-    chain: &str,
-    contract: &str,
-    token: &str,
+    (chain, contract, token): (&str, &str, &str),
+    now: Timestamp,
 ) -> Result<LinkProof, CheckFailure> {
+    if let Some(reader) = crawler.registry(&statement.subject) {
+        let said = reader.registered(&statement.subject, now).await?;
+        let uri = Some(said.uri).filter(|uri| !uri.is_empty()).ok_or_else(no_file)?;
+        return registration_file::check(crawler, statement, &uri, &said.registry, token).await;
+    }
     let endpoint = ENDPOINTS.iter().find(|(known, _)| *known == chain).map(|(_, url)| *url);
-    let endpoint = endpoint.ok_or_else(|| CheckFailure::not(format!("no endpoint is known for chain {chain}")))?;
+    let unknown = || CheckFailure::not(format!("no endpoint is known for chain {chain}: name its node in [[chain]]"));
+    let endpoint = endpoint.ok_or_else(unknown)?;
     if contract != REGISTRY {
         return Err(CheckFailure::not(format!("{contract} is not the ERC-8004 registry of this chain ({REGISTRY})")));
     }
@@ -52,8 +58,12 @@ pub(super) async fn check(
         return Err(CheckFailure::not("the registry knows no such token"));
     }
     let uri = answer.get("result").and_then(Value::as_str).and_then(abi_string);
-    let uri = uri.ok_or_else(|| CheckFailure::not("the registration names no file"))?;
+    let uri = uri.ok_or_else(no_file)?;
     registration_file::check(crawler, statement, &uri, &format!("eip155:{chain}:{contract}"), token).await
+}
+
+fn no_file() -> CheckFailure {
+    CheckFailure::not("the registration names no file")
 }
 
 /// A decimal number as a 32-byte word.

@@ -22,6 +22,7 @@ mod container;
 mod erc8004;
 mod record;
 mod registration_file;
+mod registries;
 mod solana8004;
 mod wallet;
 
@@ -30,6 +31,7 @@ use credence_protocol::{ExternalSubject, LinkProof, LinkStatement, SubjectKind, 
 use url::Url;
 
 use crate::{Crawler, Failure, Reason, source::digest};
+pub use registries::{Answering, Registered, Registries, RegistryReader};
 
 /// Where files stand.
 pub const WELL_KNOWN: &str = "/.well-known/credence-link";
@@ -130,9 +132,9 @@ pub async fn check(
         }
         SubjectKind::Container => container::check(crawler, statement, part("namespace"), part("name")).await,
         SubjectKind::Erc8004 => {
-            erc8004::check(crawler, statement, part("chain"), part("contract"), part("token")).await
+            erc8004::check(crawler, statement, (part("chain"), part("contract"), part("token")), now).await
         }
-        SubjectKind::Solana8004 => solana8004::check(crawler, statement, part("asset"), signature).await,
+        SubjectKind::Solana8004 => solana8004::check(crawler, statement, part("asset"), signature, now).await,
         SubjectKind::Package | SubjectKind::A2a | SubjectKind::Mcp | SubjectKind::Uaid | SubjectKind::Mnemom => {
             record::check(crawler, statement).await
         }

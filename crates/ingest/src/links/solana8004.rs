@@ -3,15 +3,15 @@
 //! Two proofs: the owner's wallet signs the line (Ed25519), or the file names the registration and holds the line. The account is looked
 //! for among those of the registry's program by its asset, at the finalized commitment. Only that program can write such an account, so
 //! there is no address to derive; owner, discriminator and asset are checked again here. A registration that changes hands loses a proof
-//! by signature: each check asks for the owner of that moment.
+//! by signature: each check asks for the owner of that moment. Where the operator configured a node of the cluster, it is asked instead.
 
 use credence_egress::{HeaderValue, Request};
-use credence_protocol::{LinkProof, LinkStatement};
+use credence_protocol::{LinkProof, LinkStatement, Timestamp};
 use data_encoding::BASE64;
 use serde_json::{Value, json};
 use url::Url;
 
-use super::{CheckFailure, registration_file, wallet};
+use super::{CheckFailure, Registered, registration_file, wallet};
 use crate::Crawler;
 
 const ENDPOINT: &str = "https://api.mainnet-beta.solana.com/";
@@ -34,19 +34,30 @@ pub(super) async fn check(
     statement: &LinkStatement,
     asset: &str,
     signature: Option<&str>,
+    now: Timestamp,
 ) -> Result<LinkProof, CheckFailure> {
-    let account = account(crawler, asset).await?;
+    let Registered { registry, owner, uri } = match crawler.registry(&statement.subject) {
+        Some(reader) => reader.registered(&statement.subject, now).await?,
+        None => {
+            let account = account(crawler, asset).await?;
+            let owner = account.get(OWNER_AT..OWNER_AT + KEY).unwrap_or_default();
+            Registered {
+                registry: format!("{CHAIN}:{REGISTRY}"),
+                owner: bs58::encode(owner).into_string(),
+                uri: uri(&account).unwrap_or_default(),
+            }
+        }
+    };
     if let Some(given) = signature {
-        let owner = account.get(OWNER_AT..OWNER_AT + KEY).unwrap_or_default();
-        let owner = bs58::encode(owner).into_string();
         wallet::check("solana", &owner, &statement.line(), given)
             .map_err(|why| CheckFailure::not(format!("the wallet that owns the registration did not sign: {why}")))?;
         let signature = Some(given.to_owned());
         return Ok(LinkProof { method: "signature".into(), url: None, digest: None, signature });
     }
-    let uri = uri(&account).filter(|uri| !uri.is_empty());
-    let uri = uri.ok_or_else(|| CheckFailure::not("the registration names no file: sign with its owner's wallet"))?;
-    registration_file::check(crawler, statement, &uri, &format!("{CHAIN}:{REGISTRY}"), asset).await
+    if uri.is_empty() {
+        return Err(CheckFailure::not("the registration names no file: sign with its owner's wallet"));
+    }
+    registration_file::check(crawler, statement, &uri, &registry, asset).await
 }
 
 /// The bytes of the registry's account of an asset.

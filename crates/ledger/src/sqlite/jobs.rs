@@ -80,6 +80,12 @@ fn claim(
     Ok(claims)
 }
 
+/// Ends every lease.
+fn release_all(connection: &Connection) -> rusqlite::Result<()> {
+    connection.execute("UPDATE jobs SET leased_until = NULL WHERE leased_until IS NOT NULL", ())?;
+    Ok(())
+}
+
 /// Ends a claim: the job is removed, unless it was put again meanwhile or is to be tried again.
 fn release(connection: &Connection, claim: &Claim, retry: Option<(Timestamp, &str)>) -> rusqlite::Result<bool> {
     let name = (claim.queue.0, &claim.job.key, claim.lease);
@@ -122,6 +128,10 @@ impl Jobs for SqliteLedger {
     fn fail(&self, claim: &Claim, retry_at: Timestamp, why: &str) -> Result<bool> {
         let (claim, why) = (claim.clone(), why.to_owned());
         self.writer()?.change_jobs(move |connection, _| release(connection, &claim, Some((retry_at, &why))))
+    }
+
+    fn take_over(&self) -> Result<()> {
+        self.writer()?.change_jobs(|connection, _| release_all(connection))
     }
 
     fn next_due(&self, queue: Queue) -> Result<Option<Timestamp>> {

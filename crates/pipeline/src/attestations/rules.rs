@@ -49,7 +49,8 @@ pub(crate) fn wrong_with(
         Some(_) if record.step == Step::Intent => Some("the id was used before".to_owned()),
         Some(row) => wrong_step(view, &row, record)?,
     };
-    Ok(wrong.map(|why| format!("attestation {} cannot be {}: {why}", record.attestation, record.step.key())))
+    let step = if record.step == Step::Intent { "begun" } else { record.step.key() };
+    Ok(wrong.map(|why| format!("attestation {} cannot be {step}: {why}", record.attestation)))
 }
 
 /// What is wrong with a record by itself.
@@ -136,7 +137,8 @@ fn wrong_beginning(view: &(impl View + ?Sized), record: &AttestationRecord, at: 
     }
     for (id, other) in open(view, &record.chain)? {
         if other.subject == record.subject {
-            return Ok(Some(format!("attestation {id} of the same registration is {}", other.state.key())));
+            let state = other.state.key();
+            return Ok(Some(format!("attestation {id} of the same registration is under way ({state})")));
         }
     }
     wrong_with_document(view, record, intent, at.seq)

@@ -88,13 +88,19 @@ fn readings_of(result: &ClaimedResult) -> Vec<Reading> {
             let mut all = readings(raw.get());
             if let Ok(Exact::Object(members)) = Exact::of(raw) {
                 let mut told = members.iter().filter(|(_, value)| !value.is_null());
-                if let (Some((name, value)), None) = (told.next(), told.next())
-                    && ["result", "output", "error"].contains(&name.as_ref())
-                {
-                    all.extend(match value {
-                        Exact::Text(text) => readings_of_text(text),
-                        other => other.readings(),
-                    });
+                match (told.next(), told.next()) {
+                    (Some((name, value)), None) if ["result", "output", "error"].contains(&name.as_ref()) => {
+                        all.extend(match value {
+                            Exact::Text(text) => readings_of_text(text),
+                            other => other.readings(),
+                        });
+                    }
+                    // A tool that returned nothing.
+                    (None, _) => {
+                        let named = ["result", "output"].into_iter().find_map(|name| members.get(name));
+                        all.extend(named.into_iter().flat_map(Exact::readings));
+                    }
+                    _ => {}
                 }
             }
             all

@@ -56,10 +56,13 @@ fn part(pairing: &mut Pairing, raw: &RawValue, speaker: Speaker, at: &At<'_>) {
                 Some("failed" | "retried" | "denied") => Some(true),
                 _ => None,
             };
-            answer(pairing, &node, failed, at);
+            // A tool that returned nothing: the model is told `null`.
+            answer(pairing, &node, node.content.unwrap_or(RawValue::NULL), failed, at);
         }
         // Without a tool it answers no call: the words of the framework to the model.
-        "retry-prompt" if node.tool_name.is_some() => answer(pairing, &node, Some(true), at),
+        "retry-prompt" if node.tool_name.is_some() => {
+            answer(pairing, &node, node.content.unwrap_or(RawValue::NULL), Some(true), at);
+        }
         "text" | "user-prompt" | "system-prompt" | "instruction" | "thinking" | "retry-prompt" | "file" => {
             if let Some(what) = result_in(&node) {
                 return pairing.unrecognised(raw, at, format!("{what} in a part of kind '{kind}'"));
@@ -77,9 +80,9 @@ fn part(pairing: &mut Pairing, raw: &RawValue, speaker: Speaker, at: &At<'_>) {
     }
 }
 
-fn answer(pairing: &mut Pairing, node: &Node<'_>, failed: Option<bool>, at: &At<'_>) {
+fn answer(pairing: &mut Pairing, node: &Node<'_>, content: &RawValue, failed: Option<bool>, at: &At<'_>) {
     let id = pairing.id(node.tool_call_id, at);
-    let answer = pairing.answer(node.content, failed, at);
+    let answer = pairing.answer(Some(content), failed, at);
     pairing.given_by(id.as_ref(), node.tool_name, at);
     pairing.answered(Format::PydanticAi, id, answer, at);
     rest(pairing, node, &["tool_call_id", "tool_name", "content", "outcome"], at);
@@ -113,6 +116,10 @@ mod tests {
             (
                 r#"{"part_kind":"tool-return","tool_name":"f","tool_call_id":"a","content":{"t":1.5},"outcome":"success"}"#,
                 r#"[1].parts[0] a f {"n":1} = json {"t":1.5}"#,
+            ),
+            (
+                r#"{"part_kind":"tool-return","tool_name":"f","tool_call_id":"a","content":null,"outcome":"success"}"#,
+                r#"[1].parts[0] a f {"n":1} = json null"#,
             ),
             (
                 r#"{"part_kind":"retry-prompt","tool_name":"f","tool_call_id":"a","content":"no"}"#,

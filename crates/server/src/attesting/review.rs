@@ -160,8 +160,8 @@ impl<A: HasAuthority> Attester<A> {
         let missing = || AttestError::Unknown(draft.attestation);
         debug_assert_eq!(draft.step, AttestationStep::Intent);
         let quote = chain.writer.quote(&call(&draft.first_row().ok_or_else(missing)?)).await?;
-        if quote.balance < quote.max_fee {
-            let (needed, balance) = (quote.max_fee, quote.balance);
+        if quote.balance < quote.needed {
+            let Quote { needed, balance, .. } = quote;
             return Err(ChainError::InsufficientFunds { needed, balance }.into());
         }
         let (name, budget, needed) = (draft.chain.clone(), chain.daily_budget, quote.max_fee);

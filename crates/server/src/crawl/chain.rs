@@ -14,9 +14,12 @@ use credence_chain::{
     ChainError,
     evm::{EvmReader, Head, LogBook},
     reading::{Reading as ChainReading, Registration},
-    solana::{SolanaHead, SolanaReader},
+    solana::{MAIN_CLUSTER, SolanaHead, SolanaReader},
 };
-use credence_ingest::{Measured, Reading, Reason};
+use credence_ingest::{
+    Measured, Reading, Reason,
+    links::{Answering, CheckFailure, Registered, RegistryReader},
+};
 use credence_pipeline::{links::feeding::EVIDENCE, registrations};
 use credence_protocol::{Canonical, EntityId, ExternalSubject, Root, Timestamp};
 use data_encoding::HEXLOWER;
@@ -211,6 +214,30 @@ impl ChainSource {
         }
         let reading = Reading { measured, digest: digest(registration.as_ref()), ..Reading::default() };
         Ok(Found { reading, evidence, digest_is_news: true, card: None })
+    }
+}
+
+/// Proofs of links: the registration as the operator's node shows it.
+impl RegistryReader for ChainSource {
+    fn reads(&self, registration: &ExternalSubject) -> bool {
+        // A link on Solana names no cluster: it is on the main one.
+        self.speaks_of(registration) && (matches!(self.reader, Reader::Evm(..)) || self.chain == MAIN_CLUSTER)
+    }
+
+    fn registered<'a>(&'a self, registration: &'a ExternalSubject, now: Timestamp) -> Answering<'a> {
+        Box::pin(async move {
+            let seconds = unix_seconds(now);
+            let said = match &self.reader {
+                Reader::Evm(reader, _) => reader.registered(registration, seconds).await,
+                Reader::Solana(reader, _) => reader.registered(registration, seconds).await,
+            };
+            let said = said.map_err(|error| match error {
+                ChainError::NoSuchAgent(_) => CheckFailure::NotProved("the registry knows no such registration".into()),
+                // The node's fault, or the configuration's: nobody knows that the proof is gone.
+                other => CheckFailure::Unreachable(Failure::from(other).why),
+            })?;
+            Ok(Registered { registry: said.registry, owner: said.owner, uri: said.uri })
+        })
     }
 }
 

@@ -25,7 +25,7 @@ use std::{
 };
 
 use credence_egress::{Egress, EgressError};
-use credence_ingest::{Crawler, Reason, Secrets};
+use credence_ingest::{Crawler, Reason, Secrets, links::Registries};
 use credence_ledger::{Clock, NewJob};
 use credence_pipeline::{
     Authority, due,
@@ -93,6 +93,8 @@ pub struct CrawlSettings {
     pub secrets: Secrets,
     /// The time of day.
     pub clock: Clock,
+    /// On-chain registries that are read through nodes of the operator's own.
+    pub registries: Registries,
 }
 
 impl CrawlSettings {
@@ -102,7 +104,8 @@ impl CrawlSettings {
         let mut settings = credence_egress::Settings::for_purpose("crawl");
         settings.contact.clone_from(&self.contact);
         settings.loopback = loopback;
-        Ok(Crawler::new(Egress::new(settings)?, self.mirror.clone(), Arc::clone(&self.secrets)))
+        let crawler = Crawler::new(Egress::new(settings)?, self.mirror.clone(), Arc::clone(&self.secrets));
+        Ok(crawler.with_registries(Arc::clone(&self.registries)))
     }
 }
 

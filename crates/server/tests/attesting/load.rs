@@ -63,7 +63,8 @@ async fn many_agents_are_crawled_in_time_and_memory() {
     authority.add_source(registered).unwrap();
     authority.add_key(&key.public(), name).unwrap();
     let clock = Arc::new(|| Timestamp::from_micros(i64::try_from(now()).unwrap() * 1_000_000).unwrap());
-    let settings = CrawlSettings { contact: None, mirror: None, secrets: Arc::new(|_| None), clock };
+    let settings =
+        CrawlSettings { contact: None, mirror: None, secrets: Arc::new(|_| None), clock, registries: Arc::default() };
     let runner = Runner::new(Arc::clone(&authority), vec![Installed::chain(source, key)], &settings).unwrap();
 
     let started = Instant::now();

@@ -154,7 +154,8 @@ async fn a_registration_on_solana_is_read_by_the_crawler() {
         Arc::new(|| credence_protocol::Timestamp::from_micros(i64::try_from(now()).unwrap() * 1_000_000).unwrap());
     // Proofs of links are looked for where nobody listens, and stay as they are.
     let mirror = Some("http://127.0.0.1:1/".parse().unwrap());
-    let settings = CrawlSettings { contact: None, mirror, secrets: Arc::new(|_| None), clock };
+    let settings =
+        CrawlSettings { contact: None, mirror, secrets: Arc::new(|_| None), clock, registries: Arc::default() };
     let runner = Runner::new(authority.clone(), vec![Installed::chain(source, key)], &settings).unwrap();
     let everything = Selection { now: true, source: Some(name), ..Selection::default() };
     let read = async || runner.run(&everything, &watch::channel(false).1, &mut |_| {}).await.unwrap();

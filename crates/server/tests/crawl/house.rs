@@ -174,7 +174,13 @@ impl House {
         let mirror = format!("http://{}/", listener.local_addr().unwrap()).parse().unwrap();
         let router = Router::new().fallback(answer).with_state(world.clone());
         tokio::spawn(async move { axum::serve(listener, router).await });
-        let settings = CrawlSettings { contact: None, mirror: Some(mirror), secrets: Arc::new(|_| None), clock };
+        let settings = CrawlSettings {
+            contact: None,
+            mirror: Some(mirror),
+            secrets: Arc::new(|_| None),
+            clock,
+            registries: Arc::default(),
+        };
         let runner = Runner::new(Arc::clone(&authority), installed, &settings).unwrap();
         let alone = Runner::new(Arc::clone(&authority), Vec::new(), &settings).unwrap();
         let house = Self { world, authority, runner, alone, micros, _folder: folder };

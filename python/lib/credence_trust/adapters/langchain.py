@@ -8,6 +8,7 @@ Arguments are those of the model's tool call. The receipt stands for the content
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -33,8 +34,7 @@ def guarded(guard: Guard, tool: BaseTool, *, on_withheld: OnWithheld = "tell") -
                 try:
                     output = super().run(tool_input, *args, **kwargs)
                 except BaseException as error:
-                    # As LangGraph tells it to the model.
-                    call.raised(error, shown=repr(error))
+                    _raised(call, self.name, tool_input, error)
                     raise
                 return _ended(call, output, on_withheld)
 
@@ -43,7 +43,7 @@ def guarded(guard: Guard, tool: BaseTool, *, on_withheld: OnWithheld = "tell") -
                 try:
                     output = await super().arun(tool_input, *args, **kwargs)
                 except BaseException as error:
-                    call.raised(error, shown=repr(error))
+                    _raised(call, self.name, tool_input, error)
                     raise
                 return _ended(call, output, on_withheld)
 
@@ -62,13 +62,36 @@ def _arguments(tool_input: Any) -> dict[str, Any]:
     return tool_input if isinstance(tool_input, dict) else {"input": tool_input}
 
 
-def _ended(call: Recording, output: Any, on_withheld: OnWithheld) -> Any:
+def _raised(call: Recording, name: str, tool_input: Any, error: BaseException) -> None:
+    """The error, as LangGraph tells it to the model. For arguments that do not fit it has an error of its own, told in two ways."""
+    with contextlib.suppress(ImportError):
+        from langgraph.prebuilt.tool_node import ToolInvocationError
+        from pydantic import ValidationError
+
+        if isinstance(error, ValidationError):
+            details = [one for one in error.errors() if one["loc"]]
+            invalid = ToolInvocationError(name, error, _arguments(tool_input), details)
+            return call.raised(error, shown=repr(invalid), otherwise=invalid.message)
+    call.raised(error, shown=repr(error))
+
+
+def _message_in(output: Any) -> Any:
+    """The message that a tool made for the model, where it made one: alone, or in a command to the graph."""
     from langchain_core.messages import ToolMessage
 
-    message = output if isinstance(output, ToolMessage) else None
+    if isinstance(output, ToolMessage):
+        return output
+    update = getattr(output, "update", None) if type(output).__module__.startswith("langgraph.") else None
+    given = update.get("messages") if isinstance(update, dict) else update
+    messages = [one for one in given if isinstance(one, ToolMessage)] if isinstance(given, list) else [given]
+    return messages[0] if len(messages) == 1 and isinstance(messages[0], ToolMessage) else None
+
+
+def _ended(call: Recording, output: Any, on_withheld: OnWithheld) -> Any:
+    message = _message_in(output)
     if message is not None and message.status == "error":
         call.raised(RuntimeError("the tool reported an error"), shown=str(message.content))
-        return message
+        return output
     try:
         call.returned(output if message is None else message.content)
     except ResultWithheld as withheld:

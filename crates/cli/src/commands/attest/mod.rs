@@ -157,12 +157,13 @@ fn finished(out: &Output, id: Uuid, row: &query::AttestationRow) -> Done {
     out.show(&list::shown(id, row), || {
         let transaction = row.inclusion.as_ref().and_then(|inclusion| inclusion.transaction.clone());
         let transaction = transaction.or_else(|| row.transactions.last().map(|sent| sent.transaction.id.clone()));
+        let transaction = transaction.map(|id| format!("\n  transaction {id}")).unwrap_or_default();
         let why = row.reason.as_ref().map(|why| format!(": {why}")).unwrap_or_default();
         let next = match row.state.is_open() {
             true => "\nA running service follows it until its block stays; so does `credence attest continue`.",
             false => "",
         };
-        format!("Attestation {id} is {}{why}\n  transaction {}{next}", row.state.key(), transaction.unwrap_or_default())
+        format!("Attestation {id} is {}{why}{transaction}{next}", row.state.key())
     })?;
     Ok(answer(failed))
 }

@@ -1,7 +1,10 @@
 //! Readers of chains as sources.
 
+use std::sync::Arc;
+
 use anyhow::{Context, ensure};
 use credence_chain::{ChainConfig, solana::MAIN_CLUSTER};
+use credence_ingest::links::{Registries, RegistryReader};
 use credence_pipeline::{Authority, NewSource, query};
 use credence_protocol::{EntityId, Tag};
 use credence_server::crawl::ChainSource;
@@ -21,6 +24,12 @@ pub fn source(home: &Home, id: &str) -> anyhow::Result<ChainSource> {
 /// Every chain that is configured, with its reader.
 pub fn all(home: &Home) -> anyhow::Result<Vec<ChainSource>> {
     chains::configured(home)?.iter().map(|chain| reader(home, chain)).collect()
+}
+
+/// What reads the configured chains, for proofs of links.
+pub fn registries(home: &Home) -> anyhow::Result<Registries> {
+    let readers = all(home)?.into_iter().map(|source| Arc::new(source) as Arc<dyn RegistryReader>);
+    Ok(readers.collect())
 }
 
 fn reader(home: &Home, chain: &ChainConfig) -> anyhow::Result<ChainSource> {

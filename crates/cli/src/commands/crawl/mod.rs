@@ -86,8 +86,18 @@ pub fn settings(home: &Home, mirror: Option<Url>, contact: &str, set: &str) -> a
         contact: Url::parse(contact).ok(),
         mirror,
         secrets: Arc::new(|name| std::env::var(name).ok()),
+        registries: Arc::default(),
         clock: clock(),
     })
+}
+
+/// The same, with the operator's nodes: they are asked for proofs of on-chain registrations.
+pub fn with_registries(home: &Home, settings: CrawlSettings) -> anyhow::Result<CrawlSettings> {
+    #[cfg(feature = "chain")]
+    let settings = CrawlSettings { registries: chains::registries(home)?, ..settings };
+    #[cfg(not(feature = "chain"))]
+    let _ = home;
+    Ok(settings)
 }
 
 /// The same, from the settings of the service.
@@ -102,7 +112,7 @@ pub fn runtime() -> anyhow::Result<tokio::runtime::Runtime> {
 }
 
 fn crawl(home: &Home, out: &Output, args: Args) -> Done {
-    let settings = usual_settings(home, args.mirror)?;
+    let settings = with_registries(home, usual_settings(home, args.mirror)?)?;
     let authority = Arc::new(home.authority()?);
     let agent = match &args.agent {
         Some(name) => Some(query::resolve(&*authority.ledger().view()?, name)?),
