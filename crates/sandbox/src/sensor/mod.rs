@@ -10,3 +10,4 @@ pub mod honey;
 pub mod listener;
 pub mod mount;
 pub(crate) mod patterns;
+pub mod wording;
