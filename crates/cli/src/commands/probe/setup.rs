@@ -201,6 +201,11 @@ impl Setup {
                 Audience::Owner if args.command.len() > 1 => command.push_str(" (and its arguments)"),
                 Audience::Owner => {}
             }
+        } else if audience == Audience::Owner {
+            // Who reads the report has tokens of their own, and has to know that the run had some.
+            let used = self.wire.credentials.iter().zip(TOKENS).filter(|(credential, _)| credential.is_some());
+            let variables: String = used.map(|(_, variable)| format!("{variable}=YOUR_TOKEN ")).collect();
+            command.insert_str(0, &variables);
         }
         command
     }
