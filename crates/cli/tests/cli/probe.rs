@@ -328,7 +328,7 @@ fn tokens_and_arguments_stay_out_of_every_file() {
     clean(&ran, &secrets);
     assert!(kept("run.transcript.jsonl").contains("Bearer [credential]"), "the target did repeat it");
     // The reader of the report learns that the run had tokens of two users.
-    let named = "CREDENCE_PROBE_TOKEN=YOUR_TOKEN CREDENCE_PROBE_TOKEN_2=YOUR_TOKEN credence probe";
+    let named = "CREDENCE_PROBE_TOKEN=YOUR_TOKEN CREDENCE_PROBE_TOKEN_2=ANOTHER_USERS_TOKEN credence probe";
     assert!(kept("report.html").contains(named), "{}", kept("report.html"));
 
     // A tool server gets none of our tokens, and its arguments, which may be one, are written nowhere.

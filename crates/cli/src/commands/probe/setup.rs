@@ -203,8 +203,9 @@ impl Setup {
             }
         } else if audience == Audience::Owner {
             // Who reads the report has tokens of their own, and has to know that the run had some.
-            let used = self.wire.credentials.iter().zip(TOKENS).filter(|(credential, _)| credential.is_some());
-            let variables: String = used.map(|(_, variable)| format!("{variable}=YOUR_TOKEN ")).collect();
+            let named = TOKENS.into_iter().zip(["YOUR_TOKEN", "ANOTHER_USERS_TOKEN"]);
+            let used = self.wire.credentials.iter().zip(named).filter(|(credential, _)| credential.is_some());
+            let variables: String = used.map(|(_, (variable, value))| format!("{variable}={value} ")).collect();
             command.insert_str(0, &variables);
         }
         command
