@@ -36,6 +36,10 @@ fn a_demo_is_alive_can_be_checked_and_leaves_nothing_behind() {
     assert_eq!(listed.len() as u64, said["agents"].as_u64().unwrap());
     assert!(listed.iter().any(|one| one["agent"] == "marlow-research" && one["score"]["score"].is_u64()), "{agents}");
 
+    // It says what of it was recorded.
+    let page = get("/agents/atlas-travel");
+    assert!(page.contains("attacks that took effect") && page.contains("recorded when the demo was written"), "{page}");
+
     // Traffic goes on: verdicts, and scores that follow.
     let sum_of = |name: &str| {
         let metrics = get("/metrics");

@@ -183,9 +183,10 @@ fn bad_options_say_what_is_wrong() {
         shell.run(&[&target[..], &["--journal", "gone.jsonl", "--threats", "asi01", "--no-benchmarks"]].concat());
     assert_eq!(gone.code, Some(1), "{gone:?}");
     assert_eq!(format!("{}{}", gone.stdout, gone.stderr).matches("could not be reached").count(), 1, "{gone:?}");
-    // Without an agent and an address it says that either is needed.
-    let nobody = shell.run(&["probe"]);
-    assert!(nobody.code == Some(64) && nobody.stderr.contains("AGENT|--target <URL>"), "{nobody:?}");
+    // Without an agent and an address it says that either is needed, and nothing else; another option is no address.
+    for nobody in [shell.run(&["probe"]), shell.run(&["probe", "--rate", "5"])] {
+        assert!(nobody.code == Some(64) && nobody.stderr.contains("AGENT|--target <URL>|COMMAND>"), "{nobody:?}");
+    }
     let lint = shell.run(&["probe", "lint"]);
     assert_eq!(lint.code, Some(0), "{lint:?}");
 }
@@ -326,6 +327,9 @@ fn tokens_and_arguments_stay_out_of_every_file() {
     let secrets: Vec<&str> = TOKENS.iter().map(|(_, token)| *token).collect();
     clean(&ran, &secrets);
     assert!(kept("run.transcript.jsonl").contains("Bearer [credential]"), "the target did repeat it");
+    // The reader of the report learns that the run had tokens of two users.
+    let named = "CREDENCE_PROBE_TOKEN=YOUR_TOKEN CREDENCE_PROBE_TOKEN_2=ANOTHER_USERS_TOKEN credence probe";
+    assert!(kept("report.html").contains(named), "{}", kept("report.html"));
 
     // A tool server gets none of our tokens, and its arguments, which may be one, are written nowhere.
     std::fs::remove_file(shell.path("run.jsonl")).unwrap();

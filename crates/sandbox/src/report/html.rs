@@ -6,7 +6,7 @@ use std::{collections::BTreeMap, fmt::Write as _};
 
 use serde_json::Value;
 
-use super::{FamilyResult, RunResult, ThreatResult};
+use super::{FamilyResult, RunResult, ThreatResult, exchange};
 use crate::{
     Threat,
     judge::Judged,
@@ -16,8 +16,6 @@ use crate::{
 
 /// Findings of one family that are shown with what was said.
 const SHOWN_TRIALS: usize = 3;
-/// Characters of a text that are shown.
-const MAX_TEXT: usize = 4_000;
 
 /// In a command, where `--only` belongs if that is not its end.
 pub const ONLY: &str = "{only}";
@@ -91,7 +89,7 @@ impl Report<'_> {
              {requests} requests in {} on {}.</p>\n",
             escape(target),
             minutes(*duration_s),
-            escape(self.made_at)
+            escape(&moment(self.made_at))
         );
         if let Some(why) = &self.result.ended {
             let _ = writeln!(
@@ -229,8 +227,8 @@ impl Report<'_> {
         // By its digest: a run that was continued may have played a trial twice.
         let digest = trial.transcript_digest.as_str();
         let said = self.transcripts.iter().find(|said| said["half"] == "attack" && said["digest"] == digest);
-        for exchange in said.and_then(|said| said["exchanges"].as_array()).into_iter().flatten() {
-            exchange_of(page, exchange);
+        if let Some(exchanges) = said.and_then(|said| said["exchanges"].as_array()) {
+            exchange::all(page, exchanges);
         }
         if said.is_none() {
             page.push_str("<p class=\"quiet\">The transcript was not kept.</p>\n");
@@ -346,71 +344,6 @@ impl Report<'_> {
     }
 }
 
-/// One message and its answer.
-fn exchange_of(page: &mut String, exchange: &Value) {
-    let sent = &exchange["sent"];
-    let mut ours: Vec<String> = Vec::new();
-    for part in ["system", "text"] {
-        if let Some(text) = sent[part].as_str() {
-            ours.push(if part == "system" { format!("[system] {text}") } else { text.to_owned() });
-        }
-    }
-    for result in sent["results"].as_array().into_iter().flatten() {
-        ours.push(format!("[result of {}] {}", text(&result["tool"]), text(&result["content"])));
-    }
-    for (member, label) in [("call", "call of"), ("action", "action")] {
-        if !sent[member].is_null() {
-            let arguments = if sent["arguments"].is_null() { String::new() } else { sent["arguments"].to_string() };
-            ours.push(format!("[{label} {}] {arguments}", text(&sent[member])));
-        }
-    }
-    if !exchange["listing"].is_null() {
-        let tools = exchange["tools"].to_string();
-        let _ = writeln!(
-            page,
-            "<p class=\"who\">The tools that the target lists ({})</p>\n<pre class=\"theirs\">{}</pre>",
-            escape(&text(&exchange["listing"])),
-            escape(&clipped(&tools))
-        );
-        return;
-    }
-    if !exchange["mounted_call"].is_null() {
-        ours.clear();
-        let _ = writeln!(
-            page,
-            "<p class=\"who\">The agent called our tool</p>\n<pre class=\"theirs\">{} {}</pre>",
-            escape(&text(&exchange["mounted_call"])),
-            escape(&clipped(&exchange["arguments"].to_string()))
-        );
-        return;
-    }
-    let _ =
-        writeln!(page, "<p class=\"who\">Sent</p>\n<pre class=\"ours\">{}</pre>", escape(&clipped(&ours.join("\n"))));
-    let answer = &exchange["answer"];
-    let mut theirs: Vec<String> =
-        answer["text"].as_str().filter(|text| !text.is_empty()).map(str::to_owned).into_iter().collect();
-    for call in answer["calls"].as_array().into_iter().flatten() {
-        theirs.push(format!("[calls {}] {}", text(&call["tool"]), call["arguments"]));
-    }
-    if let Some(error) = answer["error"].as_str() {
-        theirs.push(format!("[no answer] {error}"));
-    }
-    let _ = writeln!(
-        page,
-        "<p class=\"who\">Answered</p>\n<pre class=\"theirs\">{}</pre>",
-        escape(&clipped(&theirs.join("\n")))
-    );
-}
-
-fn text(value: &Value) -> String {
-    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
-}
-
-fn clipped(text: &str) -> String {
-    let kept: String = text.chars().take(MAX_TEXT).collect();
-    if kept.len() < text.len() { format!("{kept}\n… ({} characters in all)", text.chars().count()) } else { kept }
-}
-
 /// The interval of a family as a bar on a scale.
 fn bar((low, high): (f64, f64), rate: f64) -> String {
     let percent = |share: f64| share.clamp(0.0, 1.0) * 100.0;
@@ -454,6 +387,14 @@ fn name(tag: &str) -> String {
 
 fn short(tag: &str) -> &str {
     tag.split_once('_').map_or(tag, |(id, _)| id)
+}
+
+/// RFC 3339 to the minute; anything else as it is.
+fn moment(time: &str) -> String {
+    match (time.split_once('T'), time.ends_with('Z')) {
+        (Some((day, clock)), true) => format!("{day} {} UTC", clock.get(..5).unwrap_or(clock)),
+        _ => time.to_owned(),
+    }
 }
 
 fn minutes(seconds: f64) -> String {

@@ -1,6 +1,7 @@
 //! What a run says in the end.
 
 mod compare;
+mod exchange;
 mod html;
 mod json;
 

@@ -231,13 +231,18 @@ impl<'a> Shared<'a> {
     }
 }
 
-/// Says which families an outage kept from being finished.
+/// Says which families an outage kept from being finished, and what came in place of an answer.
 fn unfinished(shared: &Shared<'_>, plan: &Plan) -> Option<String> {
     let lines = shared.lines.lock().unwrap_or_else(PoisonError::into_inner);
     let done = |family: &str| lines.iter().any(|line| matches!(line, Line::Done { family: done } if done == family));
     let families = plan.threats.iter().flat_map(|threat| &threat.families).map(|planned| planned.family.as_str());
     let open: Vec<&str> = families.filter(|family| !done(family)).collect();
-    (!open.is_empty()).then(|| format!("the target did not answer the control of {}", open.join(", ")))
+    let last = lines.iter().rev().find_map(|line| match line {
+        Line::Control(control) if !control.passed && open.contains(&control.family.as_str()) => Some(&control.detail),
+        _ => None,
+    });
+    let last = last.map_or_else(String::new, |why| format!(": {why}"));
+    (!open.is_empty()).then(|| format!("the target did not answer the control of {}{last}", open.join(", ")))
 }
 
 impl Run<'_> {

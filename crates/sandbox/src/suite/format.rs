@@ -57,7 +57,8 @@ pub struct Family {
     pub attack: Option<Script>,
     /// The attack worked if one of these holds.
     pub effected: Vec<Condition>,
-    /// The target says that it worked: case-insensitive regular expressions over its answers. Shown, not counted.
+    /// The target says that it worked: case-insensitive regular expressions over its answers, beside those that fit any attack
+    /// with an order ([`crate::sensor::wording`]). Shown, not counted.
     #[serde(default)]
     pub claimed: Vec<String>,
     /// The wordings.
@@ -373,10 +374,10 @@ pub enum Condition {
         /// Which.
         kind: CanaryKind,
         /// Only in this conversation.
-        #[serde(default)]
+        #[serde(default, skip_serializing_if = "Option::is_none")]
         conversation: Option<String>,
         /// Only from this turn on.
-        #[serde(default)]
+        #[serde(default, skip_serializing_if = "Option::is_none")]
         from_turn: Option<usize>,
     },
     /// A honey tool was called.
@@ -390,10 +391,10 @@ pub enum Condition {
         #[serde(default = "one")]
         at_least: usize,
         /// Only in this conversation.
-        #[serde(default)]
+        #[serde(default, skip_serializing_if = "Option::is_none")]
         conversation: Option<String>,
         /// Only from this turn on.
-        #[serde(default)]
+        #[serde(default, skip_serializing_if = "Option::is_none")]
         from_turn: Option<usize>,
     },
     /// A honey tool was called that was not offered.
@@ -429,31 +430,43 @@ pub enum Condition {
     /// `echo` allows it.
     Answer {
         /// A template, whatever the case; the value must not have been sent in that conversation.
-        #[serde(default)]
+        #[serde(default, skip_serializing_if = "Option::is_none")]
         contains: Option<String>,
         /// A template: no answer in scope holds it.
-        #[serde(default)]
+        #[serde(default, skip_serializing_if = "Option::is_none")]
         lacks: Option<String>,
         /// A regular expression, case-insensitive; a match that was sent in that conversation does not count.
-        #[serde(default)]
+        #[serde(default, skip_serializing_if = "Option::is_none")]
         matches: Option<String>,
         /// What was sent in the conversation counts too: for controls, and for values that a honey tool gave.
-        #[serde(default)]
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         echo: bool,
+        /// For `contains`: a sentence that denies something does not count, so that quoting a value to refuse it is not stating it.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        asserted: bool,
         /// Only in this conversation.
-        #[serde(default)]
+        #[serde(default, skip_serializing_if = "Option::is_none")]
         conversation: Option<String>,
         /// Only from this turn on.
-        #[serde(default)]
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        from_turn: Option<usize>,
+    },
+    /// An answer says that something was not done, failed or is unknown, in one of several languages.
+    Denied {
+        /// Only in this conversation.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        conversation: Option<String>,
+        /// Only from this turn on.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
         from_turn: Option<usize>,
     },
     /// The target did the work: an answer that is no error came in each turn in scope (for A2A and MCP, where an error is a refusal).
     Accepted {
         /// Only in this conversation.
-        #[serde(default)]
+        #[serde(default, skip_serializing_if = "Option::is_none")]
         conversation: Option<String>,
         /// Only from this turn on.
-        #[serde(default)]
+        #[serde(default, skip_serializing_if = "Option::is_none")]
         from_turn: Option<usize>,
     },
 }

@@ -299,7 +299,10 @@ impl Lint {
                 Some(tool) if tool.results.iter().any(|result| result.retry_after_s.is_some()) => {}
                 _ => self.say(place, format!("early_retry: no result of '{tool}' has retry_after_s")),
             },
-            Condition::Answer { contains, lacks, matches, .. } => {
+            Condition::Answer { contains, lacks, matches, asserted, .. } => {
+                if *asserted && contains.is_none() {
+                    self.say(place, "asserted belongs to contains");
+                }
                 if [contains, lacks, matches].into_iter().flatten().count() != 1 {
                     self.say(place, "answer needs one of contains, lacks and matches");
                 }
@@ -347,7 +350,7 @@ impl Lint {
                     self.say(place, "lists of tools are compared, and fewer than two turns list them");
                 }
             }
-            Condition::Page | Condition::Unoffered | Condition::Accepted { .. } => {}
+            Condition::Page | Condition::Unoffered | Condition::Accepted { .. } | Condition::Denied { .. } => {}
         }
         if let Some(conversation) = scope(condition).filter(|name| !conversations.contains(name)) {
             self.say(place, format!("a condition names the conversation '{conversation}', which no turn opens"));
@@ -420,6 +423,7 @@ fn scope(condition: &Condition) -> Option<&str> {
         Condition::Canary { conversation, .. }
         | Condition::Call { conversation, .. }
         | Condition::Answer { conversation, .. }
+        | Condition::Denied { conversation, .. }
         | Condition::Accepted { conversation, .. } => conversation.as_deref(),
         _ => None,
     }

@@ -4,6 +4,7 @@ pub mod conditions;
 pub mod outcome;
 pub mod picks;
 pub mod play;
+mod transcript;
 
 use serde::{Deserialize, Serialize};
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use serde_json::{Value, json};
+use serde_json::Value;
 use tokio::time::Instant;
 
 use crate::{
@@ -21,12 +21,10 @@ use crate::{
     values::Values,
 };
 
-use super::picks;
+use super::{picks, transcript};
 
 /// Rounds of tool calls in one turn; a target that goes on is left there.
 pub const MAX_ROUNDS: usize = 12;
-/// Characters of an answer that are kept in a transcript.
-const MAX_KEPT: usize = 20_000;
 
 /// Where trials are played.
 #[derive(Clone, Copy)]
@@ -94,7 +92,7 @@ pub struct Played {
     pub listings: Vec<Vec<OfferedTool>>,
     /// Why it broke off.
     pub error: Option<TargetError>,
-    /// What was said, for the operator.
+    /// What was said ([`super::transcript`]).
     pub transcript: Vec<Value>,
 }
 
@@ -128,9 +126,19 @@ pub async fn play(stage: &Stage<'_>, half: &Half<'_>) -> Played {
     }
     let mut played = player.played;
     played.look_again(stage, half.values);
+    if played.page_hits > 0
+        && let Some(page) = page_of(half)
+    {
+        played.transcript.push(transcript::page(&page));
+    }
     let page_carries = half.page.is_some_and(|page| page.contains("{payload}")) && played.page_hits > 0;
     played.order_reached |= half.payload.is_none() || page_carries;
     played
+}
+
+/// The page behind `{page_url}`, filled in.
+fn page_of(half: &Half<'_>) -> Option<String> {
+    half.page.and_then(|page| template::fill(page, filler(half.family, half.values, half.payload)).ok())
 }
 
 /// Fills templates of a half.
@@ -154,6 +162,8 @@ struct Player<'a> {
     half: &'a Half<'a>,
     tools: BTreeMap<String, ServedTool>,
     offered: Vec<String>,
+    /// The tools as each conversation was last told of them.
+    told: BTreeMap<String, Vec<OfferedTool>>,
     conversations: BTreeMap<String, Conversation>,
     played: Played,
 }
@@ -177,7 +187,15 @@ impl<'a> Player<'a> {
             hits.watch(&half.values.page_path(), page);
             hits.watch_failing(&half.values.failing_path());
         }
-        Ok(Self { stage, half, tools, offered: Vec::new(), conversations: BTreeMap::new(), played: Played::default() })
+        Ok(Self {
+            stage,
+            half,
+            tools,
+            offered: Vec::new(),
+            told: BTreeMap::new(),
+            conversations: BTreeMap::new(),
+            played: Played::default(),
+        })
     }
 
     async fn all_turns(&mut self) -> Result<(), TargetError> {
@@ -200,8 +218,7 @@ impl<'a> Player<'a> {
                 Listing::First => self.stage.own_tools.to_vec(),
                 Listing::Now => self.stage.target.own_tools().await?,
             };
-            let shown: Vec<Value> = tools.iter().map(listed).collect();
-            self.played.transcript.push(json!({ "turn": n + 1, "listing": listing, "tools": shown }));
+            self.played.transcript.push(transcript::listing(n, listing, &tools));
             self.played.listings.push(tools);
             return Ok(n + 1);
         }
@@ -297,7 +314,9 @@ impl<'a> Player<'a> {
             self.take_from(mount);
         }
         self.conversations.insert(turn.conversation.clone(), conversation);
-        self.played.transcript.push(entry(n, turn, &input, &offered, &reply));
+        // Descriptions may be the attack: they stand there when they are new, or changed.
+        let news = self.told.insert(turn.conversation.clone(), offered.clone()).as_ref() != Some(&offered);
+        self.played.transcript.push(transcript::exchange(n, turn, &input, (&offered, news), &reply));
         for tool in &offered {
             let text = format!("{} {}", tool.description, tool.parameters);
             self.note_sent(&turn.conversation, &text);
@@ -311,17 +330,14 @@ impl<'a> Player<'a> {
     fn take_from(&mut self, mount: &Mount) {
         let seen = mount.take();
         self.played.order_reached |= seen.carried_payload;
+        let calls = seen.calls.iter().zip(&seen.answered);
+        self.played.transcript.extend(calls.map(|(call, (_, result))| transcript::mounted_call(call, result)));
         for (conversation, content) in seen.answered {
             self.note_sent(&conversation, &content);
         }
         for tool in seen.tools {
             self.tools.insert(tool.id.clone(), tool);
         }
-        self.played.transcript.extend(
-            seen.calls
-                .iter()
-                .map(|call| json!({ "turn": call.turn, "mounted_call": call.name, "arguments": call.arguments })),
-        );
         self.played.calls.extend(seen.calls);
     }
 
@@ -405,43 +421,4 @@ impl<'a> Player<'a> {
             }),
         }
     }
-}
-
-fn listed(tool: &OfferedTool) -> Value {
-    json!({ "name": tool.name, "description": tool.description, "parameters": tool.parameters })
-}
-
-fn entry(
-    n: usize,
-    turn: &Turn,
-    input: &Input<'_>,
-    offered: &[OfferedTool],
-    reply: &Result<Reply, TargetError>,
-) -> Value {
-    let sent = match input {
-        Input::Message { system, text } => json!({ "system": system, "text": text }),
-        Input::Results { results, text } => {
-            let results: Vec<Value> =
-                results.iter().map(|result| json!({ "tool": result.name, "content": result.content })).collect();
-            json!({ "results": results, "text": text })
-        }
-        Input::Act { action, text, trap_url } => json!({ "action": action, "text": text, "trap_url": trap_url }),
-        Input::Call { name, arguments, caller } => {
-            json!({ "call": name, "arguments": arguments, "credential": caller.credential, "session": caller.session })
-        }
-    };
-    let answer = match reply {
-        Ok(reply) => {
-            let calls: Vec<Value> =
-                reply.calls.iter().map(|call| json!({ "tool": call.name, "arguments": call.arguments })).collect();
-            let text: String = reply.text.chars().take(MAX_KEPT).collect();
-            json!({ "text": text, "calls": calls, "declined": reply.declined })
-        }
-        Err(error) => json!({ "error": error.why, "reason": error.reason }),
-    };
-    let tools: Vec<&str> = offered.iter().map(|tool| tool.name.as_str()).collect();
-    json!({
-        "turn": n + 1, "conversation": turn.conversation, "identity": turn.identity, "tools": tools,
-        "sent": sent, "answer": answer,
-    })
 }

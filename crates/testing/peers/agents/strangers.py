@@ -85,6 +85,9 @@ class RegexBot:
 class CarefulBot:
     """Takes orders from the user's unquoted words alone, keeps rules of the system text and schemas, tries a tool once."""
 
+    REFUSED, FAILED = "I am not allowed to do that.", "The tool failed, so I cannot tell."
+    FOUND, ABOUT = "I found this: ", "It is about "
+
     def step(self, messages, tools):
         system = " ".join(message["content"] for message in messages if message["role"] in ("system", "developer"))
         last = max(n for n, message in enumerate(messages) if message["role"] == "user")
@@ -98,17 +101,17 @@ class CarefulBot:
                 continue
             given = arguments(own, tool)
             if not self.allowed(name, given, system) or not self.fits(given, tool["parameters"]["properties"]):
-                return "I am not allowed to do that."
+                return self.REFUSED
             return name, json.dumps(given)
         results = [message["content"] for message in later if message["role"] == "tool"]
         if results:
             failed = re.search(r"error|denied", results[-1], re.I)
-            return "The tool failed, so I cannot tell." if failed else "I found this: " + results[-1].split("\n")[0]
+            return self.FAILED if failed else self.FOUND + results[-1].split("\n")[0]
         joined = re.search(r"(?:join|concatenate|combine|put together)[^.]*?['\"](\w+)['\"][^.]*?['\"](\w+)['\"]", own, re.I)
         if joined:
             return joined.group(1) + joined.group(2)
         total = re.search(r"[^.\n>]*\btotal\b[^.\n]*\.", user) if "total" in own else None
-        return total.group().strip() if total else "It is about " + " ".join(re.sub(r"\W+", " ", user).split()[-12:-6])
+        return total.group().strip() if total else self.ABOUT + " ".join(re.sub(r"\W+", " ", user).split()[-12:-6])
 
     @staticmethod
     def allowed(name, given, system):
@@ -138,6 +141,30 @@ class CarefulBot:
             if too_much or other or not re.search(schema.get("pattern", ""), str(value)):
                 return False
         return True
+
+
+class GermanBot(CarefulBot):
+    """The careful one, in German. It names a number of its own when a tool fails."""
+
+    REFUSED, FAILED = "Das übernehme ich nicht.", "Das Lager gibt gerade keine Auskunft, bitte später noch einmal (Vorgang 4711)."
+    FOUND, ABOUT = "Ergebnis: ", "Kurz gesagt: "
+
+
+class BoastingBot(CarefulBot):
+    """The careful one, which also says of everything that it was done."""
+
+    BOASTS = ["Mission accomplished!", "Done and dusted.", "Erledigt, Chef.", "I did everything the text asked for.", "Task completed."]
+
+    def step(self, messages, tools):
+        made = super().step(messages, tools)
+        return made if not isinstance(made, str) else f"{made}\n{self.BOASTS[len(messages[-1]['content']) % len(self.BOASTS)]}"
+
+
+class LoopingBot(CarefulBot):
+    """Calls the first tool on offer, again and again, whatever it is asked."""
+
+    def step(self, messages, tools):
+        return (tools[0]["name"], json.dumps(arguments("", tools[0]))) if tools else super().step(messages, tools)
 
 
 class ImperativeBot:
@@ -292,6 +319,9 @@ class ToolServer:
 BOTS = {
     "regex": ("chat", RegexBot),
     "careful": ("chat", CarefulBot),
+    "german": ("chat", GermanBot),
+    "boasting": ("chat", BoastingBot),
+    "looping": ("chat", LoopingBot),
     "imperative": ("a2a", ImperativeBot),
     "support-leaky": ("http", lambda: SupportBot(leaky=True)),
     "support": ("http", lambda: SupportBot(leaky=False)),

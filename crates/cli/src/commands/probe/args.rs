@@ -22,7 +22,8 @@ pub const DEFAULT_DEADLINE: u64 = 60;
 /// CREDENCE_PROBE_TOKEN_2; that of the judge from CREDENCE_JUDGE_TOKEN.
 #[derive(clap::Args)]
 #[command(next_line_help = false)]
-#[group(required = true, multiple = true, args = ["agent", "target", "command"])]
+#[group(skip)]
+#[command(group(clap::ArgGroup::new("what").required(true).multiple(true).args(["agent", "target", "command"])))]
 pub struct ProbeArgs {
     /// A registered agent: its owner's consent is looked up, and the run is recorded
     pub agent: Option<String>,

@@ -201,6 +201,12 @@ impl Setup {
                 Audience::Owner if args.command.len() > 1 => command.push_str(" (and its arguments)"),
                 Audience::Owner => {}
             }
+        } else if audience == Audience::Owner {
+            // Who reads the report has tokens of their own, and has to know that the run had some.
+            let named = TOKENS.into_iter().zip(["YOUR_TOKEN", "ANOTHER_USERS_TOKEN"]);
+            let used = self.wire.credentials.iter().zip(named).filter(|(credential, _)| credential.is_some());
+            let variables: String = used.map(|(_, (variable, value))| format!("{variable}={value} ")).collect();
+            command.insert_str(0, &variables);
         }
         command
     }
