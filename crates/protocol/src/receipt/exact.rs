@@ -140,7 +140,8 @@ impl<'a> Exact<'a> {
 
 /// Writes a text with its quotes, as serde_json does.
 pub(super) fn quote(text: &str, out: &mut String) {
-    out.reserve(text.len() + 2);
+    // Some more where it is long: a large text with a few escapes would be moved to twice the memory.
+    out.reserve(text.len() + text.len() / 16 + 2);
     out.push('"');
     let (bytes, mut done) = (text.as_bytes(), 0);
     while let Some(at) = next_escaped(bytes, done) {

@@ -176,12 +176,17 @@ pub fn forms_of_result(result: &Exact<'_>) -> Vec<Form> {
     let content = write_cleaned(result, true, &mut whole);
     // Written once: the list of items stands in the whole as it is.
     let content = content.and_then(|range| whole.get(range).map(str::to_owned));
+    let beside = whole.len() - content.as_ref().map_or(0, String::len);
     let mut forms = vec![(View::Whole, whole)];
     if let Some(Exact::List(items)) = result.get("content") {
         forms.extend(forms_of_items(items, content));
     }
     match result.get("structuredContent").filter(|structured| !structured.is_null()) {
-        Some(structured) => forms.push((View::Structured, structured.canonical())),
+        Some(structured) => {
+            let mut form = String::with_capacity(beside);
+            structured.write(&mut form);
+            forms.push((View::Structured, form));
+        }
         None => {
             // Text that is JSON is what many clients hand on as a value.
             let text = forms.iter().find(|(view, _)| *view == View::Text);
