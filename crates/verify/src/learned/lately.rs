@@ -41,7 +41,9 @@ pub(crate) struct Lately {
 pub(crate) type Latelies = Vec<(u32, Lately)>;
 
 fn bin(value: f64) -> i16 {
-    libm::floor(value / WIDTH) as i16
+    let bins = value / WIDTH;
+    let whole = bins as i16;
+    whole.saturating_sub(i16::from(f64::from(whole) > bins))
 }
 
 impl Lately {
