@@ -13,12 +13,14 @@ use siphasher::sip::SipHasher13;
 
 use crate::{
     Error, Limits,
-    state::{Saved, SavedWithoutAges, State},
+    state::{EarlierSaved, Saved, Shard4, Shard5, State},
 };
 
 const MAGIC: &[u8; 4] = b"CRDV";
-const VERSION: u16 = 5;
-/// The oldest that is read: it knew nothing of after how long answers change.
+const VERSION: u16 = 6;
+/// It knew nothing of where values were lately.
+const WITHOUT_LATELY: u16 = 5;
+/// The oldest that is read: nor of after how long answers change.
 const WITHOUT_AGES: u16 = 4;
 
 pub(crate) fn save(state: &State) -> Result<Vec<u8>, Error> {
@@ -52,7 +54,11 @@ pub(crate) fn restore(limits: Limits, bytes: &[u8], total: Arc<AtomicUsize>) -> 
     if *sum != checksum(body) {
         return Err(Error::Snapshot("it is damaged: its checksum does not match".into()));
     }
-    let saved = if found == WITHOUT_AGES { read::<SavedWithoutAges>(body)?.into() } else { read::<Saved>(body)? };
+    let saved = match found {
+        WITHOUT_AGES => read::<EarlierSaved<Shard4>>(body)?.into(),
+        WITHOUT_LATELY => read::<EarlierSaved<Shard5>>(body)?.into(),
+        _ => read::<Saved>(body)?,
+    };
     State::restore(limits, saved, total)
 }
 

@@ -27,6 +27,7 @@ use crate::{
     fields::{MAX_DEPTH, PathId},
     learned::{
         ages::Ages,
+        lately::Latelies,
         model::{Last, Model},
     },
     memory::{Counter, Weighed},
@@ -315,13 +316,15 @@ fn mix(a: Id, b: Id) -> Id {
 
 /// Everything in one shard, least recently used first.
 #[derive(Deserialize)]
-struct SavedShard {
+pub(crate) struct SavedShard {
     tools: Vec<(Id, ToolState)>,
     histories: Vec<(Id, History)>,
     sessions: Vec<(Id, Earlier)>,
     /// After how long a tool's answers to equal arguments change, and when the arguments were answered last.
     ages: Vec<(Id, Ages)>,
     answered: Vec<(Id, i64)>,
+    /// Where a tool's values were lately, and those of its errors.
+    lately: Vec<(Id, bool, Latelies)>,
 }
 
 /// Everything the engine learned, as it is read back; [`State`] itself is what is written.
@@ -331,25 +334,34 @@ pub(crate) struct Saved {
     shards: Vec<SavedShard>,
 }
 
-/// The same without ages, as version 4 wrote it.
+/// The same as earlier versions wrote it, which knew less.
 #[derive(Deserialize)]
-pub(crate) struct SavedWithoutAges {
+pub(crate) struct EarlierSaved<S> {
     keys: (u64, u64),
-    shards: Vec<ShardWithoutAges>,
+    shards: Vec<S>,
 }
 
-type ShardWithoutAges = (Vec<(Id, ToolState)>, Vec<(Id, History)>, Vec<(Id, Earlier)>);
+/// A shard of version 4: tools, histories and sessions.
+pub(crate) type Shard4 = (Vec<(Id, ToolState)>, Vec<(Id, History)>, Vec<(Id, Earlier)>);
+/// Of version 5: with ages.
+pub(crate) type Shard5 =
+    (Vec<(Id, ToolState)>, Vec<(Id, History)>, Vec<(Id, Earlier)>, Vec<(Id, Ages)>, Vec<(Id, i64)>);
 
-impl From<SavedWithoutAges> for Saved {
-    fn from(SavedWithoutAges { keys, shards }: SavedWithoutAges) -> Self {
-        let shards = shards.into_iter().map(|(tools, histories, sessions)| SavedShard {
-            tools,
-            histories,
-            sessions,
-            ages: Vec::new(),
-            answered: Vec::new(),
-        });
-        Self { keys, shards: shards.collect() }
+impl From<Shard4> for SavedShard {
+    fn from((tools, histories, sessions): Shard4) -> Self {
+        (tools, histories, sessions, Vec::new(), Vec::new()).into()
+    }
+}
+
+impl From<Shard5> for SavedShard {
+    fn from((tools, histories, sessions, ages, answered): Shard5) -> Self {
+        Self { tools, histories, sessions, ages, answered, lately: Vec::new() }
+    }
+}
+
+impl<S: Into<SavedShard>> From<EarlierSaved<S>> for Saved {
+    fn from(EarlierSaved { keys, shards }: EarlierSaved<S>) -> Self {
+        Self { keys, shards: shards.into_iter().map(Into::into).collect() }
     }
 }
 
@@ -385,7 +397,7 @@ impl Serialize for Shard {
                 list.end()
             }
         }
-        let mut saved = serializer.serialize_struct("SavedShard", 5)?;
+        let mut saved = serializer.serialize_struct("SavedShard", 6)?;
         saved.serialize_field("tools", &List(&self.tools))?;
         saved.serialize_field("histories", &List(&self.histories))?;
         saved.serialize_field("sessions", &List(&self.sessions))?;
@@ -394,6 +406,12 @@ impl Serialize for Shard {
         saved.serialize_field("ages", &ages)?;
         let answered = self.histories.iter().filter_map(|(id, used)| Some((id, used.value.last.at?.micros())));
         saved.serialize_field("answered", &answered.collect::<Vec<_>>())?;
+        let models = self.tools.iter().flat_map(|(id, used)| {
+            let errors = used.value.errors.as_deref().map(|errors| (id, true, errors.latelies()));
+            [Some((id, false, used.value.model.latelies())), errors]
+        });
+        let known = models.flatten().filter(|(_, _, list)| !list.is_empty());
+        saved.serialize_field("lately", &known.collect::<Vec<_>>())?;
         saved.end()
     }
 }
@@ -409,7 +427,9 @@ impl State {
             stats && tool.errors.iter().map(|errors| &**errors).chain([&tool.model]).all(Model::is_sound)
         };
         let ages = saved.shards.iter().flat_map(|shard| &shard.ages).all(|(_, ages)| ages.is_sound());
-        if !ages || !saved.shards.iter().flat_map(|shard| &shard.tools).all(|(_, tool)| stats(tool)) {
+        let lists = saved.shards.iter().flat_map(|shard| &shard.lately).flat_map(|(_, _, list)| list);
+        let lately = lists.into_iter().all(|(_, lately)| lately.is_sound());
+        if !ages || !lately || !saved.shards.iter().flat_map(|shard| &shard.tools).all(|(_, tool)| stats(tool)) {
             return Err(Error::Snapshot("statistics that cannot be".into()));
         }
         let state = Self::new(limits, saved.keys, total);
@@ -429,6 +449,14 @@ impl State {
             for (id, ages) in saved.ages {
                 if let Some(used) = tools.peek_mut(&id) {
                     used.value.model.ages = ages;
+                }
+            }
+            for (id, of_errors, list) in saved.lately {
+                let tool = tools.peek_mut(&id).map(|used| &mut used.value);
+                let model =
+                    tool.and_then(|tool| if of_errors { tool.errors.as_deref_mut() } else { Some(&mut tool.model) });
+                if let Some(model) = model {
+                    model.restore_latelies(list);
                 }
             }
             for (id, at) in saved.answered {

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use credence_verify::{Call, Decision, Engine, Timestamp, measure::auroc};
+use credence_verify::{Call, Check, Decision, Engine, Timestamp, measure::auroc};
 use fastrand::Rng;
 use serde_json::{Value, json};
 
@@ -189,5 +189,44 @@ fn what_was_learned_before_there_were_ages_is_not_lost() {
     assert_eq!(judged(14).decision, Decision::Accept);
     let changed = judged(7);
     assert!(changed.explanation().contains("the same arguments"), "{}", changed.explanation());
-    assert_eq!(engine.snapshot().unwrap()[4], 5, "what is written is of this version");
+    assert_eq!(engine.snapshot().unwrap()[4], 6, "what is written is of this version");
+}
+
+/// Forty answers about four jobs, which took 800 to 839 ms.
+const VERSION_5: &[u8] = include_bytes!("snapshots/version-5.crdv");
+
+#[test]
+fn what_was_learned_before_it_was_known_where_values_are_lately_is_not_lost() {
+    assert_eq!(VERSION_5[4], 5);
+    let engine = Engine::builder().restore(VERSION_5).unwrap();
+    assert_eq!((engine.memory().tools, engine.memory().histories), (1, 4));
+    let args = json!({ "job": 2 });
+    let judged = |rows: u64, ms: f64| {
+        let result = json!({ "state": "running", "rows": rows, "log": "started, then waited for a lock" });
+        let at = start().plus(Duration::from_secs(3_600));
+        engine.verify(&Call::new("job", &result).args(&args).execution_time_ms(ms).at(at)).unwrap()
+    };
+    assert_eq!(judged(9_022, 820.0).decision, Decision::Accept);
+    let changed = judged(9_023, 2.0);
+    assert!(
+        changed.explanation().contains("2 ms is far less than the fastest answer so far (800 ms)"),
+        "{}",
+        changed.explanation()
+    );
+    assert!(!judged(9_022, 810.0).fired(Check::Determinism), "the answer is remembered");
+    assert_eq!(engine.snapshot().unwrap()[4], 6, "what is written is of this version");
+}
+
+#[test]
+fn where_answers_were_lately_outlives_a_restart() {
+    let engine = Engine::builder().build();
+    let result = json!({ "status": "ok" });
+    let call = |n: usize| Call::new("ping", &result).execution_time_ms(if n < 100 { 10.0 } else { 5_000.0 } + n as f64);
+    (0..200).for_each(|n| drop(engine.verify(&call(n)).unwrap()));
+    let restored = Engine::builder().restore(&engine.snapshot().unwrap()).unwrap();
+    for engine in [engine, restored] {
+        let posterior = |ms: f64| engine.verify(&call(0).execution_time_ms(ms).learn(false)).unwrap().posterior;
+        assert!(posterior(50.0) > 3.0 * posterior(5_100.0), "it once was as fast, and is not any more");
+        assert_eq!(posterior(6_000.0), posterior(5_100.0), "slowness is no evidence");
+    }
 }

@@ -372,7 +372,7 @@ fn what_is_no_snapshot_is_refused() {
     restore(&good).unwrap();
     let mut newer = good.clone();
     newer[4] = 9;
-    assert!(matches!(restore(&newer), Err(Error::NewerSnapshot { found: 9, known: 5 })));
+    assert!(matches!(restore(&newer), Err(Error::NewerSnapshot { found: 9, known: 6 })));
     for length in [0, 3, 5, 6, 7, good.len() / 2, good.len() - 1] {
         assert!(matches!(restore(&good[..length]), Err(Error::Snapshot(_))), "{length} bytes");
     }

@@ -84,6 +84,7 @@ impl Engine {
             rejected: None,
             schema: None,
             unlike: false,
+            of_few: false,
         };
         self.learn_adaptive(&mut locked, case, basis, &checks, (true, 0.0), &[]);
     }

@@ -89,6 +89,8 @@ pub(super) struct Basis<'a> {
     /// It is a text unlike those before in a new way, and others were, too: it is not blocked for that, and not learned for not being
     /// blocked.
     pub(super) unlike: bool,
+    /// It is built in a new way where the same few texts were given again and again: it is not blocked for that.
+    pub(super) of_few: bool,
 }
 
 impl Engine {
@@ -188,8 +190,9 @@ impl Engine {
                     let first = evidence.aspect.and_then(|aspect| surprises.get(aspect));
                     let unlike =
                         first.is_some_and(|first| !recurring && model.is_one_of_unlike_texts(&observation, first));
+                    let of_few = first.is_some_and(|first| model.is_one_of_few_texts(&observation, first));
                     let (aspect, schema) = (evidence.aspect, schema.key);
-                    Basis { observation, surprises, strongest, aspect, recurring, rejected, schema, unlike }
+                    Basis { observation, surprises, strongest, aspect, recurring, rejected, schema, unlike, of_few }
                 }
                 None => Basis::of_statement(case.observation(None, paths, &locked), schema),
             });
@@ -220,7 +223,7 @@ impl Engine {
                 let strongest = basis.strongest.filter(|_| basis.rejected.is_none());
                 strongest.zip(model).is_some_and(|(key, model)| model.oddities.came_again(key))
             };
-            let learned = stage == Stage::One && (recurring || basis.unlike || came_again());
+            let learned = stage == Stage::One && (recurring || basis.unlike || basis.of_few || came_again());
             unlocked = locked_out || learned || (schema.came_again && otherwise < block);
             decision = if unlocked { Decision::Flag } else { decision };
         }
@@ -440,6 +443,7 @@ impl<'a> Basis<'a> {
             rejected: schema.rejected(),
             schema: schema.key,
             unlike: false,
+            of_few: false,
         }
     }
 }

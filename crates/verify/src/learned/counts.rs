@@ -4,10 +4,14 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::lately::Lately;
+
 /// Over how many observations the rate of novelties is taken.
 const RECENT: f32 = 64.0;
 /// Categories told apart; further ones are novel each time.
 const MAX_CATEGORIES: usize = 32;
+/// So many observations of each category are the same again and again.
+const AGAIN: f32 = 16.0;
 /// How many observations it takes to trust the share of a category since it first came.
 const FROM_BIRTH: f32 = 16.0;
 /// The least spread of a range, on the logarithmic scale it is kept in.
@@ -117,6 +121,11 @@ impl Categories {
         (f64::from((rarer / self.total).max(since)) + novel).min(1.0)
     }
 
+    /// Whether each came many times, and none is left out.
+    pub(crate) fn are_repeated(&self) -> bool {
+        self.counts.len() < MAX_CATEGORIES && self.counts.len() as f32 * AGAIN < self.total
+    }
+
     /// The category seen most often.
     pub(crate) fn commonest(&self) -> Option<u32> {
         self.counts.iter().max_by(|a, b| a.count.total_cmp(&b.count)).map(|known| known.category)
@@ -178,6 +187,9 @@ pub(crate) struct Range {
     squares: f64,
     count: f64,
     novelty: Novelty,
+    /// Snapshots have it in a list of its own.
+    #[serde(skip)]
+    lately: Lately,
 }
 
 impl Range {
@@ -192,8 +204,11 @@ impl Range {
 
     /// P(something at least as far outside).
     pub(crate) fn rarity(&self, value: f64) -> f64 {
-        if self.count == 0.0 || (self.low..=self.high).contains(&value) {
+        if self.count == 0.0 {
             return 1.0;
+        }
+        if (self.low..=self.high).contains(&value) {
+            return self.lately.rarity(value);
         }
         let bound = if value < self.low { self.low } else { self.high };
         // Counts and lengths move by ones: from 0 to 1 is not far.
@@ -206,12 +221,23 @@ impl Range {
         ((self.novelty.probability() + self.novelty.floor()) * farther / near).min(1.0)
     }
 
+    /// Where values were lately.
+    pub(crate) fn lately(&self) -> &Lately {
+        &self.lately
+    }
+
+    pub(crate) fn lately_mut(&mut self) -> &mut Lately {
+        &mut self.lately
+    }
+
     pub(crate) fn learn(&mut self, value: f64, lesson: Lesson) {
         let first = self.count == 0.0;
         let outside = first || !(self.low..=self.high).contains(&value);
         if outside && lesson.held {
             return;
         }
+        let again = self.novelty.stamp == lesson.stamp && !first;
+        self.lately.learn(value, again, lesson);
         self.novelty.learn(outside, lesson);
         self.low = if first { value } else { self.low.min(value) };
         self.high = if first { value } else { self.high.max(value) };

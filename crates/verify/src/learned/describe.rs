@@ -100,8 +100,12 @@ fn describe_cause(
         }
         Cause::Borrowed => "this very result was given for other arguments".to_owned(),
         Cause::Fast(ms) => {
-            let fastest = readable(model.latencies().0);
-            format!("{} ms is far less than the fastest answer so far ({fastest} ms)", readable(ms))
+            let fastest = model.latencies().0;
+            if ms < fastest {
+                format!("{} ms is far less than the fastest answer so far ({} ms)", readable(ms), readable(fastest))
+            } else {
+                format!("{} ms is less than answers took lately", readable(ms))
+            }
         }
     }
 }

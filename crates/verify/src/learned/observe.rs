@@ -1,7 +1,7 @@
 //! One pass over a result: every value at its path, with what can be said of it.
 //!
-//! Paths lead through arrays without an index (`items[].price`). In keys, runs of three or more digits and UUIDs count as
-//! one sign, so that `card_3481935` and `card_9823297` are the same field; an object whose keys keep changing is a map, and
+//! Paths lead through arrays without an index (`items[].price`). In keys, runs of three or more digits, of eight or more hexadecimal
+//! digits and UUIDs count as one sign, so that `card_3481935` and `card_9823297` are the same field; an object whose keys keep changing is a map, and
 //! its members are one field too.
 
 use std::{
@@ -12,7 +12,7 @@ use std::{
 use foldhash::fast::FixedState;
 use serde_json::{Number, Value};
 
-use super::model::Model;
+use super::{model::Model, written::number_in};
 use crate::{
     fields::{MAX_DEPTH, PathId, shortened},
     state::Folded,
@@ -42,7 +42,7 @@ pub(crate) struct ObservedValue<'a> {
     pub(crate) key: &'a str,
     /// The whole value in one number: the order of keys does not matter, that of items does.
     pub(crate) hash: u64,
-    /// Of a number: scaled, which is worked out once for judging and learning.
+    /// Of a number, or of a text that is one: scaled, which is worked out once for judging and learning. Not a number otherwise.
     pub(crate) scaled: f64,
     pub(crate) what: ValueKind<'a>,
 }
@@ -205,7 +205,7 @@ impl Paths {
     fn key(self, key: &str) -> (u64, bool) {
         let bytes = key.as_bytes();
         let digits = bytes.windows(3).any(|three| three.iter().all(u8::is_ascii_digit));
-        if !digits && bytes.len() < 36 {
+        if !digits && bytes.len() < 36 && !has_hex(bytes) {
             return (self.text(key), false);
         }
         let mut hasher = self.hasher();
@@ -216,6 +216,9 @@ impl Paths {
             if is_uuid(&bytes[at..]) {
                 hasher.write_u8(0xfe);
                 (at, changed) = (at + 36, true);
+            } else if let Some(run) = hex_run(&bytes[at..]) {
+                hasher.write_u8(0xfc);
+                (at, changed) = (at + run, true);
             } else if run >= 3 {
                 hasher.write_u8(0xfd);
                 (at, changed) = (at + run, true);
@@ -227,6 +230,22 @@ impl Paths {
         }
         if changed { (hasher.finish(), true) } else { (self.text(key), false) }
     }
+}
+
+/// Hexadecimal digits in a key from which on they are an identifier, and how many of them are decimal at the least.
+const LEAST_HEX: usize = 8;
+const LEAST_DECIMAL: usize = 2;
+
+/// How long the identifier in hexadecimal digits is that `bytes` start with, decimal digits alone aside.
+fn hex_run(bytes: &[u8]) -> Option<usize> {
+    let is_hex = |byte: &&u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
+    let run = bytes.iter().take_while(is_hex).count();
+    let decimal = bytes[..run].iter().filter(|byte| byte.is_ascii_digit()).count();
+    (run >= LEAST_HEX && (LEAST_DECIMAL..run).contains(&decimal)).then_some(run)
+}
+
+fn has_hex(bytes: &[u8]) -> bool {
+    bytes.len() >= LEAST_HEX && (0..=bytes.len() - LEAST_HEX).any(|at| hex_run(&bytes[at..]).is_some())
 }
 
 fn is_uuid(bytes: &[u8]) -> bool {
@@ -268,7 +287,12 @@ impl<'a> Walk<'a, '_> {
             Value::Array(items) => ValueKind::Array(items.len()),
             Value::Object(members) => ValueKind::Object { keys: 0, len: members.len() as u32, map: false, end: 0 },
         };
-        let scaled = if let ValueKind::Number(number) = what { scaled(number) } else { 0.0 };
+        let number = match what {
+            ValueKind::Number(number) => Some(number),
+            ValueKind::Text { text, .. } => number_in(text),
+            _ => None,
+        };
+        let scaled = number.map_or(f64::NAN, scaled);
         self.seen.push(ObservedValue { path, node, parent, key, hash, scaled, what });
         match value {
             Value::Array(items) => {
@@ -482,6 +506,16 @@ mod tests {
             _ => 0,
         };
         assert_eq!(keys(&json!({"a": 1, "c_123": 2})), keys(&json!({"c_777": 1, "c_999": 2, "a": 3})));
+    }
+
+    #[test]
+    fn keys_that_are_identifiers_are_one_field() {
+        let paths = Paths::new(7);
+        assert_eq!(paths.key("user:c4736615"), paths.key("user:4ed7feb5"));
+        assert_ne!(paths.key("user:c4736615").0, paths.key("team:c4736615").0);
+        for [one, other] in [["feedback", "facade_added"], ["column_10", "column_11"], ["accessed", "deceased"]] {
+            assert_ne!(paths.key(one).0, paths.key(other).0, "{one} and {other} are names");
+        }
     }
 
     #[test]

@@ -4,13 +4,16 @@
 //! scenarios are replayed against the engine (`tests/changes.rs`) and can be replayed through a guard.
 
 mod changes;
+mod outside;
 pub mod tools;
+
+use std::sync::LazyLock;
 
 use fastrand::Rng;
 use serde_json::Value;
 
-#[allow(unused_imports, reason = "not every test replays them")]
-pub use self::changes::SCENARIOS;
+/// All of them.
+pub static SCENARIOS: LazyLock<Vec<Scenario>> = LazyLock::new(|| [changes::SCENARIOS, outside::SCENARIOS].concat());
 
 /// Calls before the change, and after it.
 pub const BEFORE: usize = 300;

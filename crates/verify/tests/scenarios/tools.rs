@@ -18,7 +18,7 @@ pub fn words(random: &mut Rng, count: usize) -> String {
     (0..count).map(|_| WORDS[random.usize(..WORDS.len())]).collect::<Vec<_>>().join(" ")
 }
 
-fn row(random: &mut Rng, args: Value, result: Value) -> Row {
+pub fn row(random: &mut Rng, args: Value, result: Value) -> Row {
     Row { args, result, ms: Some(80.0 + 60.0 * random.f64()), session: None, is_error: false }
 }
 

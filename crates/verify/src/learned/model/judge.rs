@@ -48,6 +48,9 @@ fn side(range: &Range, value: f64) -> u32 {
     if value < range.bounds().0 { BELOW } else { ABOVE }
 }
 
+/// Texts from which on a tool is known to give another now and then.
+const SOME_TEXTS: usize = 4;
+
 /// What one doubtful result counts.
 const ONE: f32 = 1.0;
 
@@ -61,6 +64,15 @@ impl Model {
         };
         let is_text = matches!(root.what, ValueKind::Text { .. });
         of_text && is_text && self.oddities.sightings(oddity(root.path, Cause::Shape, ANY_TEXT)) > ONE
+    }
+
+    /// Whether a text is built in a new way where the same few were given again and again, each for a while: those say little of how others
+    /// are built.
+    pub(crate) fn is_one_of_few_texts(&self, observation: &Observation<'_>, surprise: Surprise) -> bool {
+        let of_form = matches!(surprise.why, Cause::Characters | Cause::Shape | Cause::Length);
+        let seen = observation.seen.get(surprise.place as usize).filter(|_| of_form && !surprise.rejected);
+        let Some(node) = seen.and_then(|seen| self.node(seen.node)) else { return false };
+        (SOME_TEXTS..).contains(&node.values.size().1) && node.values.are_repeated()
     }
 
     /// How surprising a result is, and the rejected fact that it shows.
@@ -182,6 +194,11 @@ impl Model {
             }
             ValueKind::Text { text, form, .. } => {
                 out.add(Aspect::Value, value(), place, Cause::Value, odd_value);
+                // It was a number before.
+                if let Some(known) = node.number.as_ref().filter(|_| !seen.scaled.is_nan()) {
+                    let outside = || in_manner(Cause::Number, side(&known.range, seen.scaled));
+                    out.add(Aspect::Range, known.range.rarity(seen.scaled), place, Cause::Number, outside);
+                }
                 let mut rarest = 1.0_f64;
                 if let Some(known) = &node.text {
                     if form.classes & !known.known != 0 {
@@ -291,22 +308,18 @@ impl Model {
     ) {
         let Some(args) = observation.args_id else { return };
         let result = observation.digest;
+        let borrowed = |out: &mut _| self.judge_borrowed(observation, args, origin, out);
         let Some(last) = last.filter(|last| last.model == self.id) else {
             out.judged(Aspect::Borrowed);
-            let known = self.known_results.iter().find(|(known, by)| *known == result && *by != args);
-            if let Some((_, by)) = known {
-                let rate = self.borrowed[observation.class()].probability();
-                let chance = if *by == SHARED { 1.0 } else { self.coincidence(observation) };
-                let rarity = rate.max(chance.min(MOST_CHANCE));
-                let odd = || self.oddness(0, Cause::Borrowed, (0, observation.both()), origin);
-                out.add(Aspect::Borrowed, rarity, 0, Cause::Borrowed, odd);
-            }
+            borrowed(out);
             return;
         };
         out.judged(Aspect::Changed);
         if last.result == result {
             return;
         }
+        // Where answers change all the time, one of other arguments is odd nevertheless.
+        borrowed(out);
         let usual = self.repeats.probability();
         // At this age of the answer.
         let likelier = observation.age.map_or(1.0, |age| self.ages.likelier(age));
@@ -339,6 +352,16 @@ impl Model {
         out.add(Aspect::Changed, rarest.0, rarest.1, Cause::Changed, odd);
     }
 
+    /// Whether other arguments gave the same result.
+    fn judge_borrowed(&self, observation: &Observation<'_>, args: u64, origin: Origin, out: &mut impl Sink) {
+        let known = self.known_results.iter().find(|(known, by)| *known == observation.digest && *by != args);
+        let Some((_, by)) = known else { return };
+        let rate = self.borrowed[observation.class()].probability();
+        let chance = if *by == SHARED { 1.0 } else { self.coincidence(observation) };
+        let odd = || self.oddness(0, Cause::Borrowed, (0, observation.both()), origin);
+        out.add(Aspect::Borrowed, rate.max(chance.min(MOST_CHANCE)), 0, Cause::Borrowed, odd);
+    }
+
     /// P(two results of one shape are equal by chance): the shares that the values have at their paths, multiplied. Short, empty
     /// and acknowledging results are equal all the time.
     fn coincidence(&self, observation: &Observation<'_>) -> f64 {
@@ -363,10 +386,11 @@ impl Model {
         let scaled = latency_scale(ms);
         out.judged(Aspect::Latency);
         let fastest = self.latencies().0;
-        if ms * FAR_LESS < fastest && ms + LEAST_DIFFERENCE_MS < fastest {
-            let why = Cause::Fast(ms);
-            out.add(Aspect::Latency, self.latency.rarity(scaled), 0, why, || self.oddness(0, why, (0, 0), origin));
-        }
+        let lately = self.latency.lately().rarity_below(latency_scale((ms * FAR_LESS).max(ms + LEAST_DIFFERENCE_MS)));
+        let is_far = ms * FAR_LESS < fastest && ms + LEAST_DIFFERENCE_MS < fastest;
+        let rarity = if is_far { lately.min(self.latency.rarity(scaled)) } else { lately };
+        let why = Cause::Fast(ms);
+        out.add(Aspect::Latency, rarity, 0, why, || self.oddness(0, why, (0, 0), origin));
     }
 }
 

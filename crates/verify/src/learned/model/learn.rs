@@ -164,6 +164,10 @@ impl Model {
                 grown += known.lengths.learn(form.lengths, lesson);
                 grown += known.words.learn(form.words, lesson);
                 node.lengths.learn(scaled(text.len() as f64), lesson);
+                // A number that is written as a text now.
+                if let Some(known) = node.number.as_mut().filter(|_| !seen.scaled.is_nan()) {
+                    known.range.learn(seen.scaled, lesson);
+                }
             }
             ValueKind::Array(len) => {
                 grown += node.values.learn(seen.value(), lesson);
@@ -221,10 +225,9 @@ impl Model {
                     self.compared(*node, true);
                 }
             }
-        } else {
-            let borrowed = self.known_results.iter().any(|(known, by)| *known == result && *by != args);
-            self.borrowed[observation.class()].learn(borrowed, lesson);
         }
+        let borrowed = self.known_results.iter().any(|(known, by)| *known == result && *by != args);
+        self.borrowed[observation.class()].learn(borrowed, lesson);
         if !believed {
             let (by, was) = std::mem::replace(&mut last.unconfirmed, (observation.session, doubt));
             if by == observation.session || by == 0 || observation.session == 0 || (!known && was != doubt) {

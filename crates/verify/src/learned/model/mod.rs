@@ -14,6 +14,7 @@ use super::{
     answers::Answers,
     counts::{Alarms, Categories, Novelty, Range, Stamp},
     echo::Echoes,
+    lately::{Latelies, Lately},
     observation::SIZES,
     observe::NONE,
     oddities::Oddities,
@@ -267,6 +268,30 @@ impl Model {
             + (self.known_results.capacity() + self.recent_alarms.capacity()) * size_of::<(u64, u64)>()
             + self.oddities.bytes()
             + self.answers.bytes()
+    }
+
+    /// Where lengths, numbers and latencies were lately, as snapshots list it; what says nothing is left out.
+    pub(crate) fn latelies(&self) -> Latelies {
+        let of_nodes = self.nodes.iter().flat_map(|node| [Some(&node.lengths), node.number.as_ref().map(|n| &n.range)]);
+        let ranges = of_nodes.chain([Some(&self.latency)]).enumerate();
+        let known = ranges.filter_map(|(nth, range)| Some((nth as u32, *range?.lately())));
+        known.filter(|(_, lately)| *lately != Lately::default()).collect()
+    }
+
+    /// Takes back what [`latelies`](Self::latelies) listed.
+    pub(crate) fn restore_latelies(&mut self, list: Latelies) {
+        let latency = 2 * self.nodes.len() as u32;
+        for (nth, lately) in list {
+            let node = self.nodes.get_mut(nth as usize / 2);
+            let range = match node {
+                Some(node) if nth % 2 == 0 => Some(&mut node.lengths),
+                Some(node) => node.number.as_mut().map(|number| &mut number.range),
+                None => (nth == latency).then_some(&mut self.latency),
+            };
+            if let Some(range) = range {
+                *range.lately_mut() = lately;
+            }
+        }
     }
 
     /// Counts the memory anew, after it was read back.
