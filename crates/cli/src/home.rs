@@ -202,7 +202,7 @@ impl Home {
             Ok(SqliteLedger::open(self.options(), self.log_key(&config)?, Arc::clone(&clock)))
         };
         let ledger = self.upgraded(&open)??;
-        // Whoever held a job held it in a process that has ended.
+        // A lease that is there now is that of a process that has ended.
         ledger.jobs().take_over()?;
         let (coverage_floor, signer) = (config.coverage_floor, self.signer()?);
         let settings = credence_pipeline::Settings { coverage_floor, signer, ..Default::default() };

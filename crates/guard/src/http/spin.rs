@@ -40,7 +40,7 @@ impl Spinning {
     }
 }
 
-/// Given back when dropped: whoever asked may leave at any time.
+/// Given back when dropped: the caller may leave at any time.
 struct Turn<'a>(&'a AtomicBool);
 
 impl Drop for Turn<'_> {
